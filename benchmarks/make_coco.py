@@ -1,0 +1,65 @@
+"""Draw a COCO data set for benchmarks: N JPEGs of about 133 kB (640x480), each with 0 to 14 objects.
+
+python benchmarks/make_coco.py FOLDER N
+"""
+
+import io
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+WIDTH, HEIGHT, QUALITY = 640, 480, 88
+DISTINCT = 64
+"""So many different pictures are drawn; each file also has a comment of its own, so that no two files are equal."""
+
+
+def draw(rng: np.random.Generator) -> bytes:
+    """A photograph's worth of entropy: smooth shades with noise, about 133 kB at QUALITY."""
+    coarse = rng.integers(0, 255, (12, 16, 3), np.uint8)
+    picture = np.asarray(Image.fromarray(coarse).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), np.int16)
+    noisy = picture + rng.normal(0, 15.5, picture.shape)
+    stream = io.BytesIO()
+    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(stream, "JPEG", quality=QUALITY)
+    return stream.getvalue()
+
+
+def commented(jpeg: bytes, text: bytes) -> bytes:
+    """The same picture with a comment segment after the start marker."""
+    return jpeg[:2] + b"\xff\xfe" + (len(text) + 2).to_bytes(2, "big") + text + jpeg[2:]
+
+
+def make(folder: Path, count: int) -> None:
+    """Write FOLDER/images and FOLDER/instances.json."""
+    (folder / "images").mkdir(parents=True)
+    pictures = [draw(np.random.default_rng(seed)) for seed in range(DISTINCT)]
+    rng = random.Random(0)
+    images, annotations = [], []
+    for image_id in range(1, count + 1):
+        name = f"{image_id:012}.jpg"
+        (folder / "images" / name).write_bytes(commented(rng.choice(pictures), name.encode()))
+        images.append({"id": image_id, "file_name": name, "width": WIDTH, "height": HEIGHT})
+        for _ in range(rng.randint(0, 14)):
+            x, y, w, h = rng.uniform(0, 500), rng.uniform(0, 380), rng.uniform(8, 130), rng.uniform(8, 90)
+            outline = [round(v, 2) for _ in range(24) for v in (x + rng.uniform(0, w), y + rng.uniform(0, h))]
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": image_id,
+                    "category_id": rng.randint(1, 90),
+                    "bbox": [round(v, 2) for v in (x, y, w, h)],
+                    "area": round(w * h, 2),
+                    "iscrowd": 0,
+                    "segmentation": [outline],
+                }
+            )
+    categories = [{"id": id_, "name": f"class {id_}", "supercategory": "any"} for id_ in range(1, 91)]
+    document = {"images": images, "annotations": annotations, "categories": categories}
+    (folder / "instances.json").write_text(json.dumps(document))
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), int(sys.argv[2]))

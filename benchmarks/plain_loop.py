@@ -1,0 +1,46 @@
+"""The same records without Beam: a loop that reads, frames, checksums and writes. What a job cannot easily beat.
+
+    python benchmarks/plain_loop.py DATA OUTPUT SHARDS
+
+It plans like the job does (so that its shards can be compared with the job's), takes the JSON's word for sizes, and
+checks nothing.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from schemas.images import ImageRef, ImageTask, Picture
+from schemas.labels import LabelMap
+from schemas.layouts import DETECTION
+from schemas.shards import ShardKey, shard_file
+from schemas.tfrecord import frame
+from transforms.encode_examples import ExampleEncoder
+from transforms.plan_shards import image_order
+from transforms.read_coco import read_coco
+
+
+def main(data: Path, output: Path, shards: int) -> None:
+    output.mkdir(parents=True)
+    items = list(read_coco(str(data / "instances.json")))
+    labels = LabelMap(items[-1].categories)
+    encoder = ExampleEncoder(labels, DETECTION, "clip")
+    parts = sorted(items[:-1], key=lambda part: image_order(0, part.image_id))
+    for index in range(shards):
+        name = shard_file("coco", ShardKey("train", index, shards), gzip=False)
+        with open(output / name, "wb") as file:
+            for part in parts[-(-index * len(parts) // shards) : -(-(index + 1) * len(parts) // shards)]:
+                row = part.rows[0]
+                data_ = (data / "images" / row.file_name).read_bytes()
+                annotations = tuple(sorted(part.annotations, key=lambda annotation: annotation.id))
+                task = ImageTask(row.id, row.file_name, row.width, row.height, ImageRef("", 0), "train", annotations)
+                picture = Picture(data_, "jpeg", row.width, row.height, hashlib.sha256(data_).hexdigest())
+                record = encoder.encode(task, picture).record
+                before, after = frame(record)
+                file.writelines((before, record, after))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,1 @@
+"""How a job is started and watched: the command line, runners, progress."""

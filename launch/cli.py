@@ -1,0 +1,90 @@
+"""`recordmill VERB …`: what a person types. `python -m launch.cli` is the same.
+
+Nothing heavy is imported before the command line has been understood, so that --help and refusals come at once.
+"""
+
+import argparse
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from launch.parser import coco_options, parse
+from schemas.errors import ConfigError, RecordmillError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors are told on standard error."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    own, beam_arguments = _split_at_dashes(arguments)
+    debug = "--debug" in own
+    try:
+        parsed = parse(own)
+        logging.basicConfig(
+            level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+        )
+        if not debug:
+            logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # its errors are told by _complain
+        return _COMMANDS[parsed.verb](parsed, beam_arguments)
+    except RecordmillError as error:
+        _complain(error, debug)
+        return error.exit_code
+    except OSError as error:
+        _complain(error, debug)
+        return 1
+    except KeyboardInterrupt:
+        print("recordmill: interrupted; finished shards stay, and the same command goes on from there", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
+    if "--" not in arguments:
+        return arguments, []
+    place = arguments.index("--")
+    return arguments[:place], arguments[place + 1 :]
+
+
+def _complain(error: Exception, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    print(f"recordmill: {error}", file=sys.stderr)
+
+
+def _coco(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
+    options = coco_options(parsed)
+    from launch.coco import plan_coco, run_coco
+
+    if options.dry_run:
+        plan_coco(options, parsed.progress)
+    else:
+        run_coco(options, parsed.progress, beam_arguments)
+    return 0
+
+
+def _verify(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
+    from launch.verify import run_verify
+
+    return 0 if run_verify(parsed.folder, parsed.workers, parsed.progress, beam_arguments) else 1
+
+
+def _sample(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
+    if beam_arguments:
+        raise ConfigError(f"sample runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
+    from launch.sample import run_sample
+
+    run_sample(parsed.folder, parsed.count, parsed.seed)
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
+    "coco": _coco,
+    "verify": _verify,
+    "sample": _sample,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

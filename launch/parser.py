@@ -1,0 +1,190 @@
+"""The command line's grammar: verbs, flags, help."""
+
+import argparse
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from launch.flags import names, size_bytes
+from pipelines.options import BOX_POLICIES, CHECKS, DEFAULT_SHARD_BYTES, WRITERS, CocoOptions
+from schemas.errors import ConfigError
+from schemas.layouts import LAYOUTS
+
+PROGRESS = ("auto", "plain", "none")
+
+_EPILOG = """\
+Flags after a lone -- go to Apache Beam as they are, for example
+  -- --direct_running_mode=multi_processing --direct_num_workers=4
+Exit codes: 0 done; 1 the job failed, or verify found a fault; 2 the command or its configuration is wrong.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses what it does not know, and names what was probably meant."""
+
+    def __init__(self, **kwargs):
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} ({self.prog} --help lists the flags)")
+
+    def describe_unknown(self, argument: str) -> str:
+        """What to say of an argument that this verb does not know."""
+        flag = argument.partition("=")[0]
+        if not flag.startswith("-"):
+            return f"unexpected argument {argument!r}"
+        near = difflib.get_close_matches(flag, self._option_string_actions, 1)
+        return f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The verb and its flags, without what stands after a lone `--`.
+
+    Raises:
+        ConfigError: something that the verb does not know, or a value of a wrong type.
+        SystemExit: --help or --version was asked for, and has been answered.
+    """
+    parser, verbs = _parsers()
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        verb = verbs[parsed.verb]
+        verb.error("; ".join(map(verb.describe_unknown, unknown)))
+    if getattr(parsed, "progress", "auto") not in PROGRESS:
+        verbs[parsed.verb].error(f"--progress {parsed.progress!r} is none of {', '.join(PROGRESS)}")
+    return parsed
+
+
+def coco_options(parsed: argparse.Namespace) -> CocoOptions:
+    """The options of a parsed `recordmill coco`.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    given = {name: getattr(parsed, name) for name in CocoOptions.__dataclass_fields__}
+    for repeatable in ("images", "instances"):
+        given[repeatable] = tuple(given[repeatable] or ())
+    return CocoOptions(**given)
+
+
+def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
+    parser = _Parser(
+        prog="recordmill",
+        description="Data sets of pictures and labels become sharded TFRecord files of tf.Example.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    for add in (_add_coco, _add_verify, _add_sample):
+        verb = add(verbs)
+        verb.add_argument("--debug", action="store_true", help="show tracebacks and Beam's log")
+    return parser, verbs.choices
+
+
+class _Version(argparse.Action):
+    """Prints the installed version; looked up only when asked for."""
+
+    def __call__(self, parser, *_):
+        from importlib.metadata import version
+
+        print(f"recordmill {version('recordmill')}")
+        parser.exit()
+
+
+def _add_coco(verbs) -> _Parser:
+    verb = verbs.add_parser(
+        "coco",
+        help="COCO annotations and images -> TFRecord shards",
+        description="COCO annotations and images become TFRecord shards, with a manifest that says what is in them.",
+        epilog=_EPILOG,
+    )
+    inputs = verb.add_argument_group("what to read")
+    _add(inputs, "--images", "folder of images; repeatable; a file_name may hold sub-folders", "DIR", action="append")
+    _add(inputs, "--instances", "COCO object instance file; repeatable, joined on image id", "FILE", action="append")
+    outputs = verb.add_argument_group("what to write")
+    _add(outputs, "--output", "folder of the data set, made if need be", "DIR", default="")
+    _add(outputs, "--name", "begins the shards' file names", "NAME", default=CocoOptions.name)
+    _add(
+        outputs, "--split", "train, val, …; each is added to the folder by a run of its own", default=CocoOptions.split
+    )
+    _add_choice(outputs, "--layout", "features of a record", tuple(LAYOUTS), CocoOptions.layout)
+    size = f"aim at shards of so many bytes, before compression (default {DEFAULT_SHARD_BYTES // 10**6}MB)"
+    _add(outputs, "--shard-size", size, "150MB", type=_typed(size_bytes))
+    _add(outputs, "--num-shards", "so many shards, of equal numbers of images", "N", type=int)
+    _add(outputs, "--examples-per-shard", "so many images in each shard but the last", "N", type=int)
+    _add_switch(outputs, "--gzip", "compress the shards (JPEGs do not get smaller, and reading gets slower)")
+    _add(
+        outputs, "--seed", "orders the records: the same seed, the same order", "N", type=int, default=CocoOptions.seed
+    )
+    _add_choice(outputs, "--writer", "our writer, or Beam's stock sink", WRITERS, CocoOptions.writer)
+    _add_switch(outputs, "--overwrite", "replace what the folder holds of this split")
+    _add_switch(outputs, "--dry-run", "print the plan and write nothing")
+    screening = verb.add_argument_group("what to leave out")
+    policy = "what becomes of a box that crosses its image's edge"
+    _add_choice(screening, "--boxes", policy, BOX_POLICIES, CocoOptions.boxes)
+    _add_switch(screening, "--no-crowd", "leave out annotations with iscrowd 1")
+    _add(screening, "--min-area", "leave out smaller annotations", "PX2", type=float, default=CocoOptions.min_area)
+    only = "keep only annotations of these categories"
+    _add(screening, "--categories", only, "NAME[,NAME…]", type=names, default=())
+    _add_choice(screening, "--check", "how closely images are looked at", CHECKS, CocoOptions.check)
+    share = f"fraction of images, or annotations, that may be rejected (default {CocoOptions.max_rejects})"
+    _add(screening, "--max-rejects", share, "FRACTION", type=float, default=CocoOptions.max_rejects)
+    _add_running(verb)
+    return verb
+
+
+def _add_verify(verbs) -> _Parser:
+    verb = verbs.add_parser(
+        "verify",
+        help="read a data set back and prove it whole",
+        description="Every record is read, parsed and decoded by TensorFlow, and held against the manifest.",
+        epilog=_EPILOG,
+    )
+    verb.add_argument("folder", metavar="OUT", help="folder of the data set")
+    _add_running(verb)
+    return verb
+
+
+def _add_sample(verbs) -> _Parser:
+    verb = verbs.add_parser(
+        "sample",
+        help="write a small COCO data set, drawn by the program",
+        description=(
+            "A small COCO data set of every kind is drawn: JPEG and PNG, grey and colour, crowds, images without "
+            "objects, one missing file and one broken one."
+        ),
+    )
+    verb.add_argument("folder", metavar="DIR", help="where to write it; a new or empty folder")
+    _add(verb, "--count", "how many images (default 240)", "N", type=int, default=240)
+    _add(verb, "--seed", "draws other pictures", "N", type=int, default=0)
+    return verb
+
+
+def _add_running(verb: _Parser) -> None:
+    running = verb.add_argument_group("how to run")
+    _add(running, "--workers", "threads that fetch and check images, per process (default: one a core)", "N", type=int)
+    _add_choice(running, "--progress", "a live line, plain lines, or none", PROGRESS, "auto")
+
+
+def _add(group, flag: str, text: str, metavar: str | None = None, **kwargs: Any) -> None:
+    group.add_argument(flag, help=text, metavar=metavar or flag[2:].upper(), **kwargs)
+
+
+def _add_choice(group, flag: str, text: str, choices: tuple[str, ...], default: str) -> None:
+    # Not argparse's `choices`: CocoOptions names all faults at once.
+    group.add_argument(flag, help=f"{text} (default {default})", metavar="|".join(choices), default=default)
+
+
+def _add_switch(group, flag: str, text: str) -> None:
+    group.add_argument(flag, help=text, action="store_true")
+
+
+def _typed(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """`convert` with its own message where argparse would say only that the value is invalid."""
+
+    def converted(text: str) -> Any:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+    return converted

@@ -1,0 +1,103 @@
+"""A job's progress on the terminal: one live line, or plain lines where nobody watches."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from transforms import progress
+from transforms.progress import Progress
+
+_LIVE_SECONDS = 0.2
+_PLAIN_SECONDS = 10.0
+
+
+@contextmanager
+def shown(mode: str) -> Iterator[None]:
+    """Show progress on standard error while the block runs: `auto` live on a terminal and plain elsewhere, `plain`,
+    or `none`."""
+    progress.reset()
+    if mode == "none":
+        yield
+        return
+    live = mode == "auto" and sys.stderr.isatty()
+    stop = threading.Event()
+    watcher = threading.Thread(target=_show_live if live else _show_plain, args=(stop,), name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def progress_line(now: Progress, seconds: float) -> str:
+    """One line of text.
+
+    Args:
+        seconds: since the first image could be written.
+    """
+    if not now.images_planned:
+        return now.step or "starting"
+    done, planned = now.images_done, now.images_planned
+    parts = [
+        f"{done:,} of {planned:,} images ({done / planned:.0%})",
+        f"{now.shards_done:,} of {now.shards_planned:,} shards",
+    ]
+    if seconds > 0 and done:
+        parts += [f"{done / seconds:,.0f} images/s", f"{now.bytes_done / seconds / 1e6:,.1f} MB/s"]
+    if now.rejected:
+        parts.append(f"{now.rejected:,} rejected")
+    if seconds > 0 and now.bytes_done and done < planned:
+        parts.append(f"{_clock(seconds * (now.bytes_planned - now.bytes_done) / now.bytes_done)} left")
+    return " · ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+class _Stopwatch:
+    """Seconds since images began to be written."""
+
+    def __init__(self):
+        self._began: float | None = None
+
+    def line(self) -> str:
+        now = progress.snapshot()
+        if self._began is None and now.images_planned:
+            self._began = time.monotonic()
+        return progress_line(now, time.monotonic() - self._began if self._began else 0.0)
+
+
+def _show_plain(stop: threading.Event) -> None:
+    watch, last = _Stopwatch(), ""
+    while not stop.wait(_PLAIN_SECONDS):
+        line = watch.line()
+        if line != last:
+            print(line, file=sys.stderr, flush=True)
+        last = line
+
+
+def _show_live(stop: threading.Event) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    watch = _Stopwatch()
+
+    def row() -> Table:
+        now = progress.snapshot()
+        table = Table.grid(padding=(0, 1))
+        bar = ProgressBar(
+            total=now.images_planned or 1, completed=now.images_done, width=24, pulse=not now.images_planned
+        )
+        table.add_row(bar, watch.line())
+        return table
+
+    with Live(get_renderable=row, console=Console(stderr=True), refresh_per_second=1 / _LIVE_SECONDS, transient=True):
+        stop.wait()

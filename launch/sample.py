@@ -1,0 +1,23 @@
+"""`recordmill sample`: the drawn data set, written into a folder of its own."""
+
+import os
+
+from launch.summary import terminal
+from schemas.errors import ConfigError
+from transforms.draw_sample import write_sample
+
+
+def run_sample(folder: str, count: int, seed: int) -> None:
+    """Write the data set and print how to convert it.
+
+    Raises:
+        ConfigError: the folder holds something already, or there is nothing to draw.
+    """
+    if count < 1:
+        raise ConfigError(f"--count {count} must be 1 or more")
+    if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise ConfigError(f"{folder} is there already and is not an empty folder; the sample wants a folder of its own")
+    files = write_sample(folder, count, seed)
+    console = terminal()
+    console.print(f"{count} image rows are in {folder}. Convert them with:")
+    console.print(f"  recordmill coco --images {files.images} --instances {files.instances} --output OUT")

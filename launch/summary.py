@@ -1,0 +1,131 @@
+"""What a command tells when it is done."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.options import CocoOptions
+from schemas.labels import LabelMap
+from schemas.manifest import REJECTS, Manifest, SplitManifest
+from schemas.reports import Fault, PlanReport, ShardCheck
+
+_FAULTS_SHOWN = 20
+_CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
+"""Order of magnitude for images of 130 kB on one core, see docs/performance.md."""
+
+
+def terminal() -> Console:
+    """Standard output as it is: names in a data set are no markup."""
+    return Console(soft_wrap=True, emoji=False)
+
+
+def print_split(console: Console, folder: str, manifest: Manifest, split_name: str) -> None:
+    """What is in a split that has just been written."""
+    split = manifest.splits[split_name]
+    console.print(f"{manifest.name}-{split_name} is in {folder}")
+    for label, text in _split_lines(folder, manifest, split):
+        console.print(f"  {label:<12} {text}")
+    if split.images.rejected or split.annotations.rejected:
+        console.print(f"Every reject is in {os.path.join(folder, REJECTS)}")
+
+
+def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
+    images, annotations = split.images, split.annotations
+    yield "images", f"{images.examples:,} of {images.rows:,}{_reasons(images.rejected)}"
+    left_out = annotations.rejected | annotations.filtered
+    if annotations.of_rejected_images:
+        left_out["of rejected images"] = annotations.of_rejected_images
+    yield "annotations", f"{annotations.written:,} of {annotations.rows:,}{_reasons(left_out)}"
+    if annotations.boxes_clipped:
+        yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
+    if split.unlisted.files:
+        shown = ", ".join(map(printable, split.unlisted.first))
+        yield "not listed", f"{split.unlisted.files:,} files that no image row names ({shown} …)"
+    yield "classes", f"{len(manifest.categories):,}"
+    if names := LabelMap(manifest.categories).duplicate_names():
+        yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
+    sizes = sorted(shard.bytes for shard in split.shards)
+    spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
+    yield "shards", f"{len(sizes):,} of {spread}, {_size(split.bytes)} in all"
+    yield "first shard", os.path.join(folder, split.shards[0].file)
+
+
+def print_plan(console: Console, plan: PlanReport, options: CocoOptions) -> None:
+    """What a dry run found."""
+    console.print(f"{options.name}-{options.split} would be written to {options.output}; nothing was")
+    for label, text in _plan_lines(plan, options):
+        console.print(f"  {label:<12} {text}")
+
+
+def _plan_lines(plan: PlanReport, options: CocoOptions) -> Iterator[tuple[str, str]]:
+    yield "images", f"{plan.images:,}{_reasons(plan.rejected['image'])}"
+    if plan.rejected["annotation"]:
+        yield "annotations", f"some are left out{_reasons(plan.rejected['annotation'])}"
+    yield "classes", f"{plan.classes:,}"
+    aimed = f" of about {_size(plan.shard_bytes)}" if plan.shard_bytes else ""
+    yield (
+        "shards",
+        "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{aimed}",
+    )
+    yield "bytes", f"{_size(plan.bytes)} to read, and to write before compression"
+    yield (
+        "cost",
+        f"{_core_time(plan.images / _CORE_IMAGES_PER_SECOND[options.check])} of one core (--check {options.check})",
+    )
+
+
+def _core_time(seconds: float) -> str:
+    return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {max(1, round(seconds))} seconds"
+
+
+def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], faults: Sequence[Fault]) -> None:
+    """What verify found: a line a split, and the faults."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("split")
+    for column in ("shards", "examples", "objects", "size"):
+        table.add_column(column, justify="right")
+    for split in sorted({check.split for check in checks}):
+        of_split = [check for check in checks if check.split == split]
+        table.add_row(
+            split,
+            f"{len(of_split):,}",
+            f"{sum(check.examples for check in of_split):,}",
+            f"{sum(check.objects for check in of_split):,}",
+            _size(sum(check.bytes for check in of_split)),
+        )
+    console.print(table)
+    for fault in faults[:_FAULTS_SHOWN]:
+        where = fault.file if fault.record is None else f"{fault.file} record {fault.record}"
+        console.print(printable(f"{where}: {fault.reason}: {fault.detail}"))
+    if len(faults) > _FAULTS_SHOWN:
+        console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")
+    verdict = f"{len(faults):,} faults" if faults else "whole: every record read, parsed and decoded"
+    console.print(f"{folder}: {verdict}")
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    return f" ({', '.join(f'{reason} {count:,}' for reason, count in counts.items())})" if counts else ""
+
+
+def printable(text: str) -> str:
+    """`text` without anything that would steer the terminal.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _size(count: float) -> str:
+    """Bytes for a person, in powers of ten.
+
+    >>> _size(1_234_567)
+    '1.2 MB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"

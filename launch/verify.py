@@ -1,0 +1,46 @@
+"""`recordmill verify`, from a folder to a verdict."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from launch.summary import print_checks, terminal
+from schemas.errors import ConfigError
+from schemas.reports import ShardCheck
+
+
+def run_verify(folder: str, workers: int | None, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+    """Check every record of a data set, print what was found, and tell whether it is whole.
+
+    Raises:
+        ConfigError: no data set there, or TensorFlow is not installed.
+        JobError: the check itself failed.
+    """
+    from launch import progress
+    from launch.run import run
+    from pipelines import verify
+
+    expected = verify.expected_shards(folder)
+    _require_tensorflow()
+    with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
+        report = os.path.join(temporary, "checks.json")
+        with progress.shown(progress_mode):
+            run(partial(verify.build, expected=expected, report=report, workers=workers), beam_arguments)
+        with open(report, "rb") as file:
+            checks = msgspec.json.decode(file.read(), type=list[ShardCheck])
+    faults = [*verify.folder_faults(folder), *(fault for check in checks for fault in check.faults)]
+    print_checks(terminal(), folder, checks, faults)
+    return not faults
+
+
+def _require_tensorflow() -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # of no use here, and it announces itself at every start
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # checking needs no GPU, and one may be training
+    try:
+        import tensorflow  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("verify decodes images with TensorFlow: pip install 'recordmill[tensorflow]'") from error

@@ -1,0 +1,141 @@
+"""May a job write where it is told to, and what is there already?"""
+
+import logging
+from enum import Enum
+
+import msgspec
+
+from schemas.errors import ConfigError
+from schemas.manifest import (
+    MANIFEST,
+    Manifest,
+    Recipe,
+    SplitManifest,
+    encode_json,
+    state_folder,
+)
+from schemas.shards import is_shard_of
+from transforms.manifest_file import read_manifest
+from transforms.storage import Storage, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_RECIPE = "recipe.json"
+
+
+class OutputState(Enum):
+    """What the output folder holds of the split that is to be written."""
+
+    NEW = "nothing"
+    UNFINISHED = "a run of the same recipe that did not finish"
+    COMPLETE = "the whole split"
+
+
+def claim_output(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
+    """Look at the output folder and, unless the split is complete, note the recipe there, so that an interrupted run
+    can go on.
+
+    Args:
+        overwrite: delete what there is of the split, whatever it is.
+
+    Raises:
+        ConfigError: the folder holds something that this run must not be mixed with.
+    """
+    storage = storage_for(output)
+    manifest = read_manifest(output)
+    if manifest is not None:
+        _check_same_dataset(output, manifest, recipe, overwrite)
+    recorded = manifest.splits.get(recipe.split) if manifest else None
+    if recorded and not overwrite:
+        _check_same_recipe(output, recorded.recipe, recipe, "holds")
+        damaged = damaged_shards(storage, output, recorded)
+        if not damaged:
+            return OutputState.COMPLETE
+        _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
+    note = storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
+    unfinished = _read_note(storage, note)
+    if unfinished and not overwrite:
+        _check_same_recipe(output, unfinished, recipe, "has an unfinished run of")
+        return OutputState.UNFINISHED
+    shards = [name for name in storage.names(output) if is_shard_of(name, recipe.name, recipe.split)]
+    if shards and not overwrite and not recorded:
+        raise ConfigError(
+            f"{output} has {len(shards)} shards named as these would be ({shards[0]} …) that no manifest lists; "
+            "give another --output, --name or --split, or --overwrite to delete them"
+        )
+    _forget_split(storage, output, manifest, recipe, shards)
+    storage.write(note, encode_json(recipe))
+    return OutputState.NEW
+
+
+def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
+    """What is seen to be wrong with a split's files without reading them."""
+    faults = []
+    for shard in split.shards:
+        size = storage.size(storage.join(output, shard.file))
+        if size is None:
+            faults.append(f"{shard.file} is missing")
+        elif size != shard.bytes:
+            faults.append(f"{shard.file} has {size:,} bytes instead of {shard.bytes:,}")
+    return faults
+
+
+def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, overwrite: bool) -> None:
+    others = sorted(set(manifest.splits) - ({recipe.split} if overwrite else set()))
+    for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
+        if others and known != wanted:
+            raise ConfigError(
+                f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r} "
+                f"(splits: {', '.join(others)}); --{what} {wanted} would mix two data sets: give another --output"
+            )
+
+
+def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
+    if known == wanted:
+        return
+    raise ConfigError(
+        f"{output} {holds} {known.name}-{known.split} made otherwise ({_difference(known, wanted)}); "
+        "give another --output or --split, or --overwrite to replace it"
+    )
+
+
+def _difference(known: Recipe, wanted: Recipe) -> str:
+    """What differs between two recipes, for a person: `seed 0, now 1`."""
+    before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (known, wanted))
+    keys = [key for key in now if key != "options" and before.get(key) != now[key]]
+    return "; ".join(f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now[key])}" for key in keys)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(
+            f"{item['path']} ({item['bytes']:,} bytes, crc32c {item['crc32c']})"
+            if isinstance(item, dict)
+            else str(item)
+            for item in value
+        )
+    return str(value)
+
+
+def _read_note(storage: Storage, note: str) -> Recipe | None:
+    if storage.size(note) is None:
+        return None
+    try:
+        return msgspec.json.decode(storage.read(note), type=Recipe)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts anew") from error
+
+
+def _forget_split(storage: Storage, output: str, manifest: Manifest | None, recipe: Recipe, shards: list[str]) -> None:
+    """Delete the split: its entry in the manifest first, so that nothing is listed that is not there."""
+    if manifest and recipe.split in manifest.splits:
+        left = {name: split for name, split in manifest.splits.items() if name != recipe.split}
+        path = storage.join(output, MANIFEST)
+        if left:
+            storage.write(path, encode_json(msgspec.structs.replace(manifest, splits=left)))
+        else:
+            storage.delete(path)
+        shards = sorted({*shards, *(shard.file for shard in manifest.splits[recipe.split].shards)})
+    for shard in shards:
+        storage.delete(storage.join(output, shard))
+    storage.delete_folder(storage.join(output, state_folder(recipe.split)))

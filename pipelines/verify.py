@@ -1,0 +1,64 @@
+"""`recordmill verify`: a data set is read back and proven whole."""
+
+import os
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsList
+
+from schemas.manifest import MANIFEST
+from schemas.reports import Fault, ShardCheck
+from schemas.shards import is_shard_of
+from transforms.manifest_file import require_manifest
+from transforms.storage import storage_for
+from transforms.verify_shards import Expected, VerifyShards
+
+
+def expected_shards(folder: str) -> list[Expected]:
+    """Every shard that the folder's manifest lists.
+
+    Raises:
+        ConfigError: the folder has no manifest.
+    """
+    manifest = require_manifest(folder)
+    storage = storage_for(folder)
+    category_ids = tuple(category.id for category in manifest.categories)
+    return [
+        Expected(
+            storage.join(folder, shard.file),
+            name,
+            shard,
+            manifest.layout,
+            category_ids,
+            split.recipe.options["boxes"] != "keep",
+        )
+        for name, split in manifest.splits.items()
+        for shard in split.shards
+    ]
+
+
+def folder_faults(folder: str) -> list[Fault]:
+    """What is wrong with a data set besides what is in its shards: counts that disagree, shards that nobody listed."""
+    manifest = require_manifest(folder)
+    faults = []
+    listed = set()
+    for name, split in manifest.splits.items():
+        listed |= {shard.file for shard in split.shards}
+        if split.images.examples != split.examples:
+            detail = f"split {name}: {split.images.examples} examples counted, {split.examples} in its shards"
+            faults.append(Fault(MANIFEST, None, "count", detail))
+    for file in storage_for(folder).names(folder):
+        if file not in listed and any(is_shard_of(file, manifest.name, name) for name in manifest.splits):
+            faults.append(Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest"))
+    return faults
+
+
+def build(p: beam.Pipeline, expected: list[Expected], report: str, workers: int | None) -> None:
+    """Check every shard; the list of ShardCheck goes as JSON to the file `report`."""
+    checks = p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers or os.cpu_count() or 1)
+    p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(checks))
+
+
+def _write_report(path: str, checks: list[ShardCheck]) -> None:
+    ordered = sorted(checks, key=lambda check: (check.split, check.file))
+    storage_for(path).write(path, msgspec.json.encode(ordered))

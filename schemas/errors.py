@@ -1,0 +1,72 @@
+"""Every error Recordmill raises on purpose.
+
+    RecordmillError
+    ├── ConfigError              the command or its configuration is wrong     (exit code 2)
+    └── JobError                 the job ran and failed                        (exit code 1)
+        ├── AnnotationFileError  a file is not the COCO JSON it should be
+        ├── CategoryError        categories that contradict each other or the command
+        ├── CollidingImagesError one image id or file name that stands for two pictures
+        ├── EmptyDatasetError    nothing to write
+        ├── LostImagesError      images in != examples out + rejected
+        ├── TooManyRejectsError  more rejected than --max-rejects allows
+        └── RecordError          a TFRecord file that cannot be read to its end
+
+Bad data is no error: it becomes a `schemas.rejects.Rejected`. A message is one line (it crosses process borders as the
+last line of a traceback) and says what was found, what it would do, and what to do about it.
+"""
+
+
+class RecordmillError(Exception):
+    """Base of all errors raised on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(RecordmillError):
+    exit_code = 2
+
+
+class JobError(RecordmillError):
+    pass
+
+
+class AnnotationFileError(JobError):
+    pass
+
+
+class CategoryError(JobError):
+    pass
+
+
+class CollidingImagesError(JobError):
+    pass
+
+
+class EmptyDatasetError(JobError):
+    pass
+
+
+class LostImagesError(JobError):
+    pass
+
+
+class TooManyRejectsError(JobError):
+    pass
+
+
+class RecordError(JobError):
+    """A TFRecord file that cannot be read to its end.
+
+    Attributes:
+        record: zero-based number of the record that is damaged.
+        reason: `truncated`, `length_crc` or `data_crc`.
+    """
+
+    def __init__(self, record: int, reason: str, detail: str):
+        super().__init__(f"record {record}: {detail}")
+        self.record = record
+        self.reason = reason
+        self.detail = detail
+
+    def __reduce__(self):
+        return RecordError, (self.record, self.reason, self.detail)

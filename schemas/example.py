@@ -1,0 +1,101 @@
+"""tf.train.Example on the wire, written without TensorFlow.
+
+An Example is four nested protocol buffer messages (tensorflow/core/example/{example,feature}.proto):
+
+    Example  { Features features = 1; }
+    Features { map<string, Feature> feature = 1; }
+    Feature  { oneof { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
+    *List    { repeated ... value = 1; }            packed, for numbers
+
+The bytes are those of `tf.train.Example.SerializeToString(deterministic=True)`: map entries sorted by key.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from schemas.features import FeatureTable, Kind
+
+_LIST_TAG = {Kind.BYTES: b"\x0a", Kind.FLOAT: b"\x12", Kind.INT64: b"\x1a"}
+_FIELD_1 = b"\x0a"
+_FIELD_2 = b"\x12"
+_ONE_BYTE = tuple(bytes((value,)) for value in range(128))
+
+
+def varint(value: int) -> bytes:
+    """`value` as a base-128 varint; negative int64 as its two's complement, ten bytes.
+
+    >>> varint(300), len(varint(-1))
+    (b'\\xac\\x02', 10)
+    """
+    if 0 <= value < 128:
+        return _ONE_BYTE[value]
+    value &= 0xFFFFFFFFFFFFFFFF
+    septets = bytearray()
+    while value > 127:
+        septets.append(value & 127 | 128)
+        value >>= 7
+    septets.append(value)
+    return bytes(septets)
+
+
+def _packed(data: bytes) -> bytes:
+    return _FIELD_1 + varint(len(data)) + data if data else b""
+
+
+def _bytes_list(values: Sequence[bytes]) -> bytes:
+    return b"".join([_FIELD_1 + varint(len(value)) + value for value in values])
+
+
+def _float_list(values: Sequence[float]) -> bytes:
+    return _packed(struct.pack(f"<{len(values)}f", *values))
+
+
+def _int64_list(values: Sequence[int]) -> bytes:
+    return _packed(b"".join([varint(value) for value in values]))
+
+
+_WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
+    Kind.BYTES: _bytes_list,
+    Kind.FLOAT: _float_list,
+    Kind.INT64: _int64_list,
+}
+
+
+class ExampleWriter:
+    """Serialises tf.train.Examples of one table.
+
+    The table gives names, order and types; a type never depends on the values, so an empty list is one of its type.
+    """
+
+    def __init__(self, table: FeatureTable):
+        self._features = [
+            (
+                feature.source,
+                bool(feature.shape),
+                _WRITE_LIST[feature.kind],
+                _LIST_TAG[feature.kind],
+                _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
+            )
+            for feature in table.features
+        ]
+
+    def write(self, values: Mapping[str, Any]) -> bytes:
+        """A serialised tf.train.Example.
+
+        Args:
+            values: for each feature's source a single value (shape ()) or a sequence: bytes, float, or int within
+                int64.
+
+        Raises:
+            KeyError: a source without a value.
+            struct.error, OverflowError, TypeError: a value that is not of the feature's type.
+        """
+        entries: list[bytes] = []
+        for source, is_list, write_list, list_tag, key in self._features:
+            value = values[source]
+            items = write_list(value if is_list else (value,))
+            feature_head = list_tag + varint(len(items))
+            entry_head = key + varint(len(feature_head) + len(items)) + feature_head
+            entries += (_FIELD_1, varint(len(entry_head) + len(items)), entry_head, items)
+        return b"".join((_FIELD_1, varint(sum(len(entry) for entry in entries)), *entries))

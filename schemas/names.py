@@ -1,0 +1,35 @@
+"""File names as COCO rows give them, which anybody may have written."""
+
+import posixpath
+import re
+import unicodedata
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+def name_fault(file_name: str) -> str:
+    """Why a name must not be looked up below an image folder; empty for a good one.
+
+    >>> name_fault("train2017/a b.jpg"), name_fault("../x")
+    ('', 'leads out of the image folder')
+    """
+    if not file_name.strip():
+        return "is empty"
+    if any(unicodedata.category(char) in ("Cc", "Cs") for char in file_name):
+        return "has a control character"
+    if _SCHEME.match(file_name):
+        return "is a URL"
+    if file_name.startswith(("/", "\\")) or _DRIVE.match(file_name):
+        return "is an absolute path"
+    if ".." in re.split(r"[/\\]", file_name):
+        return "leads out of the image folder"
+    return ""
+
+
+def name_key(file_name: str) -> str:
+    """What two spellings of one name share: `./a//b.jpg` is `a/b.jpg`, and an accent is one character or two.
+
+    macOS stores names decomposed, JSON files mostly hold them composed.
+    """
+    return unicodedata.normalize("NFC", posixpath.normpath(file_name))

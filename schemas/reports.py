@@ -1,0 +1,45 @@
+"""What jobs report to the person who started them."""
+
+import msgspec
+
+
+class PlanReport(msgspec.Struct, frozen=True):
+    """What a run would do, as far as that is known before an image is read.
+
+    Attributes:
+        images, bytes: that would be written; bytes as expected before compression.
+        shard_bytes: the size aimed at, where shards are sized by bytes.
+        rejected: by reason, images and annotations apart.
+    """
+
+    images: int
+    bytes: int
+    shards: int
+    shard_bytes: int | None
+    rejected: dict[str, dict[str, int]]
+    classes: int
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Something wrong with a shard; `record` counts from 0, and is None where the whole file is meant."""
+
+    file: str
+    record: int | None
+    reason: str
+    detail: str
+
+
+class ShardCheck(msgspec.Struct, frozen=True):
+    """What was found in a shard.
+
+    Attributes:
+        examples, objects: that were read, up to the first damaged record.
+        bytes: of the file.
+    """
+
+    split: str
+    file: str
+    examples: int
+    objects: int
+    bytes: int
+    faults: tuple[Fault, ...]

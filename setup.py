@@ -1,0 +1,27 @@
+"""Recordmill's distribution: ranges here, pins in constraints.txt."""
+
+from setuptools import setup
+
+setup(
+    name="recordmill",
+    version="0.1.0",
+    description="Data sets of pictures and labels (COCO first) become sharded TFRecord files, with Apache Beam",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    packages=["schemas", "transforms", "pipelines", "launch"],
+    install_requires=[
+        "apache-beam[gcp]>=2.70,<3",
+        "google-cloud-storage>=2.18,<4",
+        "google-crc32c>=1.5,<2",
+        "isal>=1.7,<2",
+        "msgspec>=0.19,<1",
+        "numpy>=1.26,<3",
+        "pillow>=11,<13",
+        "rich>=13.7,<16",
+    ],
+    extras_require={
+        "tensorflow": ["tensorflow>=2.19,<3"],
+        "dev": ["hypothesis>=6.100", "mypy>=1.13", "pycocotools>=2.0.8", "pytest>=8", "pytest-xdist>=3.6", "ruff>=0.8"],
+    },
+    entry_points={"console_scripts": ["recordmill = launch.cli:main"]},
+)

@@ -1,0 +1,30 @@
+"""The manifest of a data set folder."""
+
+from schemas.errors import ConfigError
+from schemas.manifest import MANIFEST, Manifest, decode_manifest
+from transforms.storage import storage_for
+
+
+def read_manifest(output: str) -> Manifest | None:
+    """The manifest of a data set folder; None where it has none.
+
+    Raises:
+        ConfigError: see `schemas.manifest.decode_manifest`.
+    """
+    storage = storage_for(output)
+    path = storage.join(output, MANIFEST)
+    return decode_manifest(storage.read(path), path) if storage.size(path) is not None else None
+
+
+def require_manifest(output: str) -> Manifest:
+    """The manifest of a complete data set.
+
+    Raises:
+        ConfigError: it has none, or see `read_manifest`.
+    """
+    manifest = read_manifest(output)
+    if manifest is None:
+        raise ConfigError(
+            f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
+        )
+    return manifest

@@ -1,0 +1,41 @@
+"""Steps with several outputs: what is not a step's main result leaves by an output of its own, chosen by its type."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from apache_beam.pvalue import PCollection, TaggedOutput
+
+from schemas.coco import AnnotationFile
+from schemas.images import UnlistedFile
+from schemas.rejects import Counted, Rejected
+from transforms import progress
+
+REJECTED = "rejected"
+COUNTED = "counted"
+FILES = "files"
+UNLISTED = "unlisted"
+
+_TAGS: dict[type, str] = {Rejected: REJECTED, Counted: COUNTED, AnnotationFile: FILES, UnlistedFile: UNLISTED}
+
+
+def tag_by_type(items: Iterable[Any]) -> Iterator[Any]:
+    """`items`, those of the types above wrapped as Beam's TaggedOutput; rejects are counted."""
+    for item in items:
+        tag = _TAGS.get(type(item))
+        if tag == REJECTED:
+            progress.rejected(item)
+        yield TaggedOutput(tag, item) if tag else item
+
+
+class Written(NamedTuple):
+    """What the steps that write records give.
+
+    Attributes:
+        shards: ShardInfo, one a file.
+        counted: Counted, of what is in the records.
+        rejected: Rejected.
+    """
+
+    shards: PCollection
+    counted: PCollection
+    rejected: PCollection

@@ -1,0 +1,100 @@
+"""How far this process's steps are: what a progress line shows, and Beam's counters.
+
+Beam's in-process runner does not tell its metrics before it ends, so the numbers are kept here as well.
+"""
+
+import threading
+
+import msgspec
+from apache_beam.metrics import Metrics
+
+from schemas.rejects import Rejected
+
+_NAMESPACE = "recordmill"
+_IMAGES_WRITTEN = Metrics.counter(_NAMESPACE, "images_written")
+_IMAGES_SKIPPED = Metrics.counter(_NAMESPACE, "images_skipped")
+_BYTES_WRITTEN = Metrics.counter(_NAMESPACE, "image_bytes_written")
+_SHARDS_WRITTEN = Metrics.counter(_NAMESPACE, "shards_written")
+
+
+class Progress(msgspec.Struct):
+    """Numbers since the process began or since `reset`.
+
+    Attributes:
+        step: what the job is doing, in words for a person.
+        images_done: of those planned: written, rejected, or in shards that an earlier run finished. Bytes are of
+            image files.
+        rejected: images and annotations, planned or not.
+    """
+
+    step: str = ""
+    images_planned: int = 0
+    bytes_planned: int = 0
+    shards_planned: int = 0
+    images_done: int = 0
+    bytes_done: int = 0
+    shards_done: int = 0
+    rejected: int = 0
+
+
+_lock = threading.Lock()
+_progress = Progress()
+
+
+def snapshot() -> Progress:
+    """The numbers as they are now."""
+    with _lock:
+        return msgspec.structs.replace(_progress)
+
+
+def reset() -> None:
+    global _progress
+    with _lock:
+        _progress = Progress()
+
+
+def entered(step: str) -> None:
+    with _lock:
+        _progress.step = step
+
+
+def planned(images: int, bytes_: int, shards: int) -> None:
+    with _lock:
+        _progress.images_planned += images
+        _progress.bytes_planned += bytes_
+        _progress.shards_planned += shards
+
+
+def wrote_image(bytes_: int) -> None:
+    _IMAGES_WRITTEN.inc()
+    _BYTES_WRITTEN.inc(bytes_)
+    _done(1, bytes_)
+
+
+def skipped_images(images: int, bytes_: int) -> None:
+    """Images that an earlier run wrote."""
+    _IMAGES_SKIPPED.inc(images)
+    _done(images, bytes_)
+
+
+def rejected_image(bytes_: int) -> None:
+    """An image that was planned is not written after all; `rejected` counts it under its reason."""
+    _done(1, bytes_)
+
+
+def _done(images: int, bytes_: int) -> None:
+    with _lock:
+        _progress.images_done += images
+        _progress.bytes_done += bytes_
+
+
+def rejected(reject: Rejected) -> None:
+    Metrics.counter(_NAMESPACE, f"rejected/{reject.what}/{reject.reason.value}").inc()
+    with _lock:
+        _progress.rejected += 1
+
+
+def finished_shard() -> None:
+    _SHARDS_WRITTEN.inc()
+    with _lock:
+        _progress.shards_done += 1

@@ -1,0 +1,59 @@
+"""Finished shards are read back."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from isal import igzip
+
+from schemas.tfrecord import read_records
+from transforms.storage import storage_for
+
+
+class ShardReader:
+    """A TFRecord file's records, with the size and SHA-256 of the file they come from.
+
+    Attributes:
+        size: bytes read so far; the file's size once `records` has ended.
+        sha256: of those bytes.
+    """
+
+    def __init__(self, path: str):
+        self._path = path
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+
+    def records(self) -> Iterator[bytes]:
+        """Each record, checksums checked; GZIP by the file's name.
+
+        Raises:
+            schemas.errors.RecordError: at the first damaged record.
+            OSError, EOFError, isal.igzip.IsalError: the file cannot be read, or its GZIP stream is damaged.
+        """
+        with storage_for(self._path).open(self._path) as file:
+            seen = _Seen(file, self)
+            if self._path.endswith(".gz"):
+                with igzip.IGzipFile(fileobj=seen, mode="rb") as unzipped:
+                    yield from read_records(unzipped)
+            else:
+                yield from read_records(seen)
+            while seen.read(1 << 20):  # what a gzip reader leaves, so that the digest is of the whole file
+                pass
+
+
+class _Seen(io.RawIOBase):
+    """Passes a file's bytes on and adds them to the reader's size and digest."""
+
+    def __init__(self, file: BinaryIO, reader: ShardReader):
+        self._file = file
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._reader.sha256.update(data)
+        self._reader.size += len(data)
+        return data

@@ -1,0 +1,53 @@
+"""A plan for people: what a job would write, without writing it."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsList, PCollection
+
+from schemas.labels import LabelMap
+from schemas.rejects import Rejected
+from schemas.reports import PlanReport
+from transforms.plan_shards import SplitPlan
+from transforms.storage import storage_for
+
+
+class ReportPlan(beam.PTransform):
+    """(split, SplitPlan), one or none, become a PlanReport, written as JSON to the local file `path`."""
+
+    def __init__(self, rejected: PCollection, labels: PCollection, path: str):
+        super().__init__()
+        self._rejected = rejected
+        self._labels = labels
+        self._path = path
+
+    def expand(self, plans):
+        return (
+            plans.pipeline
+            | "Once" >> beam.Create([self._path])
+            | "Report" >> beam.Map(_write_report, AsList(plans), AsList(self._rejected), AsList(self._labels))
+        )
+
+
+def _write_report(
+    path: str, plans: list[tuple[str, SplitPlan]], rejected: list[Rejected], labels: list[LabelMap]
+) -> None:
+    report = report_plan([plan for _, plan in plans], rejected, len(labels[0].categories))
+    storage_for(path).write(path, msgspec.json.encode(report))
+
+
+def report_plan(plans: list[SplitPlan], rejected: Iterable[Rejected], classes: int) -> PlanReport:
+    """The plans of all splits as one report."""
+    reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
+    for reject in rejected:
+        reasons[reject.what][reject.reason.value] += 1
+    return PlanReport(
+        images=sum(plan.images for plan in plans),
+        bytes=sum(plan.bytes for plan in plans),
+        shards=sum(plan.shards for plan in plans),
+        shard_bytes=plans[0].sizing.shard_bytes if plans else None,
+        rejected={what: dict(sorted(counts.items())) for what, counts in reasons.items()},
+        classes=classes,
+    )

@@ -1,0 +1,185 @@
+"""Where files are: one small interface over local folders, and the place where other stores join it."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from schemas.errors import ConfigError
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """A file found by listing a folder.
+
+    Attributes:
+        name: relative to the folder, `/` between its parts.
+        version: changes when the file does.
+    """
+
+    name: str
+    path: str
+    size_bytes: int
+    version: str
+
+
+class Upload(Protocol):
+    """A file being written: it appears whole under its name at `commit`, or never."""
+
+    def write(self, data: bytes) -> object: ...
+
+    def commit(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Leave no trace of it; without effect after `commit`."""
+        ...
+
+
+class Storage(Protocol):
+    """What Recordmill asks of a place that keeps files. Errors are OSErrors; a missing file is a FileNotFoundError."""
+
+    def walk(self, folder: str) -> Iterator[StoredFile]:
+        """All files below `folder`, sub-folders included, in no particular order."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the files directly in `folder`, sorted; none where there is no such folder."""
+        ...
+
+    def is_folder(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int | None:
+        """Size in bytes; None where there is no such file."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """The file's bytes as a stream."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
+        ...
+
+    def create(self, path: str) -> Upload:
+        """Start a file of many writes."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is already gone is no error."""
+        ...
+
+    def delete_folder(self, path: str) -> None:
+        """Delete a folder of files, itself without sub-folders."""
+        ...
+
+    def join(self, folder: str, name: str) -> str: ...
+
+
+def storage_for(path: str) -> Storage:
+    """The storage that holds `path`.
+
+    Raises:
+        ConfigError: a scheme that no storage speaks.
+    """
+    scheme, separator, _ = path.partition("://")
+    if not separator:
+        return LocalStorage()
+    raise ConfigError(f"{path}: {scheme}:// is not supported yet; give a local path")
+
+
+class LocalStorage:
+    """Local folders. See `Storage` for what each method promises."""
+
+    def walk(self, folder: str) -> Iterator[StoredFile]:
+        # Folders reached by a link are listed like others; one that has been entered already is not entered again.
+        entered = {os.path.realpath(folder)}
+        pending = [("", folder)]
+        while pending:
+            prefix, directory = pending.pop()
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    name = prefix + entry.name
+                    if entry.is_dir():
+                        if (real := os.path.realpath(entry.path)) not in entered:
+                            entered.add(real)
+                            pending.append((name + "/", entry.path))
+                    elif entry.is_file():
+                        stat = entry.stat()
+                        yield StoredFile(name, entry.path, stat.st_size, str(stat.st_mtime_ns))
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+        except FileNotFoundError:
+            return []
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def open(self, path: str) -> BinaryIO:
+        return open(path, "rb")
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+
+    def write(self, path: str, data: bytes) -> None:
+        upload = self.create(path)
+        try:
+            upload.write(data)
+            upload.commit()
+        finally:
+            upload.abandon()
+
+    def create(self, path: str) -> "LocalUpload":
+        return LocalUpload(path)
+
+    def delete(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def delete_folder(self, path: str) -> None:
+        try:
+            for entry in list(os.scandir(path)):
+                self.delete(entry.path)
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass
+
+    def join(self, folder: str, name: str) -> str:
+        return os.path.join(folder, name)
+
+
+class LocalUpload:
+    """A temporary file beside its final name, flushed to the disk and renamed by `commit`."""
+
+    def __init__(self, path: str):
+        folder, name = os.path.split(path)
+        os.makedirs(folder or ".", exist_ok=True)
+        self._path = path
+        # Hidden, and with a name of its own, so that two runs never write into one file.
+        self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+        self._file = open(self._temporary, "xb")  # noqa: SIM115  closed by commit or abandon
+        self.write = self._file.write
+
+    def commit(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._temporary, self._path)
+
+    def abandon(self) -> None:
+        try:
+            self._file.close()
+        finally:
+            Path(self._temporary).unlink(missing_ok=True)

@@ -1,0 +1,299 @@
+"""Each shard is written by one worker: its images fetched ahead, checked, encoded, framed, and the file made visible
+when it is whole.
+
+This is the only step that sees image bytes, and they never leave it but into the file.
+"""
+
+import hashlib
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsSingleton, PCollection
+from isal import isal_zlib
+
+from schemas.images import ImageTask
+from schemas.labels import LabelMap
+from schemas.layouts import LAYOUTS
+from schemas.manifest import state_folder
+from schemas.rejects import Counted, Rejected, Tally
+from schemas.shards import ShardInfo, ShardKey, ShardResult, shard_file
+from schemas.tfrecord import frame
+from transforms import progress
+from transforms.encode_examples import Encoded, ExampleEncoder
+from transforms.load_images import load_image
+from transforms.outputs import Written
+from transforms.plan_shards import image_order
+from transforms.storage import Storage, Upload, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+BYTES_AHEAD = 64_000_000
+"""Image bytes that are fetched before their record is written, at the most (one image may be larger)."""
+_BATCH_IMAGES = 8
+_BATCH_BYTES = 2_000_000
+_WRITE_BYTES = 1 << 20
+"""Records are written and hashed in pieces of about this size: fewer turns at the interpreter's lock."""
+
+_GZIP_LEVEL = 1  # of ISA-L; higher ones are slower and no smaller on JPEGs
+_GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
+
+
+class ShardRecipe(msgspec.Struct, frozen=True):
+    """All that decides a shard's bytes, besides its images and labels; and where it goes.
+
+    Attributes:
+        output: folder of the data set; `name` begins its files' names.
+        seed: orders the records.
+        layout: one of `schemas.layouts.LAYOUTS`.
+        boxes: policy, see `transforms.boxes.fit_box`.
+        check: how closely images are looked at, see `transforms.load_images`.
+        format: of records and manifest, see `schemas.manifest.FORMAT`.
+    """
+
+    output: str
+    name: str
+    seed: int
+    layout: str
+    gzip: bool
+    boxes: str
+    check: str
+    format: int
+
+
+class WriteShards(beam.PTransform):
+    """ShardPlans become Written. `labels` is a PCollection of one LabelMap; `threads` fetch and check images."""
+
+    def __init__(self, labels: PCollection, recipe: ShardRecipe, threads: int):
+        super().__init__()
+        self._labels = labels
+        self._recipe = recipe
+        self._threads = threads
+
+    def expand(self, plans):
+        labels = AsSingleton(self._labels)
+        write = _WriteShard(self._recipe, self._threads)
+        full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [ImageTask])
+        empty = plans.empty | "NoImages" >> beam.Map(_without_images)
+        results = (
+            full | "Write" >> beam.ParDo(write, labels),
+            empty | "WriteEmpty" >> beam.ParDo(write, labels),
+        ) | "Results" >> beam.Flatten()
+        return Written(
+            results | "Shards" >> beam.Map(_info),
+            results | "Counted" >> beam.FlatMap(_counted),
+            results | "Rejected" >> beam.FlatMap(_rejected),
+        )
+
+
+def _info(result: ShardResult) -> ShardInfo:
+    return result.info
+
+
+def _counted(result: ShardResult) -> list[Counted]:
+    return [Counted(tally, number) for tally, number in result.counted.items()]
+
+
+def _rejected(result: ShardResult) -> tuple[Rejected, ...]:
+    return result.rejected
+
+
+def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:
+    return key, []
+
+
+class _WriteShard(beam.DoFn):
+    """Holds the threads that fetch and check images."""
+
+    def __init__(self, recipe: ShardRecipe, threads: int):
+        self._recipe = recipe
+        self._threads = threads
+
+    def setup(self):
+        self._pool = ThreadPoolExecutor(self._threads, "fetch")
+
+    def process(self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap) -> Iterator[ShardResult]:
+        key, tasks = group
+        yield finish_shard(key, tasks, self._recipe, labels, self._pool, self._threads)
+
+    def teardown(self):
+        self._pool.shutdown(cancel_futures=True)
+
+
+def finish_shard(
+    key: ShardKey, tasks: Iterable[ImageTask], recipe: ShardRecipe, labels: LabelMap, pool: Executor, threads: int
+) -> ShardResult:
+    """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan, and the file is there.
+
+    Raises:
+        OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
+    """
+    ordered = sorted(tasks, key=lambda task: image_order(recipe.seed, task.image_id))
+    plan = plan_digest(key, ordered, recipe, labels)
+    storage = storage_for(recipe.output)
+    state = state_path(storage, recipe.output, recipe.name, key)
+    if done := _finished(storage, recipe, state, plan):
+        _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
+        progress.skipped_images(len(ordered), sum(task.ref.size_bytes for task in ordered))
+    else:
+        done = _write_shard(key, ordered, plan, recipe, labels, pool, threads)
+        storage.write(state, msgspec.json.encode(done))
+    progress.finished_shard()
+    return done
+
+
+def plan_digest(key: ShardKey, tasks: list[ImageTask], recipe: ShardRecipe, labels: LabelMap) -> str:
+    """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they
+    were listed."""
+    parts = (key, tasks, msgspec.structs.replace(recipe, output=""), labels)
+    return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
+
+
+def state_path(storage: Storage, output: str, name: str, key: ShardKey) -> str:
+    """Where a finished shard's ShardResult is kept until the manifest is written."""
+    return storage.join(output, f"{state_folder(key.split)}/{shard_file(name, key, gzip=False)}.json")
+
+
+def _finished(storage: Storage, recipe: ShardRecipe, state: str, plan: str) -> ShardResult | None:
+    if storage.size(state) is None:
+        return None
+    try:
+        result = msgspec.json.decode(storage.read(state), type=ShardResult)
+    except msgspec.DecodeError:
+        return None
+    written = storage.size(storage.join(recipe.output, result.info.file))
+    return result if result.plan == plan and written == result.info.bytes else None
+
+
+def _write_shard(
+    key: ShardKey,
+    tasks: list[ImageTask],
+    plan: str,
+    recipe: ShardRecipe,
+    labels: LabelMap,
+    pool: Executor,
+    threads: int,
+) -> ShardResult:
+    encoder = ExampleEncoder(labels, LAYOUTS[recipe.layout], recipe.boxes)
+    prepare = partial(prepare_batch, encoder=encoder, check=recipe.check)
+    counted: Counter[Tally] = Counter()
+    rejected: list[Rejected] = []
+    examples = 0
+    file = shard_file(recipe.name, key, recipe.gzip)
+    storage = storage_for(recipe.output)
+    with ShardFile(storage.create(storage.join(recipe.output, file)), recipe.gzip) as shard:
+        for task, prepared in prepare_ahead(tasks, prepare, pool, threads):
+            if isinstance(prepared, Rejected):
+                rejected.append(prepared)
+                progress.rejected_image(task.ref.size_bytes)
+                continue
+            shard.append(prepared.record)
+            rejected += prepared.rejected
+            counted.update(prepared.counted)
+            examples += 1
+            progress.wrote_image(task.ref.size_bytes)
+    for reject in rejected:
+        progress.rejected(reject)
+    info = ShardInfo(file, examples, shard.size, shard.digest)
+    return ShardResult(key, plan, info, dict(counted), tuple(rejected))
+
+
+Prepared = tuple[ImageTask, Encoded | Rejected]
+
+
+def prepare_batch(tasks: list[ImageTask], encoder: ExampleEncoder, check: str) -> list[Prepared]:
+    """Each task with its record, or with why there is none. Runs in a thread, so it counts nothing in Beam."""
+    prepared: list[Prepared] = []
+    for task in tasks:
+        loaded = load_image(task, check)
+        prepared.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
+    return prepared
+
+
+def prepare_ahead(
+    tasks: Iterable[ImageTask], prepare: Callable[[list[ImageTask]], list[Prepared]], pool: Executor, threads: int
+) -> Iterator[Prepared]:
+    """What `prepare` makes of the tasks, in order; threads of `pool` work ahead, but not beyond BYTES_AHEAD."""
+    waiting: deque[tuple[int, Future]] = deque()
+    bytes_ahead = 0
+    try:
+        for batch in batches(tasks):
+            size = sum(task.ref.size_bytes for task in batch)
+            while waiting and (bytes_ahead + size > BYTES_AHEAD or len(waiting) >= 2 * threads):
+                oldest, future = waiting.popleft()
+                bytes_ahead -= oldest
+                yield from future.result()
+            waiting.append((size, pool.submit(prepare, batch)))
+            bytes_ahead += size
+        while waiting:
+            yield from waiting.popleft()[1].result()
+    finally:
+        for _, future in waiting:
+            future.cancel()
+
+
+def batches(tasks: Iterable[ImageTask]) -> Iterator[list[ImageTask]]:
+    """Neighbours together, up to _BATCH_IMAGES of them and _BATCH_BYTES: a thread that is handed single local images
+    spends a fifth of its time on being handed them."""
+    batch: list[ImageTask] = []
+    size = 0
+    for task in tasks:
+        if batch and (len(batch) == _BATCH_IMAGES or size + task.ref.size_bytes > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(task)
+        size += task.ref.size_bytes
+    if batch:
+        yield batch
+
+
+class ShardFile:
+    """A TFRecord file being written. It appears when the `with` block ends well, and not at all when it does not.
+
+    Attributes:
+        size: of the file in bytes, and `digest` its hex SHA-256; once the block has ended.
+    """
+
+    def __init__(self, upload: Upload, gzip: bool):
+        self._upload = upload
+        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if gzip else None
+        self._sha256 = hashlib.sha256()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self.size = 0
+        self.digest = ""
+
+    def append(self, record: bytes) -> None:
+        before, after = frame(record)
+        self._pending += (before, record, after)
+        self._pending_bytes += len(before) + len(record) + len(after)
+        if self._pending_bytes >= _WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        data = b"".join(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        self._write(self._gzip.compress(data) if self._gzip else data)
+
+    def _write(self, data: bytes) -> None:
+        self._upload.write(data)
+        self._sha256.update(data)
+        self.size += len(data)
+
+    def __enter__(self) -> "ShardFile":
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        try:
+            if error_type is None:
+                self._flush()
+                if self._gzip:
+                    self._write(self._gzip.flush())
+                self.digest = self._sha256.hexdigest()
+                self._upload.commit()
+        finally:
+            self._upload.abandon()  # nothing to do after a commit

@@ -1,0 +1,82 @@
+"""The same records through Beam's own sink: `--writer beam`.
+
+Every record goes through a shuffle, and which record is in which shard differs between runs; docs/performance.md says
+what that costs.
+"""
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.pvalue import PCollection
+
+from schemas.layouts import LAYOUTS
+from schemas.rejects import Counted, Rejected
+from schemas.shards import ShardInfo, shard_prefix
+from transforms import progress
+from transforms.encode_examples import Encoded, EncodeExamples
+from transforms.load_images import LoadImages
+from transforms.outputs import REJECTED, Written
+from transforms.read_shards import ShardReader
+from transforms.storage import storage_for
+from transforms.write_shards import ShardRecipe
+
+
+class WriteStock(beam.PTransform):
+    """ImageTask become Written, by `beam.io.WriteToTFRecord`.
+
+    Args:
+        labels: a PCollection of one LabelMap.
+        split: which the tasks are of.
+        num_shards: how many; 0 lets the runner choose.
+    """
+
+    def __init__(self, labels: PCollection, recipe: ShardRecipe, split: str, num_shards: int):
+        super().__init__()
+        self._labels = labels
+        self._recipe = recipe
+        self._split = split
+        self._num_shards = num_shards
+
+    def expand(self, tasks):
+        recipe = self._recipe
+        output = storage_for(recipe.output)
+        loaded = tasks | "SpreadImages" >> beam.Reshuffle() | "LoadImages" >> LoadImages(recipe.check)
+        encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(
+            self._labels, LAYOUTS[recipe.layout], recipe.boxes
+        )
+        shards = (
+            encoded
+            | "Records" >> beam.Map(_record).with_output_types(bytes)
+            | "WriteToTFRecord"
+            >> beam.io.WriteToTFRecord(
+                output.join(recipe.output, shard_prefix(recipe.name, self._split)),
+                file_name_suffix=".gz" if recipe.gzip else "",
+                num_shards=self._num_shards,
+                compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,
+            )
+            | "DescribeShard" >> beam.Map(describe_shard)
+        )
+        rejected = (
+            loaded[REJECTED],
+            encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
+        ) | "Rejected" >> beam.Flatten()
+        return Written(shards, encoded | "Counted" >> beam.FlatMap(_counted), rejected)
+
+
+def _record(encoded: Encoded) -> bytes:
+    return encoded.record
+
+
+def _counted(encoded: Encoded) -> list[Counted]:
+    return [Counted(tally, number) for tally, number in encoded.counted.items()]
+
+
+def _rejected(encoded: Encoded) -> list[Rejected]:
+    return encoded.rejected
+
+
+def describe_shard(path: str) -> ShardInfo:
+    """Count and digest of a shard that Beam has written, read back from where it is."""
+    reader = ShardReader(path)
+    examples = sum(1 for _ in reader.records())
+    progress.finished_shard()
+    return ShardInfo(path.rsplit("/", 1)[-1], examples, reader.size, reader.sha256.hexdigest())
