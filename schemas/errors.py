@@ -6,7 +6,7 @@
         ├── AnnotationFileError  a file is not the COCO JSON it should be
         ├── CategoryError        categories that contradict each other or the command
         ├── CollidingImagesError one image id or file name that stands for two pictures
-        ├── EmptyDatasetError    nothing to write
+        ├── EmptyDatasetError    nothing to write                  (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
         └── RecordError          a TFRecord file that cannot be read to its end
@@ -43,7 +43,7 @@ class CollidingImagesError(JobError):
 
 
 class EmptyDatasetError(JobError):
-    pass
+    exit_code = 2  # the inputs that were named are the fault, if one that shows late
 
 
 class LostImagesError(JobError):

@@ -3,12 +3,14 @@
 import hashlib
 import io
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from isal import igzip
 
 from schemas.tfrecord import read_records
 from transforms.storage import storage_for
+
+_READ_BYTES = 1 << 20
 
 
 class ShardReader:
@@ -32,13 +34,13 @@ class ShardReader:
             OSError, EOFError, isal.igzip.IsalError: the file cannot be read, or its GZIP stream is damaged.
         """
         with storage_for(self._path).open(self._path) as file:
-            seen = _Seen(file, self)
+            seen = io.BufferedReader(_Seen(file, self), _READ_BYTES)
             if self._path.endswith(".gz"):
                 with igzip.IGzipFile(fileobj=seen, mode="rb") as unzipped:
                     yield from read_records(unzipped)
             else:
                 yield from read_records(seen)
-            while seen.read(1 << 20):  # what a gzip reader leaves, so that the digest is of the whole file
+            while seen.read(_READ_BYTES):  # what a gzip reader leaves, so that the digest is of the whole file
                 pass
 
 
@@ -52,8 +54,9 @@ class _Seen(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
         self._reader.sha256.update(data)
         self._reader.size += len(data)
-        return data
+        return len(data)

@@ -1,8 +1,9 @@
 """Where files are: one small interface over local folders, and the place where other stores join it."""
 
 import os
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -74,6 +75,10 @@ class Storage(Protocol):
 
     def delete_folder(self, path: str) -> None:
         """Delete a folder of files, itself without sub-folders."""
+        ...
+
+    def delete_leftovers(self, folder: str, is_ours: Callable[[str], bool]) -> None:
+        """Delete what killed uploads left in `folder`, of files whose names `is_ours` knows."""
         ...
 
     def join(self, folder: str, name: str) -> str: ...
@@ -156,8 +161,17 @@ class LocalStorage:
         except FileNotFoundError:
             pass
 
+    def delete_leftovers(self, folder: str, is_ours: Callable[[str], bool]) -> None:
+        for name in self.names(folder):
+            match = _TEMPORARY.fullmatch(name)
+            if match and is_ours(match[1]):
+                self.delete(os.path.join(folder, name))
+
     def join(self, folder: str, name: str) -> str:
         return os.path.join(folder, name)
+
+
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")
 
 
 class LocalUpload:

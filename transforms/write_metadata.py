@@ -4,6 +4,7 @@ complete."""
 import json
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -29,7 +30,7 @@ from schemas.manifest import (
     state_folder,
 )
 from schemas.rejects import FILTERS, Counted, Rejected, Tally
-from schemas.shards import ShardInfo
+from schemas.shards import ShardInfo, is_shard_of
 from transforms.manifest_file import read_manifest
 from transforms.storage import storage_for
 
@@ -144,6 +145,7 @@ def write_metadata(
     storage.write(storage.join(output, "label_map.json"), label_map_json(labels).encode())
     storage.write(storage.join(output, MANIFEST), encode_json(manifest))
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))
+    storage.delete_leftovers(output, partial(is_shard_of, name=recipe.name, split=recipe.split))
     return split
 
 
