@@ -1,8 +1,10 @@
 """`recordmill verify`, from a folder to a verdict."""
 
 import os
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import msgspec
@@ -41,6 +43,24 @@ def _require_tensorflow() -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # of no use here, and it announces itself at every start
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # checking needs no GPU, and one may be training
     try:
-        import tensorflow  # noqa: F401
+        with _without_native_messages():
+            import tensorflow as tf
+
+            tf.constant(0)  # makes the devices, and what there is to say of them
     except ImportError as error:
         raise ConfigError("verify decodes images with TensorFlow: pip install 'recordmill[tensorflow]'") from error
+
+
+@contextmanager
+def _without_native_messages() -> Iterator[None]:
+    """Nothing that native code prints on standard error while the block runs: TensorFlow reports each GPU library that it
+    does not find as an error, before any setting of its log is heard."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

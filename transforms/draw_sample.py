@@ -5,7 +5,7 @@ off that map."""
 import io
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -48,13 +48,13 @@ class Thing(NamedTuple):
     """An object of a scene.
 
     Attributes:
-        keypoints: x, y in pixels and visibility, of a figure.
+        keypoints: x, y in pixels of a figure's KEYPOINTS, which may lie outside the picture.
     """
 
     category: Category
     colour: str
     is_crowd: bool
-    keypoints: tuple[tuple[int, int, int], ...] = ()
+    keypoints: Sequence[tuple[int, int]] = ()
 
 
 class Scene(NamedTuple):
@@ -92,7 +92,7 @@ def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: 
             drawn.append(Thing(category, colour, True))
         elif category.name == "figure":
             points = _draw_figure(pens, x, y, size, _COLOURS[colour], number)
-            drawn.append(Thing(category, colour, False, _keypoints(points, width, height)))
+            drawn.append(Thing(category, colour, False, points))
         else:
             _draw_shape(pens, category.name, x, y, size, _COLOURS[colour], number)
             drawn.append(Thing(category, colour, False))
@@ -144,11 +144,6 @@ def _draw_figure(
     radius = size // 8
     _both(pens, "ellipse", (head[0] - radius, head[1] - radius, head[0] + radius, head[1] + radius), colour, number)
     return [head, *hands, *feet]
-
-
-def _keypoints(points: list[tuple[int, int]], width: int, height: int) -> tuple[tuple[int, int, int], ...]:
-    """Points outside the picture are not labelled."""
-    return tuple((x, y, 2) if 0 <= x < width and 0 <= y < height else (0, 0, 0) for x, y in points)
 
 
 def mask_of(scene: Scene, number: int) -> np.ndarray:
@@ -293,9 +288,17 @@ def _instances(scene: Scene, image_id: int) -> Iterator[dict]:
             "segmentation": [corners] if whole else rle_of(mask),
         }
         if thing.keypoints:
-            row["keypoints"] = [number for point in thing.keypoints for number in point]
-            row["num_keypoints"] = sum(visibility > 0 for _, _, visibility in thing.keypoints)
+            points = [_labelled(mask, x, y) for x, y in thing.keypoints]
+            row["keypoints"] = [number for point in points for number in point]
+            row["num_keypoints"] = sum(visibility > 0 for _, _, visibility in points)
         yield row
+
+
+def _labelled(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
+    """A keypoint as COCO has it: visibility 2 where it is seen, 1 where something covers it; zeros outside the picture."""
+    if not (0 <= y < mask.shape[0] and 0 <= x < mask.shape[1]):
+        return 0, 0, 0
+    return x, y, 2 if mask[y, x] else 1
 
 
 def _captions(scene: Scene) -> tuple[str, str]:
