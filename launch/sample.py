@@ -4,7 +4,7 @@ import os
 
 from launch.summary import terminal
 from schemas.errors import ConfigError
-from transforms.draw_sample import write_sample
+from transforms.write_sample import write_sample
 
 
 def run_sample(folder: str, count: int, seed: int) -> None:

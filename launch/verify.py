@@ -53,8 +53,8 @@ def _require_tensorflow() -> None:
 
 @contextmanager
 def _without_native_messages() -> Iterator[None]:
-    """Nothing that native code prints on standard error while the block runs: TensorFlow reports each GPU library that it
-    does not find as an error, before any setting of its log is heard."""
+    """Nothing that native code prints on standard error while the block runs: TensorFlow reports each GPU library that
+    it does not find as an error, before any setting of its log is heard."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -12,7 +12,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 from launch.cli import main
-from transforms.draw_sample import SampleFiles, write_sample
+from transforms.write_sample import SampleFiles, write_sample
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Real data sets, where the machine has them; they are not part of the project."""
