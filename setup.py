@@ -21,7 +21,15 @@ setup(
     ],
     extras_require={
         "tensorflow": ["tensorflow>=2.19,<3"],
-        "dev": ["hypothesis>=6.100", "mypy>=1.13", "pycocotools>=2.0.8", "pytest>=8", "pytest-xdist>=3.6", "ruff>=0.8"],
+        "dev": [
+            "hypothesis>=6.100",
+            "mypy>=1.13",
+            "pycocotools>=2.0.8",
+            "pytest>=8",
+            "pytest-xdist>=3.6",
+            "ruff>=0.8",
+            "tensorflow-datasets>=4.9.7",
+        ],
     },
     entry_points={"console_scripts": ["recordmill = launch.cli:main"]},
 )

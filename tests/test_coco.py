@@ -356,6 +356,9 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.tfrecord-*")} == written
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "coco-train.tfrecord-00000-of-00001",
+        "dataset_info.json",
+        "features.json",
+        "image.object.class.index.labels.txt",
         "label_map.json",
         "label_map.pbtxt",
         "labels.csv",

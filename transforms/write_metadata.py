@@ -15,6 +15,7 @@ from schemas.coco import AnnotationFile
 from schemas.errors import CategoryError, EmptyDatasetError, LostImagesError, TooManyRejectsError
 from schemas.images import UnlistedFile
 from schemas.labels import LabelMap, label_map_json, label_map_pbtxt, labels_csv
+from schemas.layouts import LAYOUTS
 from schemas.manifest import (
     FORMAT,
     MANIFEST,
@@ -31,6 +32,7 @@ from schemas.manifest import (
 )
 from schemas.rejects import FILTERS, Counted, Rejected, Tally
 from schemas.shards import ShardInfo, is_shard_of
+from schemas.tfds import is_readable, tfds_files
 from transforms.manifest_file import read_manifest
 from transforms.storage import storage_for
 
@@ -126,7 +128,7 @@ def write_metadata(
     counts: dict[str, int],
     unlisted: Unlisted,
 ) -> SplitManifest:
-    """Write rejects.jsonl, the label maps and, when all is well, the manifest; resume state is then deleted.
+    """Write rejects.jsonl and, when all is well, label maps, TFDS files and the manifest; resume state is then deleted.
 
     Raises:
         EmptyDatasetError: there was no image to write, or none could be.
@@ -140,13 +142,28 @@ def write_metadata(
     _write_rejects(output, recipe.split, rejected)
     check_rejects(split, rejected, max_rejects, storage.join(output, REJECTS))
     manifest = _with_split(output, recipe, labels, split)
-    storage.write(storage.join(output, "label_map.pbtxt"), label_map_pbtxt(labels).encode())
-    storage.write(storage.join(output, "labels.csv"), labels_csv(labels).encode())
-    storage.write(storage.join(output, "label_map.json"), label_map_json(labels).encode())
+    _write_companions(output, manifest, labels)
     storage.write(storage.join(output, MANIFEST), encode_json(manifest))
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))
     storage.delete_leftovers(output, partial(is_shard_of, name=recipe.name, split=recipe.split))
     return split
+
+
+def _write_companions(output: str, manifest: Manifest, labels: LabelMap) -> None:
+    """The label maps, and what TFDS wants; where it could not read the shards, nothing invites it to."""
+    storage = storage_for(output)
+    companions = {
+        "label_map.pbtxt": label_map_pbtxt(labels).encode(),
+        "labels.csv": labels_csv(labels).encode(),
+        "label_map.json": label_map_json(labels).encode(),
+    }
+    for_tfds = tfds_files(manifest, LAYOUTS[manifest.layout])
+    if is_readable(manifest):
+        companions |= for_tfds
+    for name in for_tfds.keys() - companions.keys():
+        storage.delete(storage.join(output, name))
+    for name, data in companions.items():
+        storage.write(storage.join(output, name), data)
 
 
 def describe_split(
