@@ -110,7 +110,7 @@ def _reasons(counts: dict[str, int]) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` without anything that would steer the terminal.
+    r"""`text` without anything that would steer the terminal.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'

@@ -122,7 +122,7 @@ def _read_note(storage: Storage, note: str) -> Recipe | None:
         return None
     try:
         return msgspec.json.decode(storage.read(note), type=Recipe)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts anew") from error
 
 

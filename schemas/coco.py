@@ -3,7 +3,12 @@
 Boxes are x, y, width, height in pixels from the top left corner of the stored pixels.
 """
 
+from typing import Annotated
+
 import msgspec
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""What tf.Example can hold."""
 
 
 class CocoImage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -18,7 +23,7 @@ class CocoImage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Category(msgspec.Struct, frozen=True):
     """A row of `categories`."""
 
-    id: int
+    id: Int64
     name: str
     supercategory: str | None = None
 

@@ -30,6 +30,8 @@ def varint(value: int) -> bytes:
     """
     if 0 <= value < 128:
         return _ONE_BYTE[value]
+    if not -(1 << 63) <= value < 1 << 63:
+        raise OverflowError(f"{value} does not fit int64")
     value &= 0xFFFFFFFFFFFFFFFF
     septets = bytearray()
     while value > 127:

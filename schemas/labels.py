@@ -1,7 +1,5 @@
 """Label maps: raw COCO category ids, contiguous class indices, names."""
 
-import csv
-import io
 import json
 from collections import Counter
 
@@ -51,9 +49,7 @@ def label_map_pbtxt(labels: LabelMap) -> str:
 
 def labels_csv(labels: LabelMap) -> str:
     """`labels.csv` as Model Garden reads it: raw category id and name, no header."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows((category.id, category.name) for category in labels.categories)
-    return text.getvalue()
+    return "".join(f"{category.id},{_csv_field(category.name)}\n" for category in labels.categories)
 
 
 def label_map_json(labels: LabelMap) -> str:
@@ -65,6 +61,11 @@ def label_map_json(labels: LabelMap) -> str:
             "name_by_index": [category.name for category in labels.categories],
         }
     )
+
+
+def _csv_field(text: str) -> str:
+    # Not csv.writer, which leaves a carriage return unquoted where lines end in a line feed.
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
 def _text_format(text: str) -> str:

@@ -112,6 +112,12 @@ class Manifest(msgspec.Struct, frozen=True):
     splits: dict[str, SplitManifest]
 
 
+class _Format(msgspec.Struct):
+    """What a manifest of any format has."""
+
+    format: int
+
+
 def decode_manifest(data: bytes, path: str) -> Manifest:
     """The manifest in `data`.
 
@@ -119,12 +125,13 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         ConfigError: it is not one, or one of another format; `path` is named.
     """
     try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
+        format_ = msgspec.json.decode(data, type=_Format).format
+        manifest = msgspec.json.decode(data, type=Manifest) if format_ == FORMAT else None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a Recordmill manifest ({error}); was it edited or cut short?") from error
-    if manifest.format != FORMAT:
+    if manifest is None:
         raise ConfigError(
-            f"{path} is of manifest format {manifest.format}, this program writes and reads format {FORMAT}; "
+            f"{path} is of manifest format {format_}, this program writes and reads format {FORMAT}; "
             "use the version that wrote it, or convert again with --overwrite"
         )
     for split in manifest.splits.values():

@@ -36,7 +36,7 @@ def tfds_files(manifest: Manifest, table: FeatureTable) -> dict[str, bytes]:
 
 
 def class_names(labels: LabelMap) -> list[str]:
-    """Names by class index, one line each; where categories share one, their ids are added, as TFDS wants all to differ.
+    """Names by class index, one line each; where categories share one, ids are added, as TFDS wants all to differ.
 
     >>> from schemas.coco import Category
     >>> class_names(LabelMap((Category(0, "face"), Category(1, "face"), Category(2, "hand"))))

@@ -31,7 +31,7 @@ def masked_crc32c(data: bytes) -> int:
     """CRC-32C of `data`, rotated and offset as TensorFlow stores it.
 
     >>> hex(masked_crc32c(b"123456789"))
-    '0xc6c474ce'
+    '0xc78ab0e5'
     """
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF

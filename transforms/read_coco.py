@@ -5,19 +5,20 @@ yielded. A file in which any row is not of the expected types is read again row 
 costs itself and not the file.
 """
 
+import codecs
 import contextlib
 import gc
 import logging
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from schemas.coco import Annotation, AnnotationFile, Category, CocoImage, ImagePart
+from schemas.coco import Annotation, AnnotationFile, Category, CocoImage, ImagePart, Int64
 from schemas.errors import AnnotationFileError
 from schemas.rejects import Reason, Rejected
 from transforms import coders, progress  # noqa: F401  coders registers that of ImagePart
@@ -92,20 +93,17 @@ def read_coco(path: str) -> Iterator[ImagePart | AnnotationFile | Rejected]:
 # The rows as msgspec reads them. `Raw` fields keep their JSON text.
 
 
-_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]  # what tf.Example can hold
-
-
 class _ImageRow(msgspec.Struct, gc=False):
-    id: _Int64
+    id: Int64
     file_name: str
-    width: int | None = None
-    height: int | None = None
+    width: Int64 | None = None
+    height: Int64 | None = None
 
 
 class _AnnotationRow(msgspec.Struct, gc=False):
-    id: _Int64
-    image_id: _Int64
-    category_id: _Int64
+    id: Int64
+    image_id: Int64
+    category_id: Int64
     bbox: msgspec.Raw
     area: float | None = None
     iscrowd: int | bool | None = 0
@@ -140,13 +138,20 @@ _BOX = msgspec.json.Decoder(tuple[float, float, float, float])
 
 
 def _decode(path: str, data: bytes) -> _Rows:
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return _decode_rows(path, data)
+    except UnicodeDecodeError as error:
+        raise AnnotationFileError(f"{path} is not UTF-8, as JSON has to be: {error.reason}") from error
     except msgspec.DecodeError as error:
-        cleaned = _without_nan(data)
-        if cleaned == data:
-            raise AnnotationFileError(_not_json(path, data, str(error))) from error
-        return _decode(path, cleaned)
+        quoted = _quote_nan(data)
+        if quoted == data:
+            raise AnnotationFileError(_not_json(path, data, _fault_offset(error, data), error)) from error
+    try:
+        return _decode_rows(path, quoted)
+    except msgspec.DecodeError as error:
+        place = _unquoted_offset(data, _fault_offset(error, quoted))
+        raise AnnotationFileError(_not_json(path, data, place, error)) from error
 
 
 def _decode_rows(path: str, data: bytes) -> _Rows:
@@ -253,21 +258,38 @@ def _peek(raw: msgspec.Raw, key: str) -> int | None:
 _NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
-def _without_nan(data: bytes) -> bytes:
-    """NaN and Infinity, which Python's json writes though JSON has no such words, become null."""
-    return _NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", data)
+def _quote_nan(data: bytes) -> bytes:
+    """NaN and Infinity, which Python's json writes though JSON has no such words, become strings: a row that has one
+    where a number should be is then rejected, and the others are read."""
+    return _NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b'"' + match[0] + b'"', data)
 
 
-def _not_json(path: str, data: bytes, error: str) -> str:
-    place = re.search(r"byte (\d+)", error)
-    offset = int(place[1]) if place else len(data)
-    line = data.count(b"\n", 0, offset) + 1
-    column = offset - (data.rfind(b"\n", 0, offset) + 1) + 1
+def _unquoted_offset(data: bytes, quoted_offset: int) -> int:
+    """The place in `data` of a place in `_quote_nan(data)`."""
+    added = 0
+    for match in _NAN.finditer(data):
+        if match.start() + added >= quoted_offset:
+            break
+        added += 0 if match[0].startswith(b'"') else 2
+    return quoted_offset - added
+
+
+def _fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
+    place = re.search(r"byte (\d+)", str(error))
+    return int(place[1]) if place else len(data)
+
+
+def _not_json(path: str, data: bytes, offset: int, error: msgspec.DecodeError) -> str:
     if not data.strip():
         return f"{path} is empty; expected a COCO annotation file"
+    line = data.count(b"\n", 0, offset) + 1
+    column = offset - (data.rfind(b"\n", 0, offset) + 1) + 1
     near = data[max(0, offset - 30) : offset + 10].decode(errors="replace").replace("\n", " ")
-    what = error.removeprefix("JSON is malformed: ").split(" (byte")[0]
-    return f"{path} is not JSON: {what} at line {line}, column {column} (byte {offset}), near {near!r}"
+    what = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0]
+    return (
+        f"{path} is not JSON: {what} at line {line}, column {column} (byte {offset}), near {near!r}; expected a COCO "
+        "file, one object with the lists images, annotations and categories"
+    )
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -108,11 +109,12 @@ class LocalStorage:
             with os.scandir(directory) as entries:
                 for entry in entries:
                     name = prefix + entry.name
-                    if entry.is_dir():
+                    kind = _kind(entry)
+                    if kind is _Kind.FOLDER:
                         if (real := os.path.realpath(entry.path)) not in entered:
                             entered.add(real)
                             pending.append((name + "/", entry.path))
-                    elif entry.is_file():
+                    elif kind is _Kind.FILE:
                         stat = entry.stat()
                         yield StoredFile(name, entry.path, stat.st_size, str(stat.st_mtime_ns))
 
@@ -129,7 +131,7 @@ class LocalStorage:
     def size(self, path: str) -> int | None:
         try:
             return os.stat(path).st_size
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def open(self, path: str) -> BinaryIO:
@@ -169,6 +171,19 @@ class LocalStorage:
 
     def join(self, folder: str, name: str) -> str:
         return os.path.join(folder, name)
+
+
+class _Kind(Enum):
+    FOLDER = 1
+    FILE = 2
+    OTHER = 3  # pipes and devices, and links that lead nowhere
+
+
+def _kind(entry: os.DirEntry) -> _Kind:
+    try:
+        return _Kind.FOLDER if entry.is_dir() else _Kind.FILE if entry.is_file() else _Kind.OTHER
+    except OSError:  # a link that leads to itself
+        return _Kind.OTHER
 
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")

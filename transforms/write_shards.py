@@ -163,7 +163,7 @@ def _finished(storage: Storage, recipe: ShardRecipe, state: str, plan: str) -> S
         return None
     try:
         result = msgspec.json.decode(storage.read(state), type=ShardResult)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     written = storage.size(storage.join(recipe.output, result.info.file))
     return result if result.plan == plan and written == result.info.bytes else None

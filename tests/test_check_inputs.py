@@ -1,0 +1,83 @@
+"""Mistyped paths are told before anything runs."""
+
+import pytest
+
+from pipelines.check_inputs import check_inputs
+from pipelines.options import CocoOptions
+from schemas.errors import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with good inputs in it."""
+    (tmp_path / "images" / "deep").mkdir(parents=True)
+    (tmp_path / "images" / "deep" / "a.jpg").write_text("")
+    (tmp_path / "instances.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(images="images", instances="instances.json", output="out") -> None:
+    check_inputs(CocoOptions(images=(images,), instances=(instances,), output=output))
+
+
+@pytest.mark.parametrize("output", ["out", ".", "new/folder", "images"])
+def test_good_inputs_pass(folder, output):
+    check(output=output)
+    check(str(folder / "images"), str(folder / "instances.json"), str(folder / output))
+    check(images="images/")
+
+
+@pytest.mark.parametrize(
+    ("paths", "fault"),
+    [
+        ({"instances": "instance.json"}, "--instances instance.json: no such file (did you mean instances.json?)"),
+        ({"instances": "qwertz"}, "--instances qwertz: no such file"),
+        ({"instances": "gone/instances.json"}, "--instances gone/instances.json: no such file"),
+        ({"instances": "images"}, "--instances images is a folder; give the JSON file"),
+        ({"images": "image"}, "--images image: no such folder (did you mean images?)"),
+        ({"images": "image/"}, "--images image/: no such folder (did you mean images?)"),
+        ({"images": "images/depe"}, "--images images/depe: no such folder (did you mean images/deep?)"),
+        (
+            {"images": "instances.json"},
+            "--images instances.json: is a file; give the folder that holds the images",
+        ),
+        ({"output": "instances.json"}, "--output instances.json is a file; give a folder, which is made if need be"),
+    ],
+)
+def test_a_fault_is_told(folder, paths, fault):
+    with pytest.raises(ConfigError) as caught:
+        check(**paths)
+    assert str(caught.value) == fault
+
+
+@pytest.mark.parametrize(
+    "paths", [{"instances": "instances.json/x"}, {"images": "instances.json/x"}, {"output": "instances.json/x"}]
+)
+def test_a_path_below_a_file_is_told_of_its_flag(folder, paths):
+    with pytest.raises(ConfigError, match=f"--{next(iter(paths))} instances.json/x"):
+        check(**paths)
+
+
+def test_a_folder_without_files_is_told(folder):
+    (folder / "empty" / "as well").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="--images empty: no file in it, nor in any folder below"):
+        check(images="empty")
+
+
+def test_every_fault_is_told(folder):
+    options = CocoOptions(images=("x", "images", "y"), instances=("z", "instances.json"), output="instances.json")
+    with pytest.raises(ConfigError) as caught:
+        check_inputs(options)
+    assert str(caught.value).split("; ")[:3] == [
+        "--instances z: no such file",
+        "--images x: no such folder",
+        "--images y: no such folder",
+    ]
+    assert "--output instances.json is a file" in str(caught.value)
+
+
+@pytest.mark.parametrize("paths", [{"instances": "gs://b/a.json"}, {"images": "s3://b/images"}])
+def test_a_store_that_nothing_speaks_is_refused(folder, paths):
+    with pytest.raises(ConfigError, match="is not supported yet"):
+        check(**paths)

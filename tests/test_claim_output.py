@@ -1,0 +1,259 @@
+"""What may be written where, and what is there already."""
+
+import msgspec
+import pytest
+
+from pipelines.claim_output import OutputState, claim_output, damaged_shards
+from schemas.coco import Category
+from schemas.errors import ConfigError
+from schemas.manifest import (
+    FORMAT,
+    AnnotationCounts,
+    ImageCounts,
+    InputFile,
+    Manifest,
+    Recipe,
+    SplitManifest,
+    Unlisted,
+    decode_manifest,
+    encode_json,
+)
+from schemas.shards import ShardInfo
+from transforms.storage import LocalStorage
+
+RECIPE = Recipe(
+    FORMAT,
+    "coco",
+    "train",
+    "detection",
+    (InputFile("a.json", 1234, "yZRlqg=="),),
+    ("images",),
+    {"gzip": False, "seed": 0, "min_area": 0.0, "categories": ["cat"], "num_shards": None},
+)
+SHARDS = (
+    ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 5, "a"),
+    ShardInfo("coco-train.tfrecord-00001-of-00002", 1, 7, "b"),
+)
+NOTE = ".recordmill-train/recipe.json"
+
+
+def changed(**fields) -> Recipe:
+    return msgspec.structs.replace(RECIPE, **fields)
+
+
+def with_options(**options) -> Recipe:
+    return changed(options=RECIPE.options | options)
+
+
+def split(recipe: Recipe, shards=SHARDS) -> SplitManifest:
+    counts = ImageCounts(2, 2, {}), AnnotationCounts(0, 0, {}, {}, 0, 0)
+    return SplitManifest(recipe, "", (), *counts, Unlisted(0, ()), 12, shards)
+
+
+def finish(folder, *recipes: Recipe) -> None:
+    """Write a data set of these splits, each of two shards."""
+    splits = {}
+    for recipe in recipes:
+        shards = tuple(
+            msgspec.structs.replace(shard, file=shard.file.replace("coco-train", f"{recipe.name}-{recipe.split}"))
+            for shard in SHARDS
+        )
+        splits[recipe.split] = split(recipe, shards)
+        for shard in shards:
+            (folder / shard.file).write_bytes(bytes(shard.bytes))
+    manifest = Manifest(FORMAT, recipes[0].name, recipes[0].layout, (Category(1, "cat"),), splits)
+    (folder / "manifest.json").write_bytes(encode_json(manifest))
+
+
+def claim(folder, recipe=RECIPE, overwrite=False) -> OutputState:
+    return claim_output(str(folder), recipe, overwrite)
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def manifest_of(folder) -> Manifest:
+    return decode_manifest((folder / "manifest.json").read_bytes(), "manifest.json")
+
+
+VAL = changed(split="val")
+
+OTHERWISE = [
+    (with_options(seed=1), "seed was 0, now 1"),
+    (with_options(gzip=True, seed=1), "gzip was False, now True; seed was 0, now 1"),
+    (with_options(num_shards=3), "num-shards was None, now 3"),
+    (with_options(categories=["cat", "dog"]), "categories was cat, now cat dog"),
+    (changed(images=("images", "more")), "images was images, now images more"),
+    (changed(layout="other"), "layout was detection, now other"),
+    (
+        changed(annotation_files=(InputFile("a.json", 1235, "AAAAAA=="),)),
+        "annotation-files was a.json (1,234 bytes, crc32c yZRlqg==), now a.json (1,235 bytes, crc32c AAAAAA==)",
+    ),
+]
+
+
+@pytest.mark.parametrize("place", [".", "new/folder"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_new_folder_is_claimed_with_a_note(tmp_path, place, overwrite):
+    assert claim(tmp_path / place, overwrite=overwrite) is OutputState.NEW
+    note = (tmp_path / place / NOTE).read_bytes()
+    assert msgspec.json.decode(note, type=Recipe) == RECIPE
+
+
+def test_other_people_s_files_are_let_be(tmp_path):
+    for name in ("notes.txt", "other-train.tfrecord-00000-of-00001", "coco-val.tfrecord-00000-of-00001"):
+        (tmp_path / name).write_text("mine")
+    before = contents(tmp_path)
+    assert claim(tmp_path, overwrite=True) is OutputState.NEW
+    assert contents(tmp_path) == before | {NOTE: encode_json(RECIPE)}
+
+
+# Unfinished runs
+
+
+def test_the_same_recipe_goes_on(tmp_path):
+    claim(tmp_path)
+    (tmp_path / SHARDS[0].file).write_bytes(b"shard")
+    before = contents(tmp_path)
+    assert claim(tmp_path) is OutputState.UNFINISHED
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(("recipe", "difference"), OTHERWISE)
+def test_another_recipe_does_not_go_on(tmp_path, recipe, difference):
+    claim(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        claim(tmp_path, recipe)
+    assert f"has an unfinished run of coco-train made otherwise ({difference})" in str(caught.value)
+    assert contents(tmp_path) == before
+
+
+def test_overwrite_forgets_an_unfinished_run(tmp_path):
+    claim(tmp_path)
+    (tmp_path / SHARDS[0].file).write_bytes(b"shard")
+    (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00000-of-00002.json").write_text("{}")
+    assert claim(tmp_path, with_options(seed=1), overwrite=True) is OutputState.NEW
+    assert contents(tmp_path) == {NOTE: encode_json(with_options(seed=1))}
+
+
+@pytest.mark.parametrize("note", [b"", b"{", b'{"format": 1}', b"\xff"])
+def test_a_note_that_cannot_be_read_is_told_and_overwritten(tmp_path, note):
+    (tmp_path / ".recordmill-train").mkdir()
+    (tmp_path / NOTE).write_bytes(note)
+    with pytest.raises(ConfigError, match="--overwrite starts anew"):
+        claim(tmp_path)
+    assert claim(tmp_path, overwrite=True) is OutputState.NEW
+
+
+def test_another_split_s_run_is_no_matter(tmp_path):
+    claim(tmp_path)
+    assert claim(tmp_path, VAL) is OutputState.NEW
+    assert sorted(contents(tmp_path)) == [NOTE, ".recordmill-val/recipe.json"]
+
+
+# Complete splits
+
+
+def test_a_complete_split_is_left_as_it_is(tmp_path):
+    finish(tmp_path, RECIPE)
+    before = contents(tmp_path)
+    assert claim(tmp_path) is OutputState.COMPLETE
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(("recipe", "difference"), OTHERWISE)
+def test_a_complete_split_of_another_recipe_is_refused(tmp_path, recipe, difference):
+    finish(tmp_path, RECIPE)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        claim(tmp_path, recipe)
+    assert difference in str(caught.value) or "would mix two data sets" in str(caught.value)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"")], ids=["missing", "cut short"]
+)
+def test_a_damaged_split_is_written_again(tmp_path, damage):
+    finish(tmp_path, RECIPE, VAL)
+    damage(tmp_path / SHARDS[1].file)
+    val = {name: data for name, data in contents(tmp_path).items() if "val" in name}
+    assert claim(tmp_path) is OutputState.NEW
+    assert list(manifest_of(tmp_path).splits) == ["val"]
+    assert set(contents(tmp_path)) == {"manifest.json", NOTE, *val}
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, with_options(seed=1)])
+def test_overwrite_deletes_the_split_and_no_other(tmp_path, recipe):
+    finish(tmp_path, RECIPE, VAL)
+    val = {name: data for name, data in contents(tmp_path).items() if "val" in name}
+    assert claim(tmp_path, recipe, overwrite=True) is OutputState.NEW
+    assert manifest_of(tmp_path).splits == {"val": split(VAL, manifest_of(tmp_path).splits["val"].shards)}
+    left = contents(tmp_path)
+    assert set(left) == {"manifest.json", NOTE, *val}
+    assert left.items() >= val.items()
+
+
+def test_overwrite_of_the_only_split_may_change_name_and_layout(tmp_path):
+    finish(tmp_path, RECIPE)
+    other = changed(name="faces", layout="other")
+    assert claim(tmp_path, other, overwrite=True) is OutputState.NEW
+    assert contents(tmp_path) == {NOTE: encode_json(other)}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("fields", [{"name": "faces"}, {"layout": "other"}])
+def test_a_second_split_of_another_data_set_is_refused(tmp_path, fields, overwrite):
+    finish(tmp_path, RECIPE, VAL)
+    before = contents(tmp_path)
+    ((flag, value),) = fields.items()
+    with pytest.raises(ConfigError, match=rf"holds the data set 'coco' .* --{flag} {value} would mix two data sets"):
+        claim(tmp_path, changed(split="test", **fields), overwrite)
+    assert contents(tmp_path) == before
+
+
+def test_a_second_split_is_added(tmp_path):
+    finish(tmp_path, RECIPE)
+    before = contents(tmp_path)
+    assert claim(tmp_path, VAL) is OutputState.NEW
+    assert contents(tmp_path) == before | {".recordmill-val/recipe.json": encode_json(VAL)}
+
+
+def test_shards_that_no_manifest_lists_are_refused_unless_overwritten(tmp_path):
+    stray = "coco-train.tfrecord-00000-of-00009.gz"
+    (tmp_path / stray).write_text("somebody's")
+    with pytest.raises(ConfigError, match=f"has 1 shards named as these would be .*{stray}.* that no manifest lists"):
+        claim(tmp_path)
+    assert contents(tmp_path) == {stray: b"somebody's"}
+    assert claim(tmp_path, overwrite=True) is OutputState.NEW
+    assert list(contents(tmp_path)) == [NOTE]
+
+
+@pytest.mark.parametrize("manifest", [b"", b"{}", b'{"name": "caf\xe9"}'])
+def test_a_manifest_that_cannot_be_read_is_refused(tmp_path, manifest):
+    (tmp_path / "manifest.json").write_bytes(manifest)
+    with pytest.raises(ConfigError, match=r"manifest\.json is not a Recordmill manifest"):
+        claim(tmp_path)
+    assert contents(tmp_path) == {"manifest.json": manifest}
+
+
+def test_a_manifest_of_another_format_is_refused_and_as_it_says_overwritten(tmp_path):
+    finish(tmp_path, RECIPE)
+    older = msgspec.structs.replace(manifest_of(tmp_path), format=FORMAT - 1)
+    (tmp_path / "manifest.json").write_bytes(encode_json(older))
+    with pytest.raises(ConfigError, match="convert again with --overwrite"):
+        claim(tmp_path)
+    assert claim(tmp_path, overwrite=True) is OutputState.NEW
+
+
+def test_damaged_shards(tmp_path):
+    finish(tmp_path, RECIPE)
+    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE)) == []
+    (tmp_path / SHARDS[0].file).unlink()
+    (tmp_path / SHARDS[1].file).write_bytes(bytes(6))
+    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE)) == [
+        "coco-train.tfrecord-00000-of-00002 is missing",
+        "coco-train.tfrecord-00001-of-00002 has 6 bytes instead of 7",
+    ]

@@ -1,0 +1,147 @@
+"""Rows, annotations and files find each other."""
+
+from itertools import permutations
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from schemas.coco import AnnotatedImage, Annotation, CocoImage, ImagePart
+from schemas.errors import CollidingImagesError
+from schemas.images import ImageRef, ImageTask, NameMatch, UnlistedFile
+from schemas.rejects import Counted, Reason, Rejected, Tally
+from transforms.join_images import JoinImages, match_files, merge_parts
+
+FILE = ImageRef("images/a.jpg", 100, "1")
+
+
+def annotation(id_: int, category_id: int = 1) -> Annotation:
+    return Annotation(id_, category_id, (1.0, 2.0, 3.0, 4.0), 12.0, False)
+
+
+def part(source: str, *rows: CocoImage, annotations: tuple[Annotation, ...] = (), image_id: int = 1) -> ImagePart:
+    return ImagePart(image_id, source, rows, annotations)
+
+
+SIZED, UNSIZED = CocoImage(1, "a.jpg", 40, 30), CocoImage(1, "a.jpg")
+
+
+def test_annotations_are_ordered_by_id():
+    parts = [part("x.json", SIZED, annotations=(annotation(9), annotation(-2), annotation(4)))]
+    assert list(merge_parts(1, parts)) == [AnnotatedImage(SIZED, (annotation(-2), annotation(4), annotation(9)))]
+
+
+def test_files_add_up_in_whatever_order_they_come():
+    parts = [
+        part("a.json", UNSIZED, annotations=(annotation(5),)),
+        part("b.json", annotations=(annotation(2), annotation(5, category_id=0))),
+        part("c.json", SIZED, annotations=(annotation(3),)),
+    ]
+    merged = AnnotatedImage(SIZED, (annotation(2), annotation(3), annotation(5, category_id=0), annotation(5)))
+    for order in permutations(parts):
+        assert list(merge_parts(1, order)) == [Counted(Tally.ROWS_MERGED, 1), merged]
+
+
+def test_annotations_of_an_image_that_no_file_lists_are_rejected():
+    parts = [part("x.json", annotations=(annotation(8), annotation(7))), part("y.json", annotations=(annotation(1),))]
+    assert list(merge_parts(1, parts)) == [
+        Rejected("annotation", id_, Reason.UNKNOWN_IMAGE, "no image row has the id 1", 1) for id_ in (1, 7, 8)
+    ]
+
+
+def test_a_second_row_in_a_file_is_rejected_and_the_first_one_stands():
+    parts = [part("x.json", SIZED, CocoImage(1, "b.jpg"), annotations=(annotation(1),))]
+    detail = "x.json has another row with this id: 'b.jpg', after 'a.jpg'"
+    assert list(merge_parts(1, parts)) == [
+        Rejected("image", 1, Reason.DUPLICATE_IMAGE_ID, detail),
+        AnnotatedImage(SIZED, (annotation(1),)),
+    ]
+
+
+def test_sizes_that_contradict_each_other_reject_the_image():
+    parts = [part("x.json", SIZED, annotations=(annotation(1),)), part("y.json", CocoImage(1, "a.jpg", 30, 40))]
+    detail = "'a.jpg' is 40x30 in x.json but 30x40 in y.json"
+    assert list(merge_parts(1, parts)) == [
+        Counted(Tally.ROWS_MERGED, 1),
+        Rejected("image", 1, Reason.SIZE_MISMATCH, detail, annotations=1),
+    ]
+
+
+@pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "https://example.org/a.jpg", ""])
+def test_an_unsafe_name_rejects_the_image_with_its_annotations(name):
+    (reject,) = merge_parts(1, [part("x.json", CocoImage(1, name), annotations=(annotation(1), annotation(2)))])
+    assert (reject.what, reject.id, reject.reason, reject.annotations) == ("image", 1, Reason.UNSAFE_FILE_NAME, 2)
+    assert repr(name) in reject.detail
+
+
+def test_one_name_spelled_twice_is_one_image():
+    parts = [part("x.json", CocoImage(1, "./b/a.jpg")), part("y.json", CocoImage(1, "b//a.jpg", 40, 30))]
+    assert list(merge_parts(1, parts)) == [
+        Counted(Tally.ROWS_MERGED, 1),
+        AnnotatedImage(CocoImage(1, "b//a.jpg", 40, 30), ()),
+    ]
+
+
+def test_one_id_of_two_images_is_an_error():
+    with pytest.raises(CollidingImagesError, match=r"image id 1 is 'a\.jpg' in x\.json and 'b\.jpg' in y\.json"):
+        list(merge_parts(1, [part("y.json", CocoImage(1, "b.jpg")), part("x.json", SIZED)]))
+
+
+def listed(image: CocoImage, *annotations: Annotation) -> NameMatch:
+    return NameMatch(image=AnnotatedImage(image, annotations))
+
+
+def test_a_row_and_its_file_are_a_task():
+    matches = [NameMatch(file=FILE), listed(SIZED, annotation(1))]
+    task = ImageTask(1, "a.jpg", 40, 30, FILE, "val", (annotation(1),))
+    assert list(match_files("a.jpg", matches, "val")) == [task]
+    assert list(match_files("a.jpg", reversed(matches), "val")) == [task]
+
+
+def test_two_rows_may_share_a_file():
+    other = CocoImage(2, "./a.jpg")
+    tasks = list(match_files("a.jpg", [listed(SIZED), NameMatch(file=FILE), listed(other, annotation(1))], "val"))
+    assert tasks == [
+        ImageTask(1, "a.jpg", 40, 30, FILE, "val", ()),
+        ImageTask(2, "./a.jpg", None, None, FILE, "val", (annotation(1),)),
+    ]
+
+
+def test_a_row_without_a_file_is_rejected_with_its_annotations():
+    assert list(match_files("a.jpg", [listed(SIZED, annotation(1), annotation(2))], "val")) == [
+        Rejected("image", 1, Reason.IMAGE_MISSING, "no file 'a.jpg' under --images", annotations=2)
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_files_that_no_row_names_are_unlisted(count):
+    assert list(match_files("a.jpg", [NameMatch(file=FILE)] * count, "val")) == [UnlistedFile("a.jpg")]
+
+
+def test_a_row_whose_name_two_folders_have_is_an_error():
+    files = [NameMatch(file=ImageRef(f"{folder}/a.jpg", 1)) for folder in ("two", "one")]
+    with pytest.raises(CollidingImagesError, match=r"'a\.jpg' is both one/a\.jpg and two/a\.jpg"):
+        list(match_files("a.jpg", [*files, listed(SIZED)], "val"))
+
+
+def test_the_transform_joins_by_id_and_then_by_name():
+    parts = [
+        (1, part("x.json", SIZED, annotations=(annotation(2),))),
+        (1, part("y.json", UNSIZED, annotations=(annotation(1),))),
+        (2, part("x.json", CocoImage(2, "gone.jpg"), image_id=2)),
+        (3, part("x.json", annotations=(annotation(9),), image_id=3)),
+    ]
+    files = [("a.jpg", NameMatch(file=FILE)), ("b.jpg", NameMatch(file=ImageRef("images/b.jpg", 5)))]
+    task = ImageTask(1, "a.jpg", 40, 30, FILE, "val", (annotation(1), annotation(2)))
+    rejected = [
+        Rejected("image", 2, Reason.IMAGE_MISSING, "no file 'gone.jpg' under --images"),
+        Rejected("annotation", 9, Reason.UNKNOWN_IMAGE, "no image row has the id 3", 3),
+    ]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        joined = p | "Parts" >> beam.Create(parts) | JoinImages(p | "Files" >> beam.Create(files), "val")
+        assert_that(joined.tasks, equal_to([task]), "Tasks")
+        assert_that(joined.rejected, equal_to(rejected), "Rejected")
+        assert_that(joined.counted, equal_to([Counted(Tally.ROWS_MERGED, 1)]), "Counted")
+        assert_that(joined.unlisted, equal_to([UnlistedFile("b.jpg")]), "Unlisted")

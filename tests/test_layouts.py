@@ -1,0 +1,40 @@
+"""The layouts hold what their readers ask for."""
+
+import pytest
+
+from schemas.layouts import DETECTION, LAYOUTS
+
+
+def test_detection_is_what_model_garden_and_the_object_detection_api_read():
+    assert {feature.name: (feature.kind.value, feature.shape) for feature in DETECTION.features} == {
+        "image/encoded": ("bytes", ()),
+        "image/filename": ("bytes", ()),
+        "image/format": ("bytes", ()),
+        "image/height": ("int64", ()),
+        "image/key/sha256": ("bytes", ()),
+        "image/object/area": ("float", ("N",)),
+        "image/object/bbox/xmax": ("float", ("N",)),
+        "image/object/bbox/xmin": ("float", ("N",)),
+        "image/object/bbox/ymax": ("float", ("N",)),
+        "image/object/bbox/ymin": ("float", ("N",)),
+        "image/object/class/index": ("int64", ("N",)),
+        "image/object/class/label": ("int64", ("N",)),
+        "image/object/class/text": ("bytes", ("N",)),
+        "image/object/id": ("int64", ("N",)),
+        "image/object/is_crowd": ("int64", ("N",)),
+        "image/source_id": ("bytes", ()),
+        "image/width": ("int64", ()),
+    }
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_is_found_by_its_name_and_holds_each_value_once(name):
+    table = LAYOUTS[name]
+    sources = [feature.source for feature in table.features]
+    assert table.layout == name
+    assert sorted(set(sources)) == sorted(sources)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_feature_is_explained(name):
+    assert [feature.name for feature in LAYOUTS[name].features if not (feature.unit and feature.meaning)] == []

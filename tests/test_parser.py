@@ -1,0 +1,147 @@
+"""The command line's grammar."""
+
+import pytest
+
+from launch.parser import coco_options, parse
+from pipelines.options import CocoOptions
+from schemas.errors import ConfigError
+
+INPUTS = ["coco", "--images", "images", "--instances", "a.json", "--output", "out"]
+PLAIN = CocoOptions(images=("images",), instances=("a.json",), output="out")
+
+
+def options(*flags: str) -> CocoOptions:
+    return coco_options(parse([*INPUTS, *flags]))
+
+
+def fault(*arguments: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(arguments)
+    return str(caught.value)
+
+
+def test_without_flags_the_options_are_the_defaults():
+    assert options() == PLAIN
+
+
+FLAGS = [
+    (("--name", "faces"), {"name": "faces"}),
+    (("--split", "val"), {"split": "val"}),
+    (("--layout", "detection"), {"layout": "detection"}),
+    (("--num-shards", "7"), {"num_shards": 7}),
+    (("--shard-size", "1.5MB"), {"shard_size": 1_500_000}),
+    (("--examples-per-shard", "12"), {"examples_per_shard": 12}),
+    (("--gzip",), {"gzip": True}),
+    (("--boxes", "drop"), {"boxes": "drop"}),
+    (("--no-crowd",), {"no_crowd": True}),
+    (("--min-area", "2.5"), {"min_area": 2.5}),
+    (("--categories", "cat, traffic light"), {"categories": ("cat", "traffic light")}),
+    (("--check", "none"), {"check": "none"}),
+    (("--seed", "-3"), {"seed": -3}),
+    (("--writer", "beam"), {"writer": "beam"}),
+    (("--max-rejects", "0.5"), {"max_rejects": 0.5}),
+    (("--overwrite",), {"overwrite": True}),
+    (("--dry-run",), {"dry_run": True}),
+    (("--workers", "3"), {"workers": 3}),
+    (("--images", "more images"), {"images": ("images", "more images")}),
+    (("--instances=b.json",), {"instances": ("a.json", "b.json")}),
+    (("--output", "elsewhere"), {"output": "elsewhere"}),
+]
+
+
+@pytest.mark.parametrize(("flags", "changed"), FLAGS)
+def test_a_flag_sets_its_option_and_no_other(flags, changed):
+    assert options(*flags) == CocoOptions(
+        **{**{name: getattr(PLAIN, name) for name in CocoOptions.__dataclass_fields__}, **changed}
+    )
+
+
+def test_every_option_has_a_flag():
+    assert {name for _, changed in FLAGS for name in changed} == set(CocoOptions.__dataclass_fields__)
+
+
+def test_all_faults_of_values_are_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        coco_options(parse(["coco", "--boxes", "x", "--split", "a-b"]))
+    for told in (
+        "--images is missing",
+        "--instances is missing",
+        "--output is missing",
+        "--boxes 'x'",
+        "--split 'a-b'",
+    ):
+        assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "the following arguments are required: VERB"),
+        (("cocoa",), "invalid choice: 'cocoa'"),
+        (("coco", "--imagse", "x"), "unknown flag --imagse; did you mean --images?"),
+        (("coco", "--imagse=x"), "unknown flag --imagse; did you mean --images?"),
+        (("coco", "--runner", "DataflowRunner"), "unknown flag --runner"),
+        (("coco", "--num", "3"), "unknown flag --num"),
+        (("coco", "-x"), "unknown flag -x"),
+        (("coco", "stray"), "unexpected argument 'stray'"),
+        (("verify", "out", "more"), "unexpected argument 'more'"),
+        (("verify", "out", "--gzip"), "unknown flag --gzip"),
+        (("verify",), "the following arguments are required: OUT"),
+        (("sample",), "the following arguments are required: DIR"),
+        (("sample", "out", "--workers", "1"), "unknown flag --workers"),
+        (("coco", "--num-shards", "many"), "argument --num-shards: invalid int value: 'many'"),
+        (("coco", "--num-shards", "1.5"), "argument --num-shards: invalid int value: '1.5'"),
+        (("coco", "--shard-size", "big"), "argument --shard-size: 'big': a size like 150MB"),
+        (("coco", "--gzip=1"), "argument --gzip: ignored explicit argument '1'"),
+        (("coco", "--images"), "argument --images: expected one argument"),
+        (("coco", "--progress", "loud"), "--progress 'loud' is none of auto, plain, none"),
+    ],
+)
+def test_a_fault_is_told_and_where_help_is(arguments, told):
+    message = fault(*arguments)
+    assert told in message
+    verb = f" {arguments[0]}" if arguments and arguments[0] in ("coco", "verify", "sample") else ""
+    assert message.endswith(f"(recordmill{verb} --help lists the flags)")
+
+
+@pytest.mark.parametrize("flag", ["--debug", "--gzip"])
+def test_a_flag_before_the_verb_is_not_taken_for_a_misspelt_one(flag):
+    assert f"did you mean {flag}?" not in fault(flag, "coco")
+
+
+def test_the_other_verbs():
+    verify = parse(["verify", "out", "--workers", "2", "--progress", "none", "--debug"])
+    assert (verify.verb, verify.folder, verify.workers, verify.progress, verify.debug) == (
+        "verify",
+        "out",
+        2,
+        "none",
+        True,
+    )
+    sample = parse(["sample", "new"])
+    assert (sample.verb, sample.folder, sample.count, sample.seed, sample.debug) == ("sample", "new", 240, 0, False)
+
+
+@pytest.mark.parametrize("verb", [(), ("coco",), ("verify",), ("sample",)])
+def test_help(verb, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse([*verb, "--help"])
+    assert caught.value.code == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"usage: {' '.join(('recordmill', *verb))} [-h]")
+    assert shown.err == ""
+
+
+def test_help_names_every_flag(capsys):
+    with pytest.raises(SystemExit):
+        parse(["coco", "--help"])
+    shown = capsys.readouterr().out
+    assert [flag for (flag, *_), _ in FLAGS if flag.partition("=")[0] not in shown] == []
+
+
+def test_version(capsys):
+    from importlib.metadata import version
+
+    with pytest.raises(SystemExit):
+        parse(["--version"])
+    assert capsys.readouterr().out == f"recordmill {version('recordmill')}\n"

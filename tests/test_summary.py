@@ -1,0 +1,200 @@
+"""What a command tells when it is done."""
+
+import pytest
+
+from launch.summary import print_checks, print_plan, print_split, printable, terminal
+from pipelines.options import CocoOptions
+from schemas.coco import Category
+from schemas.manifest import (
+    FORMAT,
+    AnnotationCounts,
+    ImageCounts,
+    Manifest,
+    Recipe,
+    SplitManifest,
+    Unlisted,
+)
+from schemas.reports import Fault, PlanReport, ShardCheck
+from schemas.shards import ShardInfo
+
+ONE_CATEGORY = (Category(1, "cat"),)
+CLEAN = SplitManifest(
+    recipe=Recipe(FORMAT, "coco", "train", "detection", (), (), {}),
+    compression="",
+    inputs=(),
+    images=ImageCounts(1234, 1234, {}),
+    annotations=AnnotationCounts(5000, 5000, {}, {}, 0, 0),
+    unlisted=Unlisted(0, ()),
+    record_bytes=1,
+    shards=(ShardInfo("coco-train.tfrecord-00000-of-00001", 1234, 1_234_567, ""),),
+)
+MIXED = SplitManifest(
+    recipe=CLEAN.recipe,
+    compression="",
+    inputs=(),
+    images=ImageCounts(1234, 1230, {"image_missing": 3, "too_large": 1}),
+    annotations=AnnotationCounts(5000, 3900, {"empty_box": 1000}, {"crowd": 60}, 40, 2345),
+    unlisted=Unlisted(1234, ("a.jpg", "b\x1b[2J.jpg")),
+    record_bytes=1,
+    shards=(ShardInfo("a", 1, 900, ""), ShardInfo("b", 1, 2_000_000_000, ""), ShardInfo("c", 1, 150_000, "")),
+)
+
+
+def shown(capsys, split: SplitManifest, folder: str = "out", categories=ONE_CATEGORY) -> list[str]:
+    print_split(terminal(), folder, Manifest(FORMAT, "coco", "detection", categories, {"train": split}), "train")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_clean_split(capsys):
+    assert shown(capsys, CLEAN) == [
+        "coco-train is in out",
+        "  images       1,234 of 1,234",
+        "  annotations  5,000 of 5,000",
+        "  classes      1",
+        "  shards       1 of 1.2 MB, 1.2 MB in all",
+        "  first shard  out/coco-train.tfrecord-00000-of-00001",
+    ]
+
+
+def test_everything_that_was_left_out_is_told(capsys):
+    categories = (Category(1, "cat"), Category(2, "cat"), Category(3, "a\x07b"), Category(4, "a\x07b"))
+    assert shown(capsys, MIXED, categories=categories) == [
+        "coco-train is in out",
+        "  images       1,230 of 1,234 (image_missing 3, too_large 1)",
+        "  annotations  3,900 of 5,000 (empty_box 1,000, crowd 60, of rejected images 40)",
+        "  boxes        2,345 clipped at their image's edge",
+        "  not listed   1,234 files that no image row names (a.jpg, b\\x1b[2J.jpg …)",
+        "  classes      4",
+        "               several category ids share a name: a\\x07b, cat",
+        "  shards       3 of 900 bytes to 2.0 GB, 2.0 GB in all",
+        "  first shard  out/a",
+        "Every reject is in out/rejects.jsonl",
+    ]
+
+
+@pytest.mark.parametrize("name", ["[red]x", "a[/b]", "[bold]", ":smile:", "[link=http://x]y[/link]"])
+def test_names_are_no_markup(capsys, name):
+    assert shown(capsys, CLEAN, folder=name)[0] == f"coco-train is in {name}"
+    fault = Fault(name, 3, "class", name)
+    print_checks(terminal(), name, [ShardCheck("train", name, 1, 1, 1, (fault,))], [fault])
+    assert f"{name} record 3: class: {name}" in capsys.readouterr().out.splitlines()
+
+
+PLAN = PlanReport(
+    images=118_000,
+    bytes=19_300_000_000,
+    shards=129,
+    shard_bytes=150_000_000,
+    rejected={"image": {"image_missing": 2}, "annotation": {"unknown_category": 1}},
+    classes=80,
+)
+OPTIONS = {"images": ("i",), "instances": ("a",), "output": "out", "name": "coco"}
+
+
+def planned(capsys, plan: PlanReport, **options) -> list[str]:
+    print_plan(terminal(), plan, CocoOptions(**OPTIONS | options))
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_plan(capsys):
+    assert planned(capsys, PLAN) == [
+        "coco-train would be written to out; nothing was",
+        "  images       118,000 (image_missing 2)",
+        "  annotations  some are left out (unknown_category 1)",
+        "  classes      80",
+        "  shards       129 of about 150.0 MB",
+        "  bytes        19.3 GB to read, and to write before compression",
+        "  cost         about 295 seconds of one core (--check decode)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"num_shards": 7}, "  shards       129"),
+        ({"writer": "beam"}, "  shards       as the runner chooses"),
+        ({"writer": "beam", "num_shards": 7}, "  shards       129"),
+    ],
+)
+def test_the_shards_of_a_plan(capsys, options, line):
+    plan = PlanReport(**{name: getattr(PLAN, name) for name in PLAN.__struct_fields__} | {"shard_bytes": None})
+    assert line in planned(capsys, plan, **options)
+
+
+@pytest.mark.parametrize(
+    ("images", "cost"),
+    [
+        (0, "about 1 seconds"),
+        (400, "about 1 seconds"),
+        (4_000_000, "about 2.8 hours"),
+        (1_440_000, "about 3600 seconds"),
+    ],
+)
+def test_the_cost_of_a_plan(capsys, images, cost):
+    plan = PlanReport(images, 0, 0, None, {"image": {}, "annotation": {}}, 0)
+    assert f"  cost         {cost} of one core (--check decode)" in planned(capsys, plan)
+
+
+def test_what_verify_found(capsys):
+    fault = Fault("coco-val.tfrecord-00000-of-00001", 17, "data_crc", "the checksum\nis wrong")
+    lost = Fault("coco-val.tfrecord-00000-of-00001", None, "count", "17 records, the manifest says 18")
+    checks = [
+        ShardCheck("val", "x", 17, 30, 500, (fault, lost)),
+        ShardCheck("train", "y", 1000, 7000, 2_000_000, ()),
+        ShardCheck("train", "z", 500, 1, 500_000, ()),
+    ]
+    print_checks(terminal(), "out", checks, [fault, lost])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["split", "shards", "examples", "objects", "size"],
+        ["train", "2", "1,500", "7,001", "2.5", "MB"],
+        ["val", "1", "17", "30", "500", "bytes"],
+    ]
+    assert lines[3:] == [
+        "coco-val.tfrecord-00000-of-00001 record 17: data_crc: the checksum\\nis wrong",
+        "coco-val.tfrecord-00000-of-00001: count: 17 records, the manifest says 18",
+        "out: 2 faults",
+    ]
+
+
+def test_only_the_first_faults_are_shown_and_all_are_counted(capsys):
+    faults = [Fault("x", number, "class", "") for number in range(1023)]
+    print_checks(terminal(), "out", [], faults)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("x record")] == [f"x record {n}: class: " for n in range(20)]
+    assert lines[-2:] == ["… and 1,003 more", "out: 1,023 faults"]
+
+
+def test_a_data_set_that_is_whole(capsys):
+    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, 1, ())], [])
+    assert capsys.readouterr().out.splitlines()[-1] == "out: whole: every record read, parsed and decoded"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (999_900, "999.9 kB"),
+        (999_999, "1.0 MB"),
+        (2 * 10**15, "2,000.0 TB"),
+    ],
+)
+def test_sizes_are_in_powers_of_ten(capsys, size, text):
+    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, size, ())], [])
+    assert capsys.readouterr().out.splitlines()[1].split(maxsplit=4)[4].rstrip() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("été 日本.jpg", "été 日本.jpg"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\x1b]0;x\x07", "\\x1b]0;x\\x07"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\x9b2J", "\\x9b2J"),
+    ],
+)
+def test_printable(text, expected):
+    assert printable(text) == expected
