@@ -161,14 +161,8 @@ def test_a_comment_that_looks_like_the_end_is_not_taken_for_it(tmp_path):
     assert_rejected(load(tmp_path, data, check="header"), Reason.IMAGE_UNREADABLE, "no end marker")
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(JPEG.replace(b"\xff\xc4", b"\xff\xfe"), id="no Huffman tables"),
-        pytest.param(PNG[:60] + bytes([PNG[60] ^ 1]) + PNG[61:], id="a wrong checksum"),
-    ],
-)
-def test_decode_finds_what_header_does_not(tmp_path, data):
+def test_decode_finds_what_header_does_not(tmp_path):
+    data = PNG[:60] + bytes([PNG[60] ^ 1]) + PNG[61:]
     assert load(tmp_path, data, check="header").data == data
     assert_rejected(load(tmp_path, data), Reason.IMAGE_UNREADABLE, "its pixels do not decode")
 
