@@ -60,23 +60,15 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-class _Stopwatch:
-    """Seconds since images began to be written."""
-
-    def __init__(self):
-        self._began: float | None = None
-
-    def line(self) -> str:
-        now = progress.snapshot()
-        if self._began is None and now.images_planned:
-            self._began = time.monotonic()
-        return progress_line(now, time.monotonic() - self._began if self._began else 0.0)
+def _line() -> str:
+    now = progress.snapshot()
+    return progress_line(now, time.monotonic() - now.planned_at if now.planned_at else 0.0)
 
 
 def _show_plain(stop: threading.Event) -> None:
-    watch, last = _Stopwatch(), ""
+    last = ""
     while not stop.wait(_PLAIN_SECONDS):
-        line = watch.line()
+        line = _line()
         if line != last:
             print(line, file=sys.stderr, flush=True)
         last = line
@@ -88,15 +80,13 @@ def _show_live(stop: threading.Event) -> None:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    watch = _Stopwatch()
-
     def row() -> Table:
         now = progress.snapshot()
         table = Table.grid(padding=(0, 1))
         bar = ProgressBar(
             total=now.images_planned or 1, completed=now.images_done, width=24, pulse=not now.images_planned
         )
-        table.add_row(bar, watch.line())
+        table.add_row(bar, _line())
         return table
 
     with Live(get_renderable=row, console=Console(stderr=True), refresh_per_second=1 / _LIVE_SECONDS, transient=True):

@@ -4,6 +4,7 @@ Beam's in-process runner does not tell its metrics before it ends, so the number
 """
 
 import threading
+import time
 
 import msgspec
 from apache_beam.metrics import Metrics
@@ -24,6 +25,7 @@ class Progress(msgspec.Struct):
         step: what the job is doing, in words for a person.
         images_done: of those planned: written, rejected, or in shards that an earlier run finished. Bytes are of
             image files.
+        planned_at: `time.monotonic` when there was a plan, from which on images are written; 0 before.
         rejected: images and annotations, planned or not.
     """
 
@@ -35,6 +37,7 @@ class Progress(msgspec.Struct):
     bytes_done: int = 0
     shards_done: int = 0
     rejected: int = 0
+    planned_at: float = 0.0
 
 
 _lock = threading.Lock()
@@ -60,6 +63,7 @@ def entered(step: str) -> None:
 
 def planned(images: int, bytes_: int, shards: int) -> None:
     with _lock:
+        _progress.planned_at = _progress.planned_at or time.monotonic()
         _progress.images_planned += images
         _progress.bytes_planned += bytes_
         _progress.shards_planned += shards
