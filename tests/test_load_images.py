@@ -60,8 +60,8 @@ def png(*chunks: tuple[bytes, bytes]) -> bytes:
     return PNG[:8] + b"".join(framed)
 
 
-def header(width: int, height: int, colour: int = 2, compression: int = 0) -> tuple[bytes, bytes]:
-    return b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, compression, 0, 0)
+def header(width: int, height: int, colour: int = 2, compression: int = 0, interlace: int = 0) -> tuple[bytes, bytes]:
+    return b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, compression, 0, interlace)
 
 
 def pixels(rows: int, row_bytes: int = 120) -> tuple[bytes, bytes]:
@@ -161,6 +161,22 @@ def test_a_comment_that_looks_like_the_end_is_not_taken_for_it(tmp_path):
     assert_rejected(load(tmp_path, data, check="header"), Reason.IMAGE_UNREADABLE, "no end marker")
 
 
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_the_end_of_a_thumbnail_is_not_the_picture_s(tmp_path, check):
+    comment = b"\xff\xfe\x00\x04\xff\xd9"
+    assert isinstance(load(tmp_path, JPEG[:2] + comment + JPEG[2:], check=check), Picture)
+    assert_rejected(
+        load(tmp_path, JPEG[:2] + comment + JPEG[2:-300], check=check), Reason.IMAGE_UNREADABLE, "cut short"
+    )
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_a_jpeg_may_have_fill_bytes_before_a_marker_and_bytes_after_its_end(tmp_path, check):
+    data = JPEG[:2] + b"\xff\xff" + JPEG[2:] + b"appended"
+    assert tf.io.decode_image(data).shape == (30, 40, 3)
+    assert isinstance(load(tmp_path, data, check=check), Picture)
+
+
 def test_decode_finds_what_header_does_not(tmp_path):
     data = PNG[:60] + bytes([PNG[60] ^ 1]) + PNG[61:]
     assert load(tmp_path, data, check="header").data == data
@@ -172,7 +188,12 @@ def test_decode_finds_what_header_does_not(tmp_path):
     [
         pytest.param(png(header(40, 30), pixels(29), END), id="a row is missing"),
         pytest.param(png(header(40, 30), (b"IDAT", pixels(30)[1][:-8]), END), id="pixels cut, checksum right"),
+        pytest.param(png(header(40, 30), (b"IDAT", pixels(30)[1][:-4]), END), id="pixels without their checksum"),
         pytest.param(png(header(40, 30, colour=3), pixels(30, 40), END), id="no palette"),
+        pytest.param(png(header(40, 30, colour=3), (b"PLTE", b""), pixels(30, 40), END), id="empty palette"),
+        pytest.param(png(header(40, 30, colour=3), pixels(30, 40), (b"PLTE", b"rgb"), END), id="late palette"),
+        pytest.param(png(header(40, 30), header(40, 30), pixels(30), END), id="two headers"),
+        pytest.param(png(header(40, 30), (b"NEED", b""), pixels(30), END), id="unknown critical chunk"),
         pytest.param(png(header(40, 30, compression=1), pixels(30), END), id="unknown compression"),
         pytest.param(png(header(40, 30), END), id="no pixels"),
         pytest.param(png(header(40, 30), pixels(30)), id="no end"),
@@ -183,6 +204,27 @@ def test_a_png_that_tensorflow_refuses_is_rejected(tmp_path, data):
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.decode_image(data, channels=3)
     assert_rejected(load(tmp_path, data), Reason.IMAGE_UNREADABLE, "")
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 30), (1, 1), (3, 2), (8, 8), (5, 1)])
+def test_an_interlaced_png_needs_all_of_its_passes(tmp_path, width, height):
+    starts_and_steps = [
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ]
+    whole = np.zeros((height, width, 3), np.uint8)
+    passes = [whole[top::down, left::across] for left, top, across, down in starts_and_steps]
+    rows = b"".join(b"\0" + row.tobytes() for pixels in passes for row in pixels if row.size)
+    for data, is_good in ((rows, True), (rows[:-1], False)):
+        file = png(header(width, height, interlace=1), (b"IDAT", zlib.compress(data)), END)
+        assert isinstance(load(tmp_path, file, width, height), Picture if is_good else Rejected)
+        if is_good:
+            assert tf.io.decode_image(file).shape == (height, width, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -99,6 +99,7 @@ def test_unknown_fields_are_passed_over(tmp_path, key, value):
         ({"width": -1, "height": -1}, (None, None)),
         ({"width": 40}, (None, None)),
         ({"width": 40, "height": 0}, (None, None)),
+        ({"width": 0, "height": 30}, (None, None)),
         ({"width": 40.0, "height": "30"}, (40, 30)),
     ],
 )
@@ -330,6 +331,11 @@ def test_a_file_cut_anywhere_is_told_to_be_no_json(tmp_path):
 def test_an_empty_file_is_told_to_be_empty(tmp_path, data):
     with pytest.raises(AnnotationFileError, match=r"instances\.json is empty"):
         Read(tmp_path, data)
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    read = Read(tmp_path, json.dumps(document()).encode("utf-8-sig"))
+    assert (read.parts, read.rejected) == (Read(tmp_path, document()).parts, [])
 
 
 def test_text_that_is_not_utf_8_is_told_by_file(tmp_path):
