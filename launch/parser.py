@@ -33,6 +33,8 @@ class _Parser(argparse.ArgumentParser):
         flag = argument.partition("=")[0]
         if not flag.startswith("-"):
             return f"unexpected argument {argument!r}"
+        if flag in self._option_string_actions:
+            return f"{flag} must stand after the verb"
         near = difflib.get_close_matches(flag, self._option_string_actions, 1)
         return f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if near else "")
 

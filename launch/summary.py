@@ -18,7 +18,7 @@ _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
 
 def terminal() -> Console:
     """Standard output as it is: names in a data set are no markup."""
-    return Console(soft_wrap=True, emoji=False)
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def print_split(console: Console, folder: str, manifest: Manifest, split_name: str) -> None:
@@ -125,7 +125,7 @@ def _size(count: float) -> str:
     '1.2 MB'
     """
     for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
+        if round(count, 1) < 1000:
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:,.1f} TB"

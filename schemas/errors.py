@@ -58,15 +58,16 @@ class RecordError(JobError):
     """A TFRecord file that cannot be read to its end.
 
     Attributes:
-        record: zero-based number of the record that is damaged.
+        detail: what is wrong.
+        record: zero-based number of the record that is damaged, where it is known.
         reason: `truncated`, `length_crc` or `data_crc`.
     """
 
-    def __init__(self, record: int, reason: str, detail: str):
-        super().__init__(f"record {record}: {detail}")
+    def __init__(self, detail: str, record: int | None = None, reason: str = ""):
+        super().__init__(detail if record is None else f"record {record}: {detail}")
+        self.detail = detail
         self.record = record
         self.reason = reason
-        self.detail = detail
 
     def __reduce__(self):
-        return RecordError, (self.record, self.reason, self.detail)
+        return RecordError, (self.detail, self.record, self.reason)

@@ -54,16 +54,16 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
     index = 0
     while header := _read_up_to(stream, _HEADER_BYTES):
         if len(header) < _HEADER_BYTES:
-            raise RecordError(index, "truncated", f"the file ends {len(header)} bytes into the record's header")
+            raise RecordError(f"the file ends {len(header)} bytes into the record's header", index, "truncated")
         (length,) = _LENGTH.unpack_from(header)
         if _CRC.unpack_from(header, _LENGTH.size)[0] != masked_crc32c(header[: _LENGTH.size]):
-            raise RecordError(index, "length_crc", "the checksum of the record's length is wrong")
+            raise RecordError("the checksum of the record's length is wrong", index, "length_crc")
         body = _read_up_to(stream, length + _CRC.size)
         if len(body) < length + _CRC.size:
-            raise RecordError(index, "truncated", f"the file ends {len(body)} bytes into a record of {length} bytes")
+            raise RecordError(f"the file ends {len(body)} bytes into a record of {length} bytes", index, "truncated")
         record = body[:length]
         if _CRC.unpack_from(body, length)[0] != masked_crc32c(record):
-            raise RecordError(index, "data_crc", f"the checksum of the record's {length} bytes is wrong")
+            raise RecordError(f"the checksum of the record's {length} bytes is wrong", index, "data_crc")
         yield record
         index += 1
 

@@ -3,6 +3,7 @@
 import threading
 
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -27,6 +28,10 @@ def from_zero():
     progress.reset()
 
 
+def without_time(now: Progress) -> Progress:
+    return msgspec.structs.replace(now, planned_at=0.0)
+
+
 def test_numbers_add_up():
     progress.entered("reading annotations")
     progress.planned(10, 1000, 2)
@@ -37,7 +42,7 @@ def test_numbers_add_up():
     progress.finished_shard()
     for reject in REJECTS:
         progress.rejected(reject)
-    assert progress.snapshot() == Progress("reading annotations", 15, 1500, 3, 5, 420, 1, 3)
+    assert without_time(progress.snapshot()) == Progress("reading annotations", 15, 1500, 3, 5, 420, 1, 3)
 
 
 def test_a_snapshot_stays_as_it_was():
@@ -119,6 +124,6 @@ def test_showing_begins_at_zero_and_ends_with_the_block(mode, capsys):
     with shown(mode):
         assert progress.snapshot() == Progress()
         progress.planned(1, 1, 1)
-    assert progress.snapshot() == Progress(images_planned=1, bytes_planned=1, shards_planned=1)
+    assert without_time(progress.snapshot()) == Progress(images_planned=1, bytes_planned=1, shards_planned=1)
     assert [thread for thread in threading.enumerate() if thread.name == "progress"] == []
     assert capsys.readouterr().out == ""

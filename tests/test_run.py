@@ -52,7 +52,7 @@ def failure(error: Exception) -> Exception:
     [
         CategoryError("category id 1 is 'cat' in a.json and 'dog' in b.json: renumber one"),
         ConfigError("out: is it there?"),
-        RecordError(3, "data_crc", "the checksum is wrong"),
+        RecordError("the checksum is wrong", 3, "data_crc"),
     ],
 )
 def test_an_error_of_ours_comes_out_of_a_step_as_it_went_in(error):

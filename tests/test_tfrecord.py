@@ -127,6 +127,6 @@ def test_a_record_longer_than_one_read():
 
 
 def test_a_record_error_crosses_process_borders():
-    error = pickle.loads(pickle.dumps(RecordError(3, "data_crc", "the checksum is wrong")))
+    error = pickle.loads(pickle.dumps(RecordError("the checksum is wrong", 3, "data_crc")))
     assert (error.record, error.reason, error.detail) == (3, "data_crc", "the checksum is wrong")
     assert str(error) == "record 3: the checksum is wrong"

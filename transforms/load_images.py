@@ -136,6 +136,9 @@ def _jpeg_ends(data: bytes) -> bool:
     # In a scan, 0xff is followed by zero or a restart number; the segments before it (a thumbnail) are passed over.
     place = 2
     while place + 4 <= len(data) and data[place] == 0xFF:
+        if data[place + 1] == 0xFF:  # any number of these may come before a marker
+            place += 1
+            continue
         if data[place + 1] == _SCAN:
             return data.find(_JPEG_END, place) >= 0
         place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
@@ -163,27 +166,36 @@ def _check_png(data: bytes) -> None:
         ValueError, struct.error, zlib.error: what is wrong.
     """
     place = len(_START["png"])
-    kind, seen, pixels = b"", set(), _Inflated()
-    while kind != b"IEND":
+    kinds: list[bytes] = []
+    pixels = _Inflated()
+    while not kinds or kinds[-1] != b"IEND":
         length, kind = struct.unpack_from(">I4s", data, place)
         body = memoryview(data)[place + 8 : place + 8 + length]
         (checksum,) = struct.unpack_from(">I", data, place + 8 + length)
         if zlib.crc32(body, zlib.crc32(kind)) != checksum:
             raise ValueError(f"chunk {kind!r} has a wrong checksum")
+        if (kind == b"IHDR") != (not kinds):
+            raise ValueError("its header is not the first chunk, and only that")
         if kind == b"IHDR":
             header = struct.unpack(">IIBBBBB", body)
+        elif kind == b"PLTE" and (b"IDAT" in kinds or not 0 < length <= 768 or length % 3):
+            raise ValueError(f"its palette of {length} bytes is none, or comes too late")
         elif kind == b"IDAT":
+            if b"IDAT" in kinds and kinds[-1] != b"IDAT":
+                raise ValueError("its compressed pixels are not in one piece")
             pixels.add(body)
-        seen.add(kind)
+        elif kind[:1].isupper() and kind not in (b"PLTE", b"IEND"):
+            raise ValueError(f"chunk {kind!r} is unknown and said to be needed")
+        kinds.append(kind)
         place += 12 + length
     width, height, depth, colour, compression, filter_, interlace = header
     if compression or filter_ or interlace > 1:
         raise ValueError(f"unknown compression {compression}, filter {filter_} or interlace {interlace}")
-    if colour == _PALETTE and b"PLTE" not in seen:
+    if colour == _PALETTE and b"PLTE" not in kinds:
         raise ValueError("its palette is missing")
     expected = _png_bytes(width, height, depth * _CHANNELS[colour], interlace)
-    if pixels.size < expected:
-        raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} are expected")
+    if pixels.size < expected or not pixels.ended:
+        raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} and a checksum are expected")
 
 
 _PALETTE = 3
@@ -210,6 +222,11 @@ class _Inflated:
     def __init__(self):
         self._zlib = zlib.decompressobj()
         self.size = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream's end has come, with the right checksum."""
+        return self._zlib.eof
 
     def add(self, data: memoryview) -> None:
         left: bytes | memoryview = data
