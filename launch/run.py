@@ -1,8 +1,11 @@
 """A pipeline is run, and what stops it is told in one line."""
 
+import argparse
+import difflib
 import logging
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -32,11 +35,13 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
 
     Raises:
         RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
+        KeyboardInterrupt: Ctrl-C.
     """
     options = _Options(list(beam_arguments))
     standard = options.view_as(StandardOptions)
     # The DirectRunner first tries to download and start another runner, Prism.
     if standard.runner in (None, "DirectRunner"):
+        _refuse_unknown(beam_arguments)
         standard.runner = _LOCAL_RUNNER
     try:
         pipeline = beam.Pipeline(options=options)
@@ -44,7 +49,25 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
         pipeline.run().wait_until_finish()
     except Exception as error:
         logging.getLogger(__name__).debug("The pipeline failed", exc_info=True)
+        if "KeyboardInterrupt" in str(error):  # Ctrl-C within a step, wrapped by Beam
+            raise KeyboardInterrupt from error
         raise explain(error) from error
+
+
+def _refuse_unknown(beam_arguments: Sequence[str]) -> None:
+    """Beam drops a flag that it does not know without a word; other runners than the local one may know more.
+
+    Raises:
+        ConfigError: a flag of no class of Beam's options.
+    """
+    parser: Any = argparse.ArgumentParser(allow_abbrev=False, conflict_handler="resolve", add_help=False)
+    for options_class in PipelineOptions.__subclasses__():
+        options_class._add_argparse_args(parser)
+    _, unknown = parser.parse_known_args(list(beam_arguments))
+    for argument in unknown:
+        near = difflib.get_close_matches(argument.partition("=")[0], parser._option_string_actions, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise errors.ConfigError(f"after --, {argument} is no flag that Beam knows{hint}")
 
 
 def explain(error: Exception) -> errors.RecordmillError:
@@ -56,5 +79,7 @@ def explain(error: Exception) -> errors.RecordmillError:
     ours = getattr(errors, name, None)
     if isinstance(ours, type) and issubclass(ours, errors.RecordmillError):
         return ours(message)
+    # Beam wraps an error whose class wants more than a message: `RuntimeError: OSError: [Errno 28] …`.
+    told = message if name == "RuntimeError" else f"{name}: {message}"
     where = f" in step {step}" if step else ""
-    return errors.JobError(f"the job failed{where}: {name}: {message} (--debug shows the traceback)")
+    return errors.JobError(f"the job failed{where}: {told} (--debug shows the traceback)")

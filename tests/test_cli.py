@@ -1,6 +1,8 @@
 """Every flag, through the real command, by its visible effect."""
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -125,7 +127,6 @@ def test_progress(mode, told, sample, tmp_path, recordmill, monkeypatch):
 
 def test_live_progress_on_a_terminal(sample, tmp_path):
     """A pseudo terminal sees the bar come and go."""
-    import os
     import pty
 
     arguments = coco_flags(sample, tmp_path, "--num-shards", 4)
@@ -182,6 +183,23 @@ def test_a_wrong_command(flags, told, sample, tmp_path, recordmill):
     assert told in outcome.err
     assert len(outcome.err.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_wrong_flag_of_beam(sample, tmp_path, recordmill):
+    outcome = recordmill(*coco_flags(sample, tmp_path), "--", "--direct_num_worker=2")
+    assert outcome.code == 2
+    assert "--direct_num_worker=2 is no flag that Beam knows; did you mean --direct_num_workers?" in outcome.err
+
+
+def test_a_full_disk_is_told_and_leaves_no_shard(sample, tmp_path, recordmill, monkeypatch):
+    def full(shard, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("transforms.write_shards.ShardFile._write", full)
+    outcome = recordmill(*coco_flags(sample, tmp_path))
+    assert outcome.code == 1
+    assert "the job failed in step WriteShards/Write: OSError: [Errno 28] No space left on device" in outcome.err
+    assert [path.name for path in tmp_path.iterdir() if "tfrecord" in path.name] == []
 
 
 def test_missing_inputs_are_all_named(tmp_path, recordmill):

@@ -433,25 +433,35 @@ def test_a_shard_that_was_deleted_is_written_again(sample, tmp_path, recordmill)
     assert shard_bytes(tmp_path) == whole
 
 
-def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path):
-    """A process that dies in the middle of its third shard."""
-    folder = tmp_path / "out"
-    dying = tmp_path / "dying.py"
-    dying.write_text(
-        "import os, sys\n"
+def run_disturbed(tmp_path: Path, flags: list[str], disturbance: str) -> subprocess.CompletedProcess:
+    """The command in a process of its own, in which `disturbance` is done after each record that is written."""
+    program = tmp_path / "disturbed.py"
+    program.write_text(
+        "import os, signal, sys, time\n"
         "from transforms import write_shards\n"
         "from launch.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "append, seen = write_shards.ShardFile.append, []\n"
-        "def dies(self, record):\n"
+        "def disturbed(self, record):\n"
         "    append(self, record)\n"
         "    self._flush()\n"
         "    seen.append(record)\n"
-        "    if len(seen) == 13: os.kill(os.getpid(), 9)\n"
-        "write_shards.ShardFile.append = dies\n"
-        "main(sys.argv[1:])\n"
+        f"    {disturbance}\n"
+        "write_shards.ShardFile.append = disturbed\n"
+        "sys.exit(main(sys.argv[1:]))\n"
     )
+    command = [sys.executable, str(program), *flags]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path):
+    """A process that dies in the middle of its third shard."""
+    folder = tmp_path / "out"
     flags = coco_flags(sample, folder, "--num-shards", 4)
-    killed = subprocess.run([sys.executable, str(dying), *flags], capture_output=True, cwd=Path(__file__).parents[1])
+    killed = run_disturbed(tmp_path, flags, "if len(seen) == 13: os.kill(os.getpid(), signal.SIGKILL)")
     assert killed.returncode == -9, killed.stderr
     left = shard_bytes(folder)
     assert len(left) == 2
@@ -462,3 +472,18 @@ def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path):
     assert shard_bytes(folder) == shard_bytes(undisturbed)
     assert shard_bytes(folder).items() >= left.items()
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_ctrl_c_is_told_and_the_same_command_goes_on(sample, tmp_path):
+    """A process that is interrupted while it writes its second shard."""
+    folder = tmp_path / "out"
+    flags = coco_flags(sample, folder, "--num-shards", 3)
+    interrupted = run_disturbed(
+        tmp_path, flags, "if len(seen) == 9: os.kill(os.getpid(), signal.SIGINT); time.sleep(1)"
+    )
+    assert interrupted.returncode == 130, interrupted.stderr
+    assert interrupted.stderr.splitlines()[-1].startswith("recordmill: interrupted; finished shards stay")
+    assert len(shard_bytes(folder)) == 1
+    assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
+    run_elsewhere(flags, hash_seed="5")
+    assert len(shard_bytes(folder)) == 3
