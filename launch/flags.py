@@ -1,6 +1,7 @@
 """Values of flags, from text."""
 
 import re
+from decimal import Decimal
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", re.IGNORECASE)
@@ -16,9 +17,9 @@ def size_bytes(text: str) -> int:
     (150000000, 1610612736, 4096)
     """
     match = _SIZE.fullmatch(text.strip())
-    if not match:
+    if not match or len(match[1]) > 18:
         raise ValueError("a size like 150MB, 1.5GB, 100MiB or a number of bytes is expected")
-    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+    return int(Decimal(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -18,8 +18,7 @@ def check_inputs(options: CocoOptions) -> None:
         *filter(None, map(_annotation_fault, options.instances)),
         *filter(None, map(_image_fault, options.images)),
     ]
-    if os.path.isfile(options.output):
-        faults.append(f"--output {options.output} is a file; give a folder, which is made if need be")
+    faults += filter(None, [_output_fault(options.output)])
     if faults:
         raise ConfigError("; ".join(faults))
 
@@ -39,6 +38,17 @@ def _image_fault(path: str) -> str:
         )
         return f"--images {path}: {what}{_near(path)}"
     return "" if any(storage.walk(path)) else f"--images {path}: no file in it, nor in any folder below"
+
+
+def _output_fault(path: str) -> str:
+    """A file where the folder, or one above it, should be."""
+    above = path
+    while not os.path.lexists(above):
+        above = os.path.dirname(above) or "."
+    if os.path.isdir(above):
+        return ""
+    what = "is a file" if above == path else f"is below {above}, which is a file"
+    return f"--output {path} {what}; give a folder, which is made if need be"
 
 
 def _near(path: str) -> str:

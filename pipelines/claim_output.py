@@ -53,8 +53,8 @@ def claim_output(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     note = storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
-    unfinished = _read_note(storage, note)
-    if unfinished and not overwrite:
+    unfinished = None if overwrite else _read_note(storage, note)
+    if unfinished:
         _check_same_recipe(output, unfinished, recipe, "has an unfinished run of")
         return OutputState.UNFINISHED
     shards = [name for name in storage.names(output) if is_shard_of(name, recipe.name, recipe.split)]

@@ -132,7 +132,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     if manifest is None:
         raise ConfigError(
             f"{path} is of manifest format {format_}, this program writes and reads format {FORMAT}; "
-            "use the version that wrote it, or convert again with --overwrite"
+            "use the version that wrote it, or convert into another folder"
         )
     for split in manifest.splits.values():
         for shard in split.shards:

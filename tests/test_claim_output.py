@@ -239,13 +239,15 @@ def test_a_manifest_that_cannot_be_read_is_refused(tmp_path, manifest):
     assert contents(tmp_path) == {"manifest.json": manifest}
 
 
-def test_a_manifest_of_another_format_is_refused_and_as_it_says_overwritten(tmp_path):
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_manifest_of_another_format_is_left_alone(tmp_path, overwrite):
     finish(tmp_path, RECIPE)
     older = msgspec.structs.replace(manifest_of(tmp_path), format=FORMAT - 1)
     (tmp_path / "manifest.json").write_bytes(encode_json(older))
-    with pytest.raises(ConfigError, match="convert again with --overwrite"):
-        claim(tmp_path)
-    assert claim(tmp_path, overwrite=True) is OutputState.NEW
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match="convert into another folder"):
+        claim(tmp_path, overwrite=overwrite)
+    assert contents(tmp_path) == before
 
 
 def test_damaged_shards(tmp_path):

@@ -74,13 +74,17 @@ def decode_coco(path: str, data: bytes) -> CocoRows:
     try:
         return _decode_rows(path, data)
     except UnicodeDecodeError as error:
-        raise AnnotationFileError(f"{path} is not UTF-8, as JSON has to be: {error.reason}") from error
+        raise AnnotationFileError(_not_utf8(path, error)) from error
+    except RecursionError as error:
+        raise AnnotationFileError(f"{path} nests lists or objects too deeply to be a COCO file") from error
     except msgspec.DecodeError as error:
         quoted = _quote_nan(data)
         if quoted == data:
             raise AnnotationFileError(_not_json(path, data, _fault_offset(error, data), error)) from error
     try:
         return _decode_rows(path, quoted)
+    except UnicodeDecodeError as error:
+        raise AnnotationFileError(_not_utf8(path, error)) from error
     except msgspec.DecodeError as error:
         place = _unquoted_offset(data, _fault_offset(error, quoted))
         raise AnnotationFileError(_not_json(path, data, place, error)) from error
@@ -151,6 +155,10 @@ def _unquoted_offset(data: bytes, quoted_offset: int) -> int:
 def _fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
     place = re.search(r"byte (\d+)", str(error))
     return int(place[1]) if place else len(data)
+
+
+def _not_utf8(path: str, error: UnicodeDecodeError) -> str:
+    return f"{path} is not UTF-8, as JSON has to be: {error.reason}"
 
 
 def _not_json(path: str, data: bytes, offset: int, error: msgspec.DecodeError) -> str:

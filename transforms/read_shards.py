@@ -31,7 +31,7 @@ class ShardReader:
 
         Raises:
             schemas.errors.RecordError: at the first damaged record.
-            OSError, EOFError, isal.igzip.IsalError: the file cannot be read, or its GZIP stream is damaged.
+            OSError, EOFError, isal.isal_zlib.IsalError: the file cannot be read, or its GZIP stream is damaged.
         """
         with storage_for(self._path).open(self._path) as file:
             seen = io.BufferedReader(_Seen(file, self), _READ_BYTES)
