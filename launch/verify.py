@@ -33,7 +33,7 @@ def run_verify(folder: str, workers: int | None, progress_mode: str, beam_argume
             run(partial(verify.build, expected=expected, report=report, workers=workers), beam_arguments)
         with open(report, "rb") as file:
             checks = msgspec.json.decode(file.read(), type=list[ShardCheck])
-    faults = [*verify.folder_faults(folder), *(fault for check in checks for fault in check.faults)]
+    faults = [*verify.folder_faults(folder, checks), *(fault for check in checks for fault in check.faults)]
     print_checks(terminal(), folder, checks, faults)
     return not faults
 

@@ -1,6 +1,7 @@
 """`recordmill verify`: a data set is read back and proven whole."""
 
 import os
+from collections.abc import Sequence
 
 import apache_beam as beam
 import msgspec
@@ -37,16 +38,24 @@ def expected_shards(folder: str) -> list[Expected]:
     ]
 
 
-def folder_faults(folder: str) -> list[Fault]:
+def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     """What is wrong with a data set besides what is in its shards: counts that disagree, shards that nobody listed."""
     manifest = require_manifest(folder)
     faults = []
     listed = set()
     for name, split in manifest.splits.items():
         listed |= {shard.file for shard in split.shards}
-        if split.images.examples != split.examples:
-            detail = f"split {name}: {split.images.examples} examples counted, {split.examples} in its shards"
-            faults.append(Fault(MANIFEST, None, "count", detail))
+        objects = sum(check.objects for check in checks if check.split == name)
+        images, annotations = split.images, split.annotations
+        for what, said, found in (
+            ("examples", images.examples, split.examples),
+            ("image rows", images.rows, split.examples + sum(images.rejected.values())),
+            ("annotations written", annotations.written, objects),
+        ):
+            if said != found:
+                faults.append(
+                    Fault(MANIFEST, None, "count", f"split {name}: {what} {said:,}, but {found:,} by its parts")
+                )
     for file in storage_for(folder).names(folder):
         if file not in listed and any(is_shard_of(file, manifest.name, name) for name in manifest.splits):
             faults.append(Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest"))

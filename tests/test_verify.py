@@ -114,9 +114,10 @@ def test_a_shard_of_another_run(folder, recordmill):
     assert f"{foreign.name}: unlisted" in outcome.out
 
 
-def test_a_manifest_whose_counts_disagree(folder, recordmill):
+@pytest.mark.parametrize(("part", "count"), [("images", "examples"), ("images", "rows"), ("annotations", "written")])
+def test_a_manifest_whose_counts_disagree(folder, recordmill, part, count):
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["splits"]["train"]["images"]["examples"] += 1
+    manifest["splits"]["train"][part][count] += 1
     (folder / "manifest.json").write_text(json.dumps(manifest))
     outcome = recordmill("verify", folder)
     assert outcome.code == 1
