@@ -4,6 +4,7 @@ Nothing heavy is imported before the command line has been understood, so that -
 """
 
 import argparse
+import io
 import logging
 import sys
 import traceback
@@ -20,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are told on standard error."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     own, beam_arguments = _split_at_dashes(arguments)
+    for stream in (sys.stdout, sys.stderr):  # names that the terminal's encoding lacks are no reason to fail
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in own
     try:
         parsed = parse(own)

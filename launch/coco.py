@@ -24,6 +24,10 @@ def run_coco(options: CocoOptions, progress_mode: str, beam_arguments: Sequence[
     """
     check_inputs(options)
     recipe = coco_recipe(options)
+    if beam_arguments:
+        from launch.run import beam_options
+
+        beam_options(beam_arguments)  # what is wrong with them is told before --overwrite deletes anything
     state = claim_output(options.output, recipe, options.overwrite)
     console = terminal()
     if state is OutputState.COMPLETE:

@@ -53,6 +53,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         verb.error("; ".join(map(verb.describe_unknown, unknown)))
     if getattr(parsed, "progress", "auto") not in PROGRESS:
         verbs[parsed.verb].error(f"--progress {parsed.progress!r} is none of {', '.join(PROGRESS)}")
+    workers = getattr(parsed, "workers", None)
+    if workers is not None and not 1 <= workers <= 256:
+        verbs[parsed.verb].error(f"--workers {workers} must be 1 to 256")
     return parsed
 
 

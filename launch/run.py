@@ -5,7 +5,7 @@ import difflib
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -17,6 +17,9 @@ _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 # Beam hands on a worker's exception as the text of its traceback, whose last line is `module.Class: message [while
 # running 'step']`.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+?)(?: \[while running '([^']+)'\])?$", re.MULTILINE)
+
+# Ctrl-C within a step, wrapped by Beam.
+_INTERRUPTED = re.compile(r"^(?:RuntimeError: )?KeyboardInterrupt(?: \[while running|$)", re.MULTILINE)
 
 
 class _Options(PipelineOptions):
@@ -37,21 +40,39 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
         RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
         KeyboardInterrupt: Ctrl-C.
     """
-    options = _Options(list(beam_arguments))
-    standard = options.view_as(StandardOptions)
-    # The DirectRunner first tries to download and start another runner, Prism.
-    if standard.runner in (None, "DirectRunner"):
-        _refuse_unknown(beam_arguments)
-        standard.runner = _LOCAL_RUNNER
+    options = beam_options(beam_arguments)
     try:
         pipeline = beam.Pipeline(options=options)
         build(pipeline)
         pipeline.run().wait_until_finish()
     except Exception as error:
         logging.getLogger(__name__).debug("The pipeline failed", exc_info=True)
-        if "KeyboardInterrupt" in str(error):  # Ctrl-C within a step, wrapped by Beam
+        if _INTERRUPTED.search(str(error)):
             raise KeyboardInterrupt from error
         raise explain(error) from error
+
+
+def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
+    """Beam's options, for the local runner unless another is named.
+
+    Raises:
+        ConfigError: a flag or a value that Beam does not take.
+    """
+    try:
+        options = _Options(list(beam_arguments))
+        standard = options.view_as(StandardOptions)
+    except SystemExit as error:  # argparse, which has told on standard error what is wrong
+        raise errors.ConfigError("after --, a flag has a value that Beam does not take") from error
+    # The DirectRunner first tries to download and start another runner, Prism.
+    if standard.runner in (None, "DirectRunner"):
+        _refuse_unknown(beam_arguments)
+        standard.runner = _LOCAL_RUNNER
+    return options
+
+
+class _BeamFlags(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise errors.ConfigError(f"after --, {message}")
 
 
 def _refuse_unknown(beam_arguments: Sequence[str]) -> None:
@@ -60,7 +81,7 @@ def _refuse_unknown(beam_arguments: Sequence[str]) -> None:
     Raises:
         ConfigError: a flag of no class of Beam's options.
     """
-    parser: Any = argparse.ArgumentParser(allow_abbrev=False, conflict_handler="resolve", add_help=False)
+    parser: Any = _BeamFlags(allow_abbrev=False, conflict_handler="resolve", add_help=False)
     for options_class in PipelineOptions.__subclasses__():
         options_class._add_argparse_args(parser)
     _, unknown = parser.parse_known_args(list(beam_arguments))

@@ -55,6 +55,9 @@ def _require_tensorflow() -> None:
 def _without_native_messages() -> Iterator[None]:
     """Nothing that native code prints on standard error while the block runs: TensorFlow reports each GPU library that
     it does not find as an error, before any setting of its log is heard."""
+    if sys.stderr is None:  # the caller has closed it
+        yield
+        return
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -54,10 +54,10 @@ def claim_output(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     note = storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
     unfinished = None if overwrite else _read_note(storage, note)
-    if unfinished:
+    shards = [name for name in storage.names(output) if is_shard_of(name, recipe.name, recipe.split)]
+    if unfinished and (shards or unfinished == recipe):
         _check_same_recipe(output, unfinished, recipe, "has an unfinished run of")
         return OutputState.UNFINISHED
-    shards = [name for name in storage.names(output) if is_shard_of(name, recipe.name, recipe.split)]
     if shards and not overwrite and not recorded:
         raise ConfigError(
             f"{output} has {len(shards)} shards named as these would be ({shards[0]} …) that no manifest lists; "
@@ -135,7 +135,9 @@ def _forget_split(storage: Storage, output: str, manifest: Manifest | None, reci
             storage.write(path, encode_json(msgspec.structs.replace(manifest, splits=left)))
         else:
             storage.delete(path)
-        shards = sorted({*shards, *(shard.file for shard in manifest.splits[recipe.split].shards)})
+        listed = [shard.file for shard in manifest.splits[recipe.split].shards]
+        # A manifest may have been edited: what is not named as a shard is not ours to delete.
+        shards = sorted({*shards, *(name for name in listed if is_shard_of(name, manifest.name, recipe.split))})
     for shard in shards:
         storage.delete(storage.join(output, shard))
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))

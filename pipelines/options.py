@@ -18,6 +18,7 @@ DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999
 """What fits the five digits of a shard's name."""
 
+_MAX_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
 
@@ -106,6 +107,11 @@ class CocoOptions:
         yield from self._sizing_faults()
         if not (math.isfinite(self.min_area) and self.min_area >= 0):
             yield f"--min-area {self.min_area} must be a number of pixels², 0 or more"
+        for flag, text in (("name", self.name), ("split", self.split)):
+            if len(text) > _MAX_NAME:
+                yield f"--{flag} has {len(text)} characters; file names have room for {_MAX_NAME}"
+        if not -(1 << 63) <= self.seed < 1 << 63:
+            yield f"--seed {self.seed} does not fit 64 bits"
         if not 0 <= self.max_rejects <= 1:
             yield f"--max-rejects {self.max_rejects} must be a fraction, 0 to 1"
         if self.workers is not None and not 1 <= self.workers <= 256:

@@ -42,10 +42,11 @@ def class_names(labels: LabelMap) -> list[str]:
     >>> class_names(LabelMap((Category(0, "face"), Category(1, "face"), Category(2, "hand"))))
     ['face (id 0)', 'face (id 1)', 'hand']
     """
-    counts = Counter(category.name for category in labels.categories)
+    names = [" ".join(category.name.split()) for category in labels.categories]
+    counts = Counter(names)
     return [
-        " ".join(f"{category.name} (id {category.id})".split() if counts[category.name] > 1 else category.name.split())
-        for category in labels.categories
+        f"{name} (id {category.id})".strip() if counts[name] > 1 or not name else name
+        for name, category in zip(names, labels.categories, strict=True)
     ]
 
 

@@ -123,11 +123,29 @@ def test_the_same_recipe_goes_on(tmp_path):
 @pytest.mark.parametrize(("recipe", "difference"), OTHERWISE)
 def test_another_recipe_does_not_go_on(tmp_path, recipe, difference):
     claim(tmp_path)
+    (tmp_path / SHARDS[0].file).write_bytes(b"shard")
     before = contents(tmp_path)
     with pytest.raises(ConfigError) as caught:
         claim(tmp_path, recipe)
     assert f"has an unfinished run of coco-train made otherwise ({difference})" in str(caught.value)
     assert contents(tmp_path) == before
+
+
+def test_a_run_that_wrote_no_shard_stands_in_nobody_s_way(tmp_path):
+    """As after an annotation file that was malformed, and has been mended."""
+    claim(tmp_path)
+    recipe = msgspec.structs.replace(RECIPE, images=("elsewhere",))
+    assert claim(tmp_path, recipe) is OutputState.NEW
+    assert contents(tmp_path) == {NOTE: encode_json(recipe)}
+
+
+def test_a_manifest_that_lists_what_is_no_shard_costs_nobody_a_file(tmp_path):
+    finish(tmp_path, RECIPE)
+    (tmp_path / "thesis.txt").write_text("mine")
+    listed = (tmp_path / "manifest.json").read_text().replace(SHARDS[0].file, "thesis.txt")
+    (tmp_path / "manifest.json").write_text(listed)
+    assert claim(tmp_path, overwrite=True) is OutputState.NEW
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
 def test_overwrite_forgets_an_unfinished_run(tmp_path):

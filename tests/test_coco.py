@@ -487,3 +487,33 @@ def test_ctrl_c_is_told_and_the_same_command_goes_on(sample, tmp_path):
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
     run_elsewhere(flags, hash_seed="5")
     assert len(shard_bytes(folder)) == 3
+
+
+def test_shards_of_an_earlier_plan_are_not_left_over(tmp_path, recordmill):
+    """An interrupted run, then images that arrive late: the plan has another number of shards."""
+    rows = [image_row(number, f"{number}.jpg") for number in range(6)]
+    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    draw_jpeg(tmp_path / "images" / "0.jpg")
+    assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 1  # five images are missing
+    assert len(shard_bytes(tmp_path / "out")) == 1
+    for number in range(1, 6):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg")
+    assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 0
+    assert len(shard_bytes(tmp_path / "out")) == 3
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_pictures_of_a_few_pixels(tmp_path, recordmill):
+    for number, width in enumerate((1, 7, 8)):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg", width=width, height=20)
+    rows = [image_row(number, f"{number}.jpg", width, 20) for number, width in enumerate((1, 7, 8))]
+    assert convert(recordmill, tmp_path, write_coco(tmp_path, rows, [], CATEGORIES)).code == 0
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_a_wrong_beam_flag_costs_no_data_set(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    before = shard_bytes(tmp_path)
+    for flag in ("--nosuch=1", "--direct_num_workers=abc"):
+        assert recordmill(*coco_flags(sample, tmp_path, "--overwrite"), "--", flag).code == 2
+    assert shard_bytes(tmp_path) == before

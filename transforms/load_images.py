@@ -152,7 +152,7 @@ def _check_pixels(image: Image.Image, data: bytes, format_: str) -> None:
         else:
             # Decoding at an eighth of the size still walks the whole stream, which is what finds a fault, in 60 % of
             # the time.
-            image.draft("L", (image.width // 8, image.height // 8))
+            image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
         image.load()
     except Exception as error:  # as in _opened
         raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({_brief(error)})") from error
@@ -178,7 +178,7 @@ def _check_png(data: bytes) -> None:
             raise ValueError("its header is not the first chunk, and only that")
         if kind == b"IHDR":
             header = struct.unpack(">IIBBBBB", body)
-        elif kind == b"PLTE" and (b"IDAT" in kinds or not 0 < length <= 768 or length % 3):
+        elif kind == b"PLTE" and ({b"IDAT", b"PLTE"} & set(kinds) or not 0 < length <= 768 or length % 3):
             raise ValueError(f"its palette of {length} bytes is none, or comes too late")
         elif kind == b"IDAT":
             if b"IDAT" in kinds and kinds[-1] != b"IDAT":
@@ -189,6 +189,8 @@ def _check_png(data: bytes) -> None:
         kinds.append(kind)
         place += 12 + length
     width, height, depth, colour, compression, filter_, interlace = header
+    if max(width, height) > _PNG_MAX_SIDE:
+        raise ValueError(f"{width}x{height}: libpng reads sides up to {_PNG_MAX_SIDE:,}")
     if compression or filter_ or interlace > 1:
         raise ValueError(f"unknown compression {compression}, filter {filter_} or interlace {interlace}")
     if colour == _PALETTE and b"PLTE" not in kinds:
@@ -198,6 +200,7 @@ def _check_png(data: bytes) -> None:
         raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} and a checksum are expected")
 
 
+_PNG_MAX_SIDE = 1_000_000
 _PALETTE = 3
 _CHANNELS = {0: 1, 2: 3, _PALETTE: 1, 4: 2, 6: 4}
 # First column, first row, column step, row step of the seven passes of an interlaced PNG.

@@ -145,6 +145,10 @@ def write_metadata(
     _write_companions(output, manifest, labels)
     storage.write(storage.join(output, MANIFEST), encode_json(manifest))
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))
+    ours = {shard.file for shard in shards}
+    for name in storage.names(output):  # an earlier run that stopped may have planned another number of shards
+        if is_shard_of(name, recipe.name, recipe.split) and name not in ours:
+            storage.delete(storage.join(output, name))
     storage.delete_leftovers(output, partial(is_shard_of, name=recipe.name, split=recipe.split))
     return split
 
@@ -264,11 +268,19 @@ def _write_rejects(output: str, split: str, rejected: list[Rejected]) -> None:
     storage = storage_for(output)
     path = storage.join(output, REJECTS)
     kept = storage.read(path).splitlines(keepends=True) if storage.size(path) else []
-    lines = [line for line in kept if json.loads(line)["split"] != split]
+    lines = [line for line in kept if _split_of(line) not in (None, split)]
     for reject in sorted(rejected, key=_reject_order):
         fields = {"split": split, **msgspec.structs.asdict(reject)}
         lines.append(msgspec.json.encode(fields) + b"\n")
     storage.write(path, b"".join(lines))
+
+
+def _split_of(line: bytes) -> str | None:
+    """The split of a line of rejects.jsonl; None where it is no such line."""
+    try:
+        return json.loads(line)["split"]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _with_split(output: str, recipe: Recipe, labels: LabelMap, split: SplitManifest) -> Manifest:
