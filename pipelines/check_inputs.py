@@ -19,6 +19,10 @@ def check_inputs(options: CocoOptions) -> None:
         *filter(None, map(_image_fault, options.images)),
     ]
     faults += filter(None, [_output_fault(options.output)])
+    # One file under two names would be joined with itself, and every annotation written twice.
+    for flag, paths in (("instances", options.instances), ("images", options.images)):
+        if len({os.path.realpath(path) for path in paths}) < len(paths):
+            faults.append(f"--{flag} {' '.join(paths)}: two of these are the same")
     if faults:
         raise ConfigError("; ".join(faults))
 

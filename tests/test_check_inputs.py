@@ -65,6 +65,12 @@ def test_a_folder_without_files_is_told(folder):
         check(images="empty")
 
 
+def test_one_file_under_two_names(folder):
+    options = CocoOptions(images=("images",), instances=("instances.json", "./instances.json"), output="out")
+    with pytest.raises(ConfigError, match=r"--instances instances\.json \./instances\.json: two of these are the same"):
+        check_inputs(options)
+
+
 def test_every_fault_is_told(folder):
     options = CocoOptions(images=("x", "images", "y"), instances=("z", "instances.json"), output="instances.json")
     with pytest.raises(ConfigError) as caught:
