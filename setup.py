@@ -17,6 +17,7 @@ setup(
         "msgspec>=0.19,<1",
         "numpy>=1.26,<3",
         "pillow>=11,<13",
+        "pycocotools>=2.0.8,<3",
         "rich>=13.7,<16",
     ],
     extras_require={
@@ -24,11 +25,11 @@ setup(
         "dev": [
             "hypothesis>=6.100",
             "mypy>=1.13",
-            "pycocotools>=2.0.8",
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.8",
-            "tensorflow-datasets>=4.9.7",
+            # With Python 3.10 its tensorflow-metadata wants an older protobuf than Beam's proto-plus.
+            "tensorflow-datasets>=4.9.7; python_version >= '3.11'",
         ],
     },
     entry_points={"console_scripts": ["recordmill = launch.cli:main"]},

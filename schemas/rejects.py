@@ -25,6 +25,19 @@ class Reason(str, Enum):
     MALFORMED_BOX = "malformed_box"  # annotation: not four finite numbers, or a negative width or height
     EMPTY_BOX = "empty_box"  # annotation: no area left inside the image
     BOX_OUTSIDE = "box_outside"  # annotation: crosses the edge, and --boxes drop was asked for
+    DUPLICATE_ANNOTATION_ID = "duplicate_annotation_id"  # annotation: another of its image has the same id
+    MALFORMED_SEGMENTATION = "malformed_segmentation"  # annotation: neither polygons nor run lengths
+    MALFORMED_KEYPOINTS = "malformed_keypoints"  # annotation: not x, y, visibility for each of its category's keypoints
+    MALFORMED_CAPTION = "malformed_caption"  # annotation: a caption's row lacks its id, its image or its text
+    MALFORMED_PANOPTIC = "malformed_panoptic"  # annotation: a panoptic row's file name or segments are not COCO's
+    MASK_MISSING = "mask_missing"  # annotation: no panoptic PNG of that name under --panoptic-masks
+    MASK_UNREADABLE = "mask_unreadable"  # annotation: its panoptic PNG does not decode
+    MASK_SIZE_MISMATCH = (
+        "mask_size_mismatch"  # annotation: run lengths or a panoptic PNG of another size than the image
+    )
+    SEGMENT_MISMATCH = "segment_mismatch"  # annotation: the panoptic PNG's segments are not those of its row
+    TWO_CHANNEL_PANOPTIC = "two_channel_panoptic"  # annotation: a PNG of (category, instance), not of segment ids
+    TOO_MANY_SEGMENTS = "too_many_segments"  # annotation: more than 255 segments, or category ids beyond one byte
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +64,15 @@ class Tally(str, Enum):
     """What is counted besides rejects."""
 
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
+    ANNOTATIONS_MERGED = "annotations_merged"  # keypoint rows joined with the instance row of the same annotation
+    IMAGES = "images"  # images in records
+    IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout of one record an object
+    OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of an image whose reject is in another shard
     OBJECTS = "objects"  # annotations in records
+    MASKS = "masks"  # of those, how many have a mask that is not empty, where masks were asked for
+    CAPTIONS = "captions"  # captions in records
+    REGIONS = "regions"  # stuff annotations in records
+    PANOPTIC = "panoptic"  # panoptic annotations in records
     BOXES_CLIPPED = "boxes_clipped"  # of those, how many were cut at their image's edge
     RECORD_BYTES = "record_bytes"  # of records, uncompressed and without framing
     FILTERED_CATEGORY = "category"  # annotations left out because of --categories
