@@ -12,10 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from schemas.coco import AnnotationKind, AnnotationSource
 from schemas.images import ImageRef, ImageTask, Picture
 from schemas.labels import LabelMap
-from schemas.layouts import DETECTION
-from schemas.shards import ShardKey, shard_file
+from schemas.layouts import DETECTION, shard_names
+from schemas.shards import ShardKey
 from schemas.tfrecord import frame
 from transforms.encode_examples import ExampleEncoder
 from transforms.plan_shards import image_order
@@ -24,20 +25,20 @@ from transforms.read_coco import read_coco
 
 def main(data: Path, output: Path, shards: int) -> None:
     output.mkdir(parents=True)
-    items = list(read_coco(str(data / "instances.json")))
+    items = list(read_coco(AnnotationSource(AnnotationKind.INSTANCES, str(data / "instances.json"))))
     labels = LabelMap(items[-1].categories)
-    encoder = ExampleEncoder(labels, DETECTION, "clip")
+    encoder = ExampleEncoder(labels, DETECTION.with_parts(()), "clip")
+    names = shard_names("coco", "train", "detection")
     parts = sorted(items[:-1], key=lambda part: image_order(0, part.image_id))
     for index in range(shards):
-        name = shard_file("coco", ShardKey("train", index, shards), gzip=False)
-        with open(output / name, "wb") as file:
+        with open(output / names.stable(ShardKey("train", index, shards)), "wb") as file:
             for part in parts[-(-index * len(parts) // shards) : -(-(index + 1) * len(parts) // shards)]:
                 row = part.rows[0]
                 data_ = (data / "images" / row.file_name).read_bytes()
                 annotations = tuple(sorted(part.annotations, key=lambda annotation: annotation.id))
                 task = ImageTask(row.id, row.file_name, row.width, row.height, ImageRef("", 0), "train", annotations)
                 picture = Picture(data_, "jpeg", row.width, row.height, hashlib.sha256(data_).hexdigest())
-                record = encoder.encode(task, picture).record
+                (record,) = encoder.encode(task, picture).records
                 before, after = frame(record)
                 file.writelines((before, record, after))
 

@@ -56,16 +56,19 @@ def measure(way: str, path: str) -> None:
     import resource
     import time
 
+    from schemas.coco import AnnotationKind, AnnotationSource
     from transforms import decode_coco, read_coco
+
+    source = AnnotationSource(AnnotationKind.INSTANCES, path)
 
     began = time.perf_counter()
     if way == "raw":
         decode_coco.RAW_FILE.decode(Path(path).read_bytes())
     elif way == "grouped":
         with read_coco._gc_paused():
-            read_coco._group(decode_coco.decode_coco(path, Path(path).read_bytes()))
+            read_coco._group(decode_coco.decode_coco(path, Path(path).read_bytes(), source.kind))
     else:
-        for _ in read_coco.read_coco(path):
+        for _ in read_coco.read_coco(source):
             pass
     print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from launch.flags import names, size_bytes
-from pipelines.options import BOX_POLICIES, CHECKS, DEFAULT_SHARD_BYTES, WRITERS, CocoOptions
+from pipelines.options import ANNOTATIONS, BOX_POLICIES, CHECKS, DEFAULT_SHARD_BYTES, MASKS, WRITERS, CocoOptions
 from schemas.errors import ConfigError
 from schemas.layouts import LAYOUTS
 
@@ -66,7 +66,7 @@ def coco_options(parsed: argparse.Namespace) -> CocoOptions:
         ConfigError: with every fault.
     """
     given = {name: getattr(parsed, name) for name in CocoOptions.__dataclass_fields__}
-    for repeatable in ("images", "instances"):
+    for repeatable in ("images", "panoptic_masks", *ANNOTATIONS):
         given[repeatable] = tuple(given[repeatable] or ())
     return CocoOptions(**given)
 
@@ -104,7 +104,16 @@ def _add_coco(verbs) -> _Parser:
     )
     inputs = verb.add_argument_group("what to read")
     _add(inputs, "--images", "folder of images; repeatable; a file_name may hold sub-folders", "DIR", action="append")
-    _add(inputs, "--instances", "COCO object instance file; repeatable, joined on image id", "FILE", action="append")
+    for flag, text in (
+        ("--instances", "objects: boxes, segmentations; repeatable, as every file below; all are joined on image id"),
+        ("--keypoints", "objects with keypoints; joined with --instances on annotation id"),
+        ("--captions", "captions"),
+        ("--panoptic", "panoptic segments; needs --panoptic-masks"),
+        ("--stuff", "regions of stuff, for a semantic mask"),
+        ("--image-info", "images without annotations, as of test sets"),
+    ):
+        _add(inputs, flag, text, "FILE", action="append")
+    _add(inputs, "--panoptic-masks", "the PNGs of --panoptic", "DIR|ZIP", action="append")
     outputs = verb.add_argument_group("what to write")
     _add(outputs, "--output", "folder of the data set, made if need be", "DIR", default="")
     _add(outputs, "--name", "begins the shards' file names", "NAME", default=CocoOptions.name)
@@ -112,10 +121,12 @@ def _add_coco(verbs) -> _Parser:
         outputs, "--split", "train, val, …; each is added to the folder by a run of its own", default=CocoOptions.split
     )
     _add_choice(outputs, "--layout", "features of a record", tuple(LAYOUTS), CocoOptions.layout)
+    _add_choice(outputs, "--masks", "masks of objects, as PNG, as COCO's run lengths, or both", tuple(MASKS), "none")
     size = f"aim at shards of so many bytes, before compression (default {DEFAULT_SHARD_BYTES // 10**6}MB)"
     _add(outputs, "--shard-size", size, "150MB", type=_typed(size_bytes))
     _add(outputs, "--num-shards", "so many shards, of equal numbers of images", "N", type=int)
-    _add(outputs, "--examples-per-shard", "so many images in each shard but the last", "N", type=int)
+    per_shard = "so many records in each shard but the last (default of layout keras: 4096)"
+    _add(outputs, "--examples-per-shard", per_shard, "N", type=int)
     _add_switch(outputs, "--gzip", "compress the shards (JPEGs do not get smaller, and reading gets slower)")
     _add(
         outputs, "--seed", "orders the records: the same seed, the same order", "N", type=int, default=CocoOptions.seed

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.options import CocoOptions
+from schemas.features import Part
 from schemas.labels import LabelMap
 from schemas.manifest import REJECTS, Manifest, SplitManifest
 from schemas.reports import Fault, PlanReport, ShardCheck
@@ -33,11 +34,23 @@ def print_split(console: Console, folder: str, manifest: Manifest, split_name: s
 
 def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
     images, annotations = split.images, split.annotations
-    yield "images", f"{images.examples:,} of {images.rows:,}{_reasons(images.rejected)}"
+    without = {"without an object": images.without_record} if images.without_record else {}
+    yield "images", f"{images.written:,} of {images.rows:,}{_reasons(images.rejected | without)}"
     left_out = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
         left_out["of rejected images"] = annotations.of_rejected_images
-    yield "annotations", f"{annotations.written:,} of {annotations.rows:,}{_reasons(left_out)}"
+    yield "annotations", f"{annotations.in_records:,} of {annotations.rows:,}{_reasons(left_out)}"
+    kinds = {
+        "objects": annotations.objects,
+        "captions": annotations.captions,
+        "stuff": annotations.stuff,
+        "panoptic": annotations.panoptic,
+        "keypoint rows joined with their instance": annotations.joined,
+    }
+    if set(kinds.values()) != {annotations.objects, 0}:
+        yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
+    if {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
+        yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects; the others have no segmentation"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
     if split.unlisted.files:

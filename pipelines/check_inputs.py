@@ -3,7 +3,8 @@
 import difflib
 import os
 
-from pipelines.options import CocoOptions
+from pipelines.options import ANNOTATIONS, CocoOptions, flag
+from schemas.coco import AnnotationSource
 from schemas.errors import ConfigError
 from transforms.storage import storage_for
 
@@ -15,23 +16,34 @@ def check_inputs(options: CocoOptions) -> None:
         ConfigError: with every fault.
     """
     faults = [
-        *filter(None, map(_annotation_fault, options.instances)),
+        *filter(None, map(_annotation_fault, options.sources)),
         *filter(None, map(_image_fault, options.images)),
+        *filter(None, map(_masks_fault, options.panoptic_masks)),
     ]
     faults += filter(None, [_output_fault(options.output)])
     # One file under two names would be joined with itself, and every annotation written twice.
-    for flag, paths in (("instances", options.instances), ("images", options.images)):
+    for option in ("images", *ANNOTATIONS):
+        paths = getattr(options, option)
         if len({os.path.realpath(path) for path in paths}) < len(paths):
-            faults.append(f"--{flag} {' '.join(paths)}: two of these are the same")
+            faults.append(f"{flag(option)} {' '.join(paths)}: two of these are the same")
     if faults:
         raise ConfigError("; ".join(faults))
 
 
-def _annotation_fault(path: str) -> str:
+def _annotation_fault(source: AnnotationSource) -> str:
+    path, name = source.path, flag(source.kind.value)
     storage = storage_for(path)
     if storage.is_folder(path):
-        return f"--instances {path} is a folder; give the JSON file"
-    return f"--instances {path}: no such file{_near(path)}" if storage.size(path) is None else ""
+        return f"{name} {path} is a folder; give the JSON file"
+    if storage.size(path) is not None:
+        return ""
+    if os.path.exists(path):
+        return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
+    return f"{name} {path}: no such file{_near(path)}"
+
+
+def _masks_fault(path: str) -> str:
+    return "" if storage_for(path).is_folder(path) else f"--panoptic-masks {path}: no such folder or .zip{_near(path)}"
 
 
 def _image_fault(path: str) -> str:

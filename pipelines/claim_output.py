@@ -6,6 +6,8 @@ from enum import Enum
 import msgspec
 
 from schemas.errors import ConfigError
+from schemas.features import Part, ShardNaming, listed
+from schemas.layouts import LAYOUTS
 from schemas.manifest import (
     MANIFEST,
     Manifest,
@@ -14,7 +16,6 @@ from schemas.manifest import (
     encode_json,
     state_folder,
 )
-from schemas.shards import is_shard_of
 from transforms.manifest_file import read_manifest
 from transforms.storage import Storage, storage_for
 
@@ -52,9 +53,13 @@ def claim_output(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
         if not damaged:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
+    if unfinished_others := [name for name in _unfinished_splits(storage, output) if name != recipe.split]:
+        _check_split_has_names_of_its_own(output, recipe, unfinished_others)
     note = storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
-    unfinished = None if overwrite else _read_note(storage, note)
-    shards = [name for name in storage.names(output) if is_shard_of(name, recipe.name, recipe.split)]
+    noted = _read_note(storage, note, overwrite)
+    known = [recipe.shard_names, *([noted.shard_names] if noted else [])]
+    shards = [name for name in storage.names(output) if any(names.is_one(name) for names in known)]
+    unfinished = None if overwrite else noted
     if unfinished and (shards or unfinished == recipe):
         _check_same_recipe(output, unfinished, recipe, "has an unfinished run of")
         return OutputState.UNFINISHED
@@ -89,6 +94,33 @@ def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, overwri
                 f"(splits: {', '.join(others)}); --{what} {wanted} would mix two data sets: give another --output"
             )
 
+    others = [name for name in others if name != recipe.split]
+    asked = tuple(part for part in manifest.parts if part is not Part.LVIS)  # which comes of the input
+    if others and asked != recipe.parts:
+        raise ConfigError(
+            f"{output} holds records with {listed(asked)} (splits: {', '.join(others)}), these would have "
+            f"{listed(recipe.parts)}: give the same annotation files and --masks for all splits, or another --output"
+        )
+    if others:
+        _check_split_has_names_of_its_own(output, recipe, others)
+
+
+def _check_split_has_names_of_its_own(output: str, recipe: Recipe, others: list[str]) -> None:
+    if recipe.shard_names.naming is ShardNaming.KERAS:
+        raise ConfigError(
+            f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
+            f"splits apart: give --split {recipe.split} an --output of its own"
+        )
+
+
+def _unfinished_splits(storage: Storage, output: str) -> list[str]:
+    """Splits that an unfinished run has left a note of."""
+    if not storage.is_folder(output):
+        return []
+    ending = f"/{_RECIPE}"
+    notes = (file.name for file in storage.walk(output) if file.name.endswith(ending))
+    return sorted(note[len(state_folder("")) : -len(ending)] for note in notes if note.startswith(state_folder("")))
+
 
 def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
     if known == wanted:
@@ -109,7 +141,8 @@ def _difference(known: Recipe, wanted: Recipe) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return " ".join(
-            f"{item['path']} ({item['bytes']:,} bytes, crc32c {item['crc32c']})"
+            f"--{item['kind']} {item['path']} ({item['bytes']:,} bytes, crc32c {item['crc32c']})"
+            + (f" with {item['masks']}" if item["masks"] else "")
             if isinstance(item, dict)
             else str(item)
             for item in value
@@ -117,12 +150,15 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _read_note(storage: Storage, note: str) -> Recipe | None:
+def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
     if storage.size(note) is None:
         return None
     try:
-        return msgspec.json.decode(storage.read(note), type=Recipe)
+        recipe = msgspec.json.decode(storage.read(note), type=Recipe)
+        return recipe if recipe.layout in LAYOUTS else None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if overwrite:
+            return None
         raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts anew") from error
 
 
@@ -137,7 +173,8 @@ def _forget_split(storage: Storage, output: str, manifest: Manifest | None, reci
             storage.delete(path)
         listed = [shard.file for shard in manifest.splits[recipe.split].shards]
         # A manifest may have been edited: what is not named as a shard is not ours to delete.
-        shards = sorted({*shards, *(name for name in listed if is_shard_of(name, manifest.name, recipe.split))})
+        known = msgspec.structs.replace(recipe, name=manifest.name, layout=manifest.layout).shard_names
+        shards = sorted({*shards, *(name for name in listed if known.is_one(name))})
     for shard in shards:
         storage.delete(storage.join(output, shard))
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))

@@ -9,6 +9,7 @@ from apache_beam.pvalue import PCollection
 from pipelines.options import CocoOptions
 from schemas.layouts import LAYOUTS
 from schemas.manifest import FORMAT, Recipe
+from transforms.choose_features import ChooseFeatures
 from transforms.join_images import JoinImages
 from transforms.list_images import ListImages
 from transforms.merge_categories import MergeCategories, select_categories
@@ -28,11 +29,13 @@ class Gathered(NamedTuple):
     Attributes:
         tasks: ImageTask.
         labels: one LabelMap, of the classes that were asked for.
+        table: one FeatureTable: what is in a record.
         findings: what was found on the way.
     """
 
     tasks: PCollection
     labels: PCollection
+    table: PCollection
     findings: Findings
 
 
@@ -41,7 +44,7 @@ def build(p: beam.Pipeline, options: CocoOptions, recipe: Recipe) -> None:
     gathered = gather(p, options)
     written = write(gathered, options)
     written | "WriteMetadata" >> WriteMetadata(
-        gathered.labels, gathered.findings, recipe, options.output, options.max_rejects
+        gathered.labels, gathered.table, gathered.findings, recipe, options.output, options.max_rejects
     )
 
 
@@ -54,7 +57,7 @@ def build_dry_run(p: beam.Pipeline, options: CocoOptions, report: str) -> None:
 
 def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     """Annotations, image files and categories, joined and screened."""
-    coco = p | "AnnotationFiles" >> beam.Create(options.instances) | "ReadCoco" >> ReadCoco()
+    coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
     files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages()
     categories = coco.files | "MergeCategories" >> MergeCategories()
     joined = coco.parts | "JoinImages" >> JoinImages(files, options.split)
@@ -62,6 +65,7 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     return Gathered(
         screened.tasks,
         categories | "SelectCategories" >> beam.Map(select_categories, options.categories),
+        coco.files | "ChooseFeatures" >> ChooseFeatures(options.table, LAYOUTS[options.layout]),
         Findings(
             coco.files,
             (coco.rejected, joined.rejected, screened.rejected) | "FoundRejected" >> beam.Flatten(),
@@ -74,15 +78,16 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
 def write(gathered: Gathered, options: CocoOptions) -> Written:
     """The records, by our own writer or by Beam's."""
     if options.writer == "beam":
-        stock = WriteStock(gathered.labels, _shard_recipe(options), options.split, options.num_shards or 0)
+        shards = options.num_shards or 0
+        stock = WriteStock(gathered.labels, gathered.table, _shard_recipe(options), options.split, shards)
         return gathered.tasks | "WriteStock" >> stock
     planned = gathered.tasks | "PlanShards" >> plan_shards(options)
     threads = options.workers or os.cpu_count() or 1
-    return planned | "WriteShards" >> WriteShards(gathered.labels, _shard_recipe(options), threads)
+    return planned | "WriteShards" >> WriteShards(gathered.labels, gathered.table, _shard_recipe(options), threads)
 
 
 def plan_shards(options: CocoOptions) -> PlanShards:
-    return PlanShards(options.sizing, options.seed, LAYOUTS[options.layout])
+    return PlanShards(options.sizing, options.seed, options.table)
 
 
 def _filters(options: CocoOptions) -> Filters:

@@ -3,8 +3,10 @@
 import base64
 
 import google_crc32c
+from msgspec.structs import astuple
 
 from pipelines.options import CocoOptions
+from schemas.coco import AnnotationSource
 from schemas.manifest import FORMAT, InputFile, Recipe
 from transforms.storage import storage_for
 
@@ -18,16 +20,18 @@ def coco_recipe(options: CocoOptions) -> Recipe:
         options.name,
         options.split,
         options.layout,
-        tuple(_input_file(path) for path in sorted(options.instances)),
+        options.table.parts,
+        tuple(map(_input_file, sorted(options.sources, key=astuple))),
         tuple(sorted(options.images)),
         options.record_options,
     )
 
 
-def _input_file(path: str) -> InputFile:
+def _input_file(source: AnnotationSource) -> InputFile:
+    path = source.path
     checksum, size = google_crc32c.Checksum(), 0
     with storage_for(path).open(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             checksum.update(chunk)
             size += len(chunk)
-    return InputFile(path, size, base64.b64encode(checksum.digest()).decode())
+    return InputFile(source.kind, path, size, base64.b64encode(checksum.digest()).decode(), source.masks)

@@ -7,9 +7,11 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList
 
+from schemas.features import RecordOf
+from schemas.layouts import shard_names
 from schemas.manifest import MANIFEST
 from schemas.reports import Fault, ShardCheck
-from schemas.shards import is_shard_of
+from schemas.tfds import shard_links
 from transforms.manifest_file import require_manifest
 from transforms.storage import storage_for
 from transforms.verify_shards import Expected, VerifyShards
@@ -23,14 +25,13 @@ def expected_shards(folder: str) -> list[Expected]:
     """
     manifest = require_manifest(folder)
     storage = storage_for(folder)
-    category_ids = tuple(category.id for category in manifest.categories)
     return [
         Expected(
             storage.join(folder, shard.file),
             name,
             shard,
-            manifest.layout,
-            category_ids,
+            manifest.table,
+            manifest.labels,
             split.recipe.options["boxes"] != "keep",
         )
         for name, split in manifest.splits.items()
@@ -44,20 +45,25 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     faults = []
     listed = set()
     for name, split in manifest.splits.items():
-        listed |= {shard.file for shard in split.shards}
+        names = shard_names(manifest.name, name, manifest.layout)
+        links = shard_links(names, split)
+        listed |= {shard.file for shard in split.shards} | links.keys()
         objects = sum(check.objects for check in checks if check.split == name)
         images, annotations = split.images, split.annotations
+        records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
+        rejected = sum(images.rejected.values())
         for what, said, found in (
-            ("examples", images.examples, split.examples),
-            ("image rows", images.rows, split.examples + sum(images.rejected.values())),
-            ("annotations written", annotations.written, objects),
+            ("records", records, split.examples),
+            ("image rows", images.rows, images.written + images.without_record + rejected),
+            ("annotation rows", annotations.rows, annotations.accounted),
+            ("objects", annotations.objects, objects),
         ):
             if said != found:
                 faults.append(
                     Fault(MANIFEST, None, "count", f"split {name}: {what} {said:,}, but {found:,} by its parts")
                 )
     for file in storage_for(folder).names(folder):
-        if file not in listed and any(is_shard_of(file, manifest.name, name) for name in manifest.splits):
+        if file not in listed and any(split.recipe.shard_names.is_one(file) for split in manifest.splits.values()):
             faults.append(Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest"))
     return faults
 

@@ -3,12 +3,35 @@
 Boxes are x, y, width, height in pixels from the top left corner of the stored pixels.
 """
 
+from enum import Enum
 from typing import Annotated
 
 import msgspec
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """What tf.Example can hold."""
+
+SegmentId = Annotated[int, msgspec.Meta(ge=1, le=(1 << 24) - 1)]
+"""What the three bytes of a panoptic PNG's pixel can hold; 0 is void."""
+
+
+class AnnotationKind(str, Enum):
+    """What an annotation file's rows say, each read by the flag of its name."""
+
+    INSTANCES = "instances"  # objects: a box, perhaps a segmentation
+    KEYPOINTS = "keypoints"  # objects with keypoints
+    CAPTIONS = "captions"  # sentences about an image
+    STUFF = "stuff"  # regions without instances: a segmentation
+    PANOPTIC = "panoptic"  # a PNG an image, whose pixels are segment ids
+    IMAGE_INFO = "image_info"  # images without annotations
+
+
+class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):
+    """An annotation file to read; `masks` is the folder or .zip of a panoptic file's PNGs."""
+
+    kind: AnnotationKind
+    path: str
+    masks: str = ""
 
 
 class CocoImage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -20,12 +43,21 @@ class CocoImage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     height: int | None = None
 
 
-class Category(msgspec.Struct, frozen=True):
-    """A row of `categories`."""
+class Category(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row of `categories`.
+
+    Attributes:
+        keypoints: names, in the order that annotations give them.
+        skeleton: pairs of keypoints to be joined by a line, counted from 1 as COCO does.
+        isthing: of a panoptic file: 1 where it has instances, 0 for stuff; None where no file says.
+    """
 
     id: Int64
     name: str
     supercategory: str | None = None
+    keypoints: tuple[str, ...] = ()
+    skeleton: tuple[tuple[int, int], ...] = ()
+    isthing: int | bool | None = None
 
 
 class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -34,6 +66,8 @@ class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         bbox_xywh_px: x, y, width, height; finite, width and height not negative; it may cross the image's edge.
         area_px2: from the JSON; width * height of the box where the JSON gives none.
+        segmentation: as JSON text, not looked at yet; empty where masks are not asked for, or there is none.
+        keypoints_xyv: x and y in pixels and visibility (0, 1, 2) of each keypoint of its category; empty without.
     """
 
     id: int
@@ -41,6 +75,74 @@ class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     bbox_xywh_px: tuple[float, float, float, float]
     area_px2: float
     is_crowd: bool
+    segmentation: bytes = b""
+    keypoints_xyv: tuple[float, ...] = ()
+
+
+class Caption(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row of `annotations` of a captions file."""
+
+    id: int
+    caption: str
+
+
+class Region(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row of `annotations` of a stuff file; `segmentation` as JSON text, not looked at yet."""
+
+    id: int
+    category_id: int
+    segmentation: bytes
+
+
+class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say.
+
+    Attributes:
+        id: R + 256 G + 65536 B of its pixels.
+    """
+
+    id: int
+    category_id: int
+    is_crowd: bool
+    bbox_xywh_px: tuple[float, float, float, float] | None = None
+    area_px2: float | None = None
+
+
+class Panoptic(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row of `annotations` of a panoptic file.
+
+    Attributes:
+        path: of the PNG.
+        file_name: of the PNG, as in the JSON.
+    """
+
+    path: str
+    file_name: str
+    segments: tuple[Segment, ...]
+
+
+class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
+    """What is said of an image as a whole.
+
+    Attributes:
+        captions, regions: by annotation id.
+        panoptic: one at most, once all files are joined.
+        neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
+    """
+
+    captions: tuple[Caption, ...] = ()
+    regions: tuple[Region, ...] = ()
+    panoptic: tuple[Panoptic, ...] = ()
+    neg_category_ids: tuple[int, ...] = ()
+    not_exhaustive_category_ids: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many annotation rows these are."""
+        return len(self.captions) + len(self.regions) + len(self.panoptic)
+
+
+NO_LABELS = ImageLabels()
 
 
 class ImagePart(msgspec.Struct, frozen=True, array_like=True):
@@ -49,15 +151,19 @@ class ImagePart(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         image_id: the id.
         source: the annotation file.
+        kind: of that file.
         rows: its image rows with that id, in file order: one, or none (annotations of an image that this file does not
             list), or several (a duplicate id).
         annotations: its usable annotations of that image, in no particular order.
+        labels: likewise.
     """
 
     image_id: int
     source: str
+    kind: AnnotationKind
     rows: tuple[CocoImage, ...]
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[Annotation, ...] = ()
+    labels: ImageLabels = NO_LABELS
 
 
 class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
@@ -65,12 +171,24 @@ class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
 
     image: CocoImage
     annotations: tuple[Annotation, ...]
+    labels: ImageLabels = NO_LABELS
+
+    @property
+    def annotation_rows(self) -> int:
+        """How many annotation rows go with the image."""
+        return len(self.annotations) + self.labels.rows
 
 
 class AnnotationFile(msgspec.Struct, frozen=True):
-    """What was in an annotation file: counts of rows, good and bad."""
+    """What was in an annotation file: counts of rows, good and bad.
+
+    Attributes:
+        lvis: whether its image rows have LVIS's lists of categories.
+    """
 
     path: str
+    kind: AnnotationKind
     images: int
     annotations: int
     categories: tuple[Category, ...]
+    lvis: bool = False

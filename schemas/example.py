@@ -7,7 +7,9 @@ An Example is four nested protocol buffer messages (tensorflow/core/example/{exa
     Feature  { oneof { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
     *List    { repeated ... value = 1; }            packed, for numbers
 
-The bytes are those of `tf.train.Example.SerializeToString(deterministic=True)`: map entries sorted by key.
+Map entries are sorted by key, so that equal values give equal bytes. They are those of
+`tf.train.Example.SerializeToString(deterministic=True)` as long as no key begins another: protobuf then has the longer
+first. Readers do not mind the order.
 """
 
 import struct

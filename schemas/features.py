@@ -1,6 +1,6 @@
 """Feature tables: what is in a record, as data.
 
-The encoder, the parse spec and the documentation page all come from the same table.
+The encoder, the parse spec, TFDS's description and the documentation page all come from the same table.
 """
 
 from enum import Enum
@@ -17,14 +17,33 @@ class Kind(str, Enum):
     INT64 = "int64"
 
 
+class Part(str, Enum):
+    """What a record holds only where it is asked for, or where the input has it."""
+
+    MASK_PNG = "mask_png"  # --masks png
+    MASK_RLE = "mask_rle"  # --masks rle
+    KEYPOINTS = "keypoints"  # --keypoints
+    CAPTIONS = "captions"  # --captions
+    SEMANTIC = "semantic"  # --panoptic or --stuff
+    PANOPTIC = "panoptic"  # --panoptic
+    LVIS = "lvis"  # image rows with neg_category_ids
+
+
+def listed(parts: tuple[Part, ...]) -> str:
+    """Parts for a person."""
+    return ", ".join(part.value for part in parts) or "no further part"
+
+
 class Feature(msgspec.Struct, frozen=True):
     """One key of a record.
 
     Attributes:
         source: what value it is, whatever the layout calls it (see `schemas.layouts`).
-        shape: names of the dimensions; empty for a single value. Lists that share a name have the same length.
+        shape: names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same
+            length.
         unit: of the values, or how they are written.
         meaning: for a person.
+        part: what it belongs to; None where every record has it.
     """
 
     name: str
@@ -33,41 +52,81 @@ class Feature(msgspec.Struct, frozen=True):
     shape: tuple[str, ...]
     unit: str
     meaning: str
+    part: Part | None = None
+
+
+class RecordOf(str, Enum):
+    """What one record of a layout is about."""
+
+    IMAGE = "image"
+    ANNOTATION = "annotation"
+
+
+class ShardNaming(str, Enum):
+    """How a layout's shards are called, see `schemas.shards`."""
+
+    TFDS = "tfds"
+    KERAS = "keras"
 
 
 class FeatureTable(msgspec.Struct, frozen=True):
-    """The features of one layout, ordered by name (the order they have in the serialised record)."""
+    """The features of one layout, ordered by name (the order they have in the serialised record).
+
+    Attributes:
+        groups: prefixes of names that TFDS shows as one nested feature; all lists below one have the same length.
+        examples_per_shard: where nothing else is asked for; None for shards of equal size.
+    """
 
     layout: str
     features: tuple[Feature, ...]
+    record_of: RecordOf = RecordOf.IMAGE
+    naming: ShardNaming = ShardNaming.TFDS
+    groups: tuple[str, ...] = ()
+    examples_per_shard: int | None = None
 
     def __post_init__(self):
         names = [feature.name for feature in self.features]
         if names != sorted(set(names)):
             raise ValueError(f"features of {self.layout} must be unique and sorted by name")
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that some feature belongs to."""
+        held = {feature.part for feature in self.features}
+        return tuple(part for part in Part if part in held)
+
+    def with_parts(self, parts: tuple[Part, ...]) -> "FeatureTable":
+        """The table of records that hold `parts` and nothing else on top."""
+        features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
+        return msgspec.structs.replace(self, features=features)
+
     def name_of(self, source: str) -> str | None:
         """The feature that holds `source`; None where the layout has none."""
         return next((feature.name for feature in self.features if feature.source == source), None)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset(feature.source for feature in self.features)
 
 
 def parse_spec(table: FeatureTable) -> dict[str, Any]:
     """What `tf.io.parse_single_example` and `tf.io.parse_example` need to read records of `table`.
 
-    A single value becomes a scalar tensor, and is demanded; a list becomes a dense vector when one record is parsed
-    and a ragged tensor when a batch is. Imports TensorFlow.
+    What has a fixed size (a single value, a box) becomes a dense tensor, and is demanded; a list becomes a dense vector
+    when one record is parsed and a ragged tensor when a batch is; a list of boxes, likewise, [N, 4] or [batch, N, 4].
+    Imports TensorFlow.
     """
+    return {feature.name: _spec(feature) for feature in table.features}
+
+
+def _spec(feature: Feature) -> Any:
     import tensorflow as tf
 
-    dtypes = {Kind.BYTES: tf.string, Kind.FLOAT: tf.float32, Kind.INT64: tf.int64}
-    return {
-        feature.name: (
-            tf.io.RaggedFeature(dtypes[feature.kind])
-            if feature.shape
-            else tf.io.FixedLenFeature([], dtypes[feature.kind])
-        )
-        for feature in table.features
-    }
+    dtype = {Kind.BYTES: tf.string, Kind.FLOAT: tf.float32, Kind.INT64: tf.int64}[feature.kind]
+    if all(size.isdecimal() for size in feature.shape):
+        return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
+    rows = [tf.io.RaggedFeature.UniformRowLength(int(size)) for size in feature.shape[1:]]  # type: ignore[attr-defined]
+    return tf.io.RaggedFeature(dtype, partitions=rows)
 
 
 def markdown(table: FeatureTable) -> str:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from schemas.coco import AnnotatedImage, Annotation
+from schemas.coco import NO_LABELS, AnnotatedImage, Annotation, ImageLabels
 
 
 class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -33,6 +33,8 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         width, height: pixels, by the JSON; None where it does not say.
         annotations: ordered by annotation id.
+        is_rest: whether this is not the first of several tasks of the image, with some of its annotations each; the
+            image is counted by the first.
     """
 
     image_id: int
@@ -42,6 +44,13 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     ref: ImageRef
     split: str
     annotations: tuple[Annotation, ...]
+    labels: ImageLabels = NO_LABELS
+    is_rest: bool = False
+
+    @property
+    def annotation_rows(self) -> int:
+        """How many annotation rows go with the image."""
+        return len(self.annotations) + self.labels.rows
 
 
 class UnlistedFile(msgspec.Struct, frozen=True, array_like=True):

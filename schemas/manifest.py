@@ -1,14 +1,15 @@
 """manifest.json: what a data set folder holds. It is written last; where it lists a split, that split is complete."""
 
-import os
-
 import msgspec
 
-from schemas.coco import Category
+from schemas.coco import AnnotationKind, Category
 from schemas.errors import ConfigError
-from schemas.shards import ShardInfo
+from schemas.features import FeatureTable, Part
+from schemas.labels import LabelMap
+from schemas.layouts import LAYOUTS, shard_names
+from schemas.shards import ShardInfo, ShardNames
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the same inputs and options would give other bytes, or the manifest another shape."""
 
 MANIFEST = "manifest.json"
@@ -21,17 +22,24 @@ def state_folder(split: str) -> str:
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """An annotation file as it was read: its size in bytes and base64 CRC-32C (as Cloud Storage writes it)."""
+    """An annotation file as it was read: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
 
+    Attributes:
+        masks: folder or .zip of a panoptic file's PNGs.
+    """
+
+    kind: AnnotationKind
     path: str
     bytes: int
     crc32c: str
+    masks: str = ""
 
 
 class Recipe(msgspec.Struct, frozen=True):
     """What decides the bytes of a split's shards, besides the images themselves. Equal recipes may go on in one folder.
 
     Attributes:
+        parts: what records hold besides what the layout always has, as far as it was asked for.
         options: the command's options by flag name, without those that do not change a record (workers, progress …).
     """
 
@@ -39,9 +47,14 @@ class Recipe(msgspec.Struct, frozen=True):
     name: str
     split: str
     layout: str
+    parts: tuple[Part, ...]
     annotation_files: tuple[InputFile, ...]
     images: tuple[str, ...]
     options: dict[str, str | int | float | bool | list[str] | None]
+
+    @property
+    def shard_names(self) -> ShardNames:
+        return shard_names(self.name, self.split, self.layout)
 
 
 class Unlisted(msgspec.Struct, frozen=True):
@@ -55,30 +68,53 @@ class InputRows(msgspec.Struct, frozen=True):
     """How many image and annotation rows an annotation file has, good and bad."""
 
     path: str
+    kind: AnnotationKind
     images: int
     annotations: int
 
 
 class ImageCounts(msgspec.Struct, frozen=True):
-    """`rows` (image rows read) = `examples` (records written) + the sum of `rejected` (by reason)."""
+    """`rows` (image rows read) = `written` + `without_record` + the sum of `rejected` (by reason).
 
-    rows: int
-    examples: int
-    rejected: dict[str, int]
-
-
-class AnnotationCounts(msgspec.Struct, frozen=True):
-    """`rows` = `written` + the sums of `rejected` and `filtered` (by reason) + `of_rejected_images`.
-
-    `boxes_clipped` of the written ones were cut at their image's edge.
+    `without_record` have no object, in a layout of one record an object.
     """
 
     rows: int
     written: int
+    without_record: int
+    rejected: dict[str, int]
+
+
+class AnnotationCounts(msgspec.Struct, frozen=True):
+    """`rows` = `objects` + `captions` + `stuff` + `panoptic`, all in records, + `joined` + the sums of `rejected` and
+    `filtered` (by reason) + `of_rejected_images`.
+
+    `joined` are keypoint rows that became one object with the instance row of the same id. Of the objects,
+    `boxes_clipped` were cut at their image's edge, and `masks` have a mask that is not empty, where masks were asked
+    for.
+    """
+
+    rows: int
+    objects: int
+    captions: int
+    stuff: int
+    panoptic: int
+    joined: int
     rejected: dict[str, int]
     filtered: dict[str, int]
     of_rejected_images: int
     boxes_clipped: int
+    masks: int
+
+    @property
+    def in_records(self) -> int:
+        """Rows whose content is in a record."""
+        return self.objects + self.captions + self.stuff + self.panoptic + self.joined
+
+    @property
+    def accounted(self) -> int:
+        """What became of rows: as many as there are, if nothing was lost."""
+        return self.in_records + sum(self.rejected.values()) + sum(self.filtered.values()) + self.of_rejected_images
 
 
 class SplitManifest(msgspec.Struct, frozen=True):
@@ -103,13 +139,30 @@ class SplitManifest(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """manifest.json."""
+    """manifest.json.
+
+    Attributes:
+        parts: what the records of all splits hold besides what the layout always has.
+        categories: of objects, by class index.
+        segments: categories of semantic and panoptic masks.
+    """
 
     format: int
     name: str
     layout: str
+    parts: tuple[Part, ...]
     categories: tuple[Category, ...]
+    segments: tuple[Category, ...]
     splits: dict[str, SplitManifest]
+
+    @property
+    def labels(self) -> LabelMap:
+        return LabelMap(self.categories, self.segments)
+
+    @property
+    def table(self) -> FeatureTable:
+        """What is in the records."""
+        return LAYOUTS[self.layout].with_parts(self.parts)
 
 
 class _Format(msgspec.Struct):
@@ -134,10 +187,13 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
             f"{path} is of manifest format {format_}, this program writes and reads format {FORMAT}; "
             "use the version that wrote it, or convert into another folder"
         )
-    for split in manifest.splits.values():
+    if manifest.layout not in LAYOUTS:
+        raise ConfigError(f"{path} is of layout {manifest.layout!r}, which this program does not know")
+    for name, split in manifest.splits.items():
+        names = shard_names(manifest.name, name, manifest.layout)
         for shard in split.shards:
-            if shard.file != os.path.basename(shard.file) or shard.file in ("", ".", ".."):
-                raise ConfigError(f"{path} lists {shard.file!r}, which is not the name of a file in its folder")
+            if not names.is_one(shard.file):
+                raise ConfigError(f"{path} lists {shard.file!r}, which is not the name of a shard of its split {name}")
     return manifest
 
 

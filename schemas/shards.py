@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from schemas.features import ShardNaming
 from schemas.rejects import Rejected, Tally
 
 
@@ -55,24 +56,44 @@ class ShardResult(msgspec.Struct, frozen=True):
     rejected: tuple[Rejected, ...]
 
 
-def shard_prefix(name: str, split: str) -> str:
-    """What the names of a split's shards start with."""
-    return f"{name}-{split}.tfrecord"
+class ShardNames(msgspec.Struct, frozen=True):
+    """How the shards of one split are called.
 
-
-def shard_file(name: str, key: ShardKey, gzip: bool) -> str:
-    """The file name TFDS and Beam give a shard.
-
-    >>> shard_file("coco", ShardKey("train", 3, 128), gzip=True)
-    'coco-train.tfrecord-00003-of-00128.gz'
+    As TFDS and Beam do, `coco-train.tfrecord-00003-of-00128`; or as the Keras recipe does, `file_03-4096.tfrec`, with
+    the number of examples, which is known when the shard is finished. `.gz` is added to the names of compressed ones.
     """
-    return f"{shard_prefix(name, key.split)}-{key.index:05d}-of-{key.count:05d}{'.gz' if gzip else ''}"
+
+    name: str
+    split: str
+    naming: ShardNaming = ShardNaming.TFDS
+
+    @property
+    def prefix(self) -> str:
+        """What all of the names start with."""
+        return "file_" if self.naming is ShardNaming.KERAS else f"{self.name}-{self.split}.tfrecord"
+
+    def file(self, key: ShardKey, examples: int, gzip: bool) -> str:
+        """The name of a finished shard.
+
+        >>> ShardNames("coco", "train").file(ShardKey("train", 3, 128), 17, gzip=True)
+        'coco-train.tfrecord-00003-of-00128.gz'
+        """
+        ending = ".gz" if gzip else ""
+        if self.naming is ShardNaming.KERAS:
+            return f"{self.prefix}{key.index:02d}-{examples}.tfrec{ending}"
+        return self.stable(key) + ending
+
+    def stable(self, key: ShardKey) -> str:
+        """The name TFDS and Beam give the shard, whatever it is called; known before it is finished."""
+        return f"{self.name}-{self.split}.tfrecord-{key.index:05d}-of-{key.count:05d}"
+
+    def is_one(self, file: str) -> bool:
+        """Whether `file` is named as a shard of the split, of any count, compressed or not, or as a link to one."""
+        match = _SHARD_FILE.fullmatch(file)
+        if match is not None and match[1] == f"{self.name}-{self.split}.tfrecord":
+            return True
+        return self.naming is ShardNaming.KERAS and _KERAS_FILE.fullmatch(file) is not None
 
 
 _SHARD_FILE = re.compile(r"(.+)-(\d{5,})-of-(\d{5,})(?:\.gz)?")
-
-
-def is_shard_of(file: str, name: str, split: str) -> bool:
-    """Whether `file` is named as a shard of that split, of any count, compressed or not."""
-    match = _SHARD_FILE.fullmatch(file)
-    return match is not None and match[1] == shard_prefix(name, split)
+_KERAS_FILE = re.compile(r"file_(\d{2,})-(\d+)\.tfrec(?:\.gz)?")

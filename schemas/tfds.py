@@ -4,18 +4,25 @@ The files are those that `tfds.core.DatasetInfo` and `tfds.features.FeaturesDict
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from schemas.features import Feature, FeatureTable, Kind
+from schemas.coco import Category
+from schemas.features import Feature, FeatureTable, Kind, ShardNaming
 from schemas.labels import LabelMap
+from schemas.layouts import shard_names
 from schemas.manifest import Manifest, SplitManifest, encode_json
-from schemas.shards import shard_prefix
+from schemas.shards import ShardKey, ShardNames
 
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"
 
 _FEATURES = "tensorflow_datasets.core.features."
 _DTYPES = {Kind.FLOAT: "float32", Kind.INT64: "int64"}
+_TRUTHS = ("objects.is_crowd", "segments.is_crowd")
+"""Sources whose 0 and 1 TFDS shows as bool, as in its own coco."""
+_CLASSES_OF = {"objects.class_index": "categories", "segments.class_index": "segments"}
+"""Sources that are class indices, and which categories of the label map they count."""
 
 
 def is_readable(manifest: Manifest) -> bool:
@@ -23,45 +30,66 @@ def is_readable(manifest: Manifest) -> bool:
     return not any(split.compression for split in manifest.splits.values())
 
 
-def tfds_files(manifest: Manifest, table: FeatureTable) -> dict[str, bytes]:
+def shard_links(names: ShardNames, split: SplitManifest) -> dict[str, str]:
+    """The names by which TFDS asks for shards that are called otherwise, each with the shard's."""
+    if names.naming is ShardNaming.TFDS:
+        return {}
+    files = [shard.file for shard in split.shards]
+    return {names.stable(ShardKey(names.split, index, len(files))): file for index, file in enumerate(files)}
+
+
+def tfds_files(manifest: Manifest) -> dict[str, bytes]:
     """The files by name: the data set's splits, its features, and the names of its classes."""
-    labels = LabelMap(manifest.categories)
-    names = "".join(f"{name}\n" for name in class_names(labels))
-    classes = [feature for feature in table.features if feature.source == "objects.class_index"]
-    return {
+    files = {
         DATASET_INFO: encode_json(_dataset_info(manifest)),
-        FEATURES: encode_json(_features(table, labels)),
-        **{f"{feature.name.replace('/', '.')}.labels.txt": names.encode() for feature in classes},
+        FEATURES: encode_json(_features(manifest.table, manifest.labels)),
     }
+    for feature in manifest.table.features:
+        if categories := _classes(feature, manifest.labels):
+            group = _group(feature, manifest.table)
+            path = [group, feature.name[len(group) + 1 :]] if group else [feature.name]
+            file = "-".join(part.replace("/", ".") for part in path)
+            files[f"{file}.labels.txt"] = "".join(f"{name}\n" for name in class_names(categories)).encode()
+    return files
 
 
-def class_names(labels: LabelMap) -> list[str]:
+def class_names(categories: Sequence[Category]) -> list[str]:
     """Names by class index, one line each; where categories share one, ids are added, as TFDS wants all to differ.
 
-    >>> from schemas.coco import Category
-    >>> class_names(LabelMap((Category(0, "face"), Category(1, "face"), Category(2, "hand"))))
+    >>> class_names((Category(0, "face"), Category(1, "face"), Category(2, "hand")))
     ['face (id 0)', 'face (id 1)', 'hand']
     """
-    names = [" ".join(category.name.split()) for category in labels.categories]
+    names = [" ".join(category.name.split()) for category in categories]
     counts = Counter(names)
     return [
         f"{name} (id {category.id})".strip() if counts[name] > 1 or not name else name
-        for name, category in zip(names, labels.categories, strict=True)
+        for name, category in zip(names, categories, strict=True)
     ]
+
+
+def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
+    """The categories that a feature counts; none where it is no class index, or there are no classes."""
+    kind = _CLASSES_OF.get(feature.source)
+    return getattr(labels, kind) if kind else ()
+
+
+def _group(feature: Feature, table: FeatureTable) -> str:
+    return next((group for group in table.groups if feature.name.startswith(f"{group}/")), "")
 
 
 def _dataset_info(manifest: Manifest) -> dict[str, Any]:
     return {
         "fileFormat": "tfrecord",
         "name": manifest.name,
-        "splits": [_split(manifest.name, name, split) for name, split in manifest.splits.items()],
+        "splits": [_split(manifest, name, split) for name, split in manifest.splits.items()],
         "version": "1.0.0",
     }
 
 
-def _split(dataset: str, name: str, split: SplitManifest) -> dict[str, Any]:
+def _split(manifest: Manifest, name: str, split: SplitManifest) -> dict[str, Any]:
+    first = shard_names(manifest.name, name, manifest.layout).stable(ShardKey(name, 0, 1))
     return {
-        "filepathTemplate": shard_prefix(dataset, name) + "-{SHARD_X_OF_Y}",
+        "filepathTemplate": first.removesuffix("00000-of-00001") + "{SHARD_X_OF_Y}",
         "name": name,
         "numBytes": str(split.record_bytes),
         "shardLengths": [str(shard.examples) for shard in split.shards],
@@ -69,31 +97,54 @@ def _split(dataset: str, name: str, split: SplitManifest) -> dict[str, Any]:
 
 
 def _features(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
-    features = {feature.name: _connector(feature, labels) for feature in table.features}
+    features: dict[str, Any] = {}
+    groups: dict[str, dict[str, Any]] = {}
+    for feature in table.features:
+        if group := _group(feature, table):
+            name = feature.name[len(group) + 1 :]
+            groups.setdefault(group, {})[name] = _item(feature, feature.shape[1:], labels)
+        elif feature.shape and not feature.shape[0].isdecimal():
+            features[feature.name] = _sequence(_item(feature, feature.shape[1:], labels))
+        else:
+            features[feature.name] = _item(feature, feature.shape, labels)
+    return _features_dict(features | {name: _sequence(_features_dict(group)) for name, group in groups.items()})
+
+
+def _features_dict(features: dict[str, Any]) -> dict[str, Any]:
     return {"featuresDict": {"features": features}, "pythonClassName": f"{_FEATURES}features_dict.FeaturesDict"}
 
 
-def _connector(feature: Feature, labels: LabelMap) -> dict[str, Any]:
-    """What TFDS calls a feature connector."""
-    if feature.shape:
-        return {
-            "pythonClassName": f"{_FEATURES}sequence_feature.Sequence",
-            "sequence": {"feature": _item(feature, labels), "length": "-1"},
-        }
-    return _item(feature, labels)
+def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "pythonClassName": f"{_FEATURES}sequence_feature.Sequence",
+        "sequence": {"feature": feature, "length": "-1"},
+    }
 
 
-def _item(feature: Feature, labels: LabelMap) -> dict[str, Any]:
-    if feature.source == "image.encoded":
-        image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", "3"]}}
+def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[str, Any]:
+    """What TFDS calls a feature connector, for one value of `shape`."""
+    if channels := _channels(feature):
+        image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
         return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}
-    if feature.source == "objects.class_index":
+    if categories := _classes(feature, labels):
         return {
-            "classLabel": {"numClasses": str(len(labels.categories))},
+            "classLabel": {"numClasses": str(len(categories))},
             "pythonClassName": f"{_FEATURES}class_label_feature.ClassLabel",
         }
     if feature.kind is Kind.BYTES:
         return {"pythonClassName": f"{_FEATURES}text_feature.Text", "text": {}}
-    tensor = {"dtype": _DTYPES[feature.kind], "encoding": "none", "shape": {}}
+    dimensions = {"dimensions": list(shape)} if shape else {}
+    if feature.source.endswith(".bbox_yxyx"):
+        box = {"bboxFormat": "REL_YXYX", "dtype": _DTYPES[feature.kind], "shape": dimensions}
+        return {"boundingBox": box, "pythonClassName": f"{_FEATURES}bounding_boxes.BBoxFeature"}
+    dtype = "bool" if feature.source in _TRUTHS else _DTYPES[feature.kind]
+    tensor = {"dtype": dtype, "encoding": "none", "shape": dimensions}
     scalar = "tensor_feature.Tensor" if feature.shape else "scalar.Scalar"
     return {"pythonClassName": f"{_FEATURES}{scalar}", "tensor": tensor}
+
+
+def _channels(feature: Feature) -> str:
+    """Of an image; empty for anything else, and for lists of masks, which stay PNGs."""
+    if feature.source in ("image.encoded", "panoptic.png"):
+        return "3"
+    return "1" if feature.source in ("semantic.png", "panoptic.category_png", "panoptic.instance_png") else ""

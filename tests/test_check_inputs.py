@@ -1,5 +1,7 @@
 """Mistyped paths are told before anything runs."""
 
+import zipfile
+
 import pytest
 
 from pipelines.check_inputs import check_inputs
@@ -57,6 +59,58 @@ def test_a_fault_is_told(folder, paths, fault):
 def test_a_path_below_a_file_is_told_of_its_flag(folder, paths):
     with pytest.raises(ConfigError, match=f"--{next(iter(paths))} instances.json/x"):
         check(**paths)
+
+
+def zipped(path, *names: str):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"")
+
+
+def check_panoptic(masks: str, **files) -> None:
+    options = {"panoptic": ("instances.json",), "panoptic_masks": (masks,)}
+    check_inputs(CocoOptions(images=("images",), output="out", **options | files))
+
+
+@pytest.mark.parametrize("masks", ["images", "images/", "masks.zip", "masks.zip/val"])
+def test_the_pngs_of_a_panoptic_file_may_be_in_a_folder_or_an_archive(folder, masks):
+    zipped(folder / "masks.zip", "val/1.png")
+    check_panoptic(masks)
+
+
+@pytest.mark.parametrize(
+    ("masks", "near"),
+    [
+        ("image", " (did you mean images?)"),
+        ("gone", ""),
+        ("mask.zip", " (did you mean masks.zip?)"),
+        ("instances.json", ""),
+        ("masks.zip/train", ""),
+        ("empty.zip", ""),
+    ],
+)
+def test_a_place_without_pngs_is_told(folder, masks, near):
+    zipped(folder / "masks.zip", "val/1.png")
+    zipped(folder / "empty.zip")
+    with pytest.raises(ConfigError) as caught:
+        check_panoptic(masks)
+    assert str(caught.value) == f"--panoptic-masks {masks}: no such folder or .zip{near}"
+
+
+@pytest.mark.parametrize("kind", ["keypoints", "captions", "stuff", "panoptic", "image_info"])
+def test_a_file_of_any_kind_that_is_not_there_is_told_by_its_flag(folder, kind):
+    masks = {"panoptic_masks": ("images",)} if kind == "panoptic" else {}
+    options = CocoOptions(images=("images",), output="out", **{kind: ("instances.jsn",)}, **masks)
+    with pytest.raises(ConfigError) as caught:
+        check_inputs(options)
+    flag = f"--{kind.replace('_', '-')}"
+    assert str(caught.value) == f"{flag} instances.jsn: no such file (did you mean instances.json?)"
+
+
+def test_one_file_may_be_of_two_kinds(folder):
+    check_inputs(
+        CocoOptions(images=("images",), output="out", instances=("instances.json",), keypoints=("instances.json",))
+    )
 
 
 def test_a_folder_without_files_is_told(folder):

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from pipelines.claim_output import OutputState, claim_output, damaged_shards
-from schemas.coco import Category
+from schemas.coco import AnnotationKind, Category
 from schemas.errors import ConfigError
+from schemas.features import Part
 from schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -26,7 +27,8 @@ RECIPE = Recipe(
     "coco",
     "train",
     "detection",
-    (InputFile("a.json", 1234, "yZRlqg=="),),
+    (),
+    (InputFile(AnnotationKind.INSTANCES, "a.json", 1234, "yZRlqg=="),),
     ("images",),
     {"gzip": False, "seed": 0, "min_area": 0.0, "categories": ["cat"], "num_shards": None},
 )
@@ -46,7 +48,7 @@ def with_options(**options) -> Recipe:
 
 
 def split(recipe: Recipe, shards=SHARDS) -> SplitManifest:
-    counts = ImageCounts(2, 2, {}), AnnotationCounts(0, 0, {}, {}, 0, 0)
+    counts = ImageCounts(2, 2, 0, {}), AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
     return SplitManifest(recipe, "", (), *counts, Unlisted(0, ()), 12, shards)
 
 
@@ -61,7 +63,8 @@ def finish(folder, *recipes: Recipe) -> None:
         splits[recipe.split] = split(recipe, shards)
         for shard in shards:
             (folder / shard.file).write_bytes(bytes(shard.bytes))
-    manifest = Manifest(FORMAT, recipes[0].name, recipes[0].layout, (Category(1, "cat"),), splits)
+    first = recipes[0]
+    manifest = Manifest(FORMAT, first.name, first.layout, first.parts, (Category(1, "cat"),), (), splits)
     (folder / "manifest.json").write_bytes(encode_json(manifest))
 
 
@@ -85,10 +88,11 @@ OTHERWISE = [
     (with_options(num_shards=3), "num-shards was None, now 3"),
     (with_options(categories=["cat", "dog"]), "categories was cat, now cat dog"),
     (changed(images=("images", "more")), "images was images, now images more"),
-    (changed(layout="other"), "layout was detection, now other"),
+    (changed(layout="tfds"), "layout was detection, now tfds"),
     (
-        changed(annotation_files=(InputFile("a.json", 1235, "AAAAAA=="),)),
-        "annotation-files was a.json (1,234 bytes, crc32c yZRlqg==), now a.json (1,235 bytes, crc32c AAAAAA==)",
+        changed(annotation_files=(InputFile(AnnotationKind.INSTANCES, "a.json", 1235, "AAAAAA=="),)),
+        "annotation-files was --instances a.json (1,234 bytes, crc32c yZRlqg==), "
+        "now --instances a.json (1,235 bytes, crc32c AAAAAA==)",
     ),
 ]
 
@@ -144,8 +148,10 @@ def test_a_manifest_that_lists_what_is_no_shard_costs_nobody_a_file(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     listed = (tmp_path / "manifest.json").read_text().replace(SHARDS[0].file, "thesis.txt")
     (tmp_path / "manifest.json").write_text(listed)
-    assert claim(tmp_path, overwrite=True) is OutputState.NEW
-    assert (tmp_path / "thesis.txt").read_text() == "mine"
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=r"lists 'thesis\.txt', which is not the name of a shard of its split train"):
+        claim(tmp_path, overwrite=True)
+    assert contents(tmp_path) == before
 
 
 def test_overwrite_forgets_an_unfinished_run(tmp_path):
@@ -216,13 +222,13 @@ def test_overwrite_deletes_the_split_and_no_other(tmp_path, recipe):
 
 def test_overwrite_of_the_only_split_may_change_name_and_layout(tmp_path):
     finish(tmp_path, RECIPE)
-    other = changed(name="faces", layout="other")
+    other = changed(name="faces", layout="tfds")
     assert claim(tmp_path, other, overwrite=True) is OutputState.NEW
     assert contents(tmp_path) == {NOTE: encode_json(other)}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("fields", [{"name": "faces"}, {"layout": "other"}])
+@pytest.mark.parametrize("fields", [{"name": "faces"}, {"layout": "tfds"}])
 def test_a_second_split_of_another_data_set_is_refused(tmp_path, fields, overwrite):
     finish(tmp_path, RECIPE, VAL)
     before = contents(tmp_path)
@@ -230,6 +236,50 @@ def test_a_second_split_of_another_data_set_is_refused(tmp_path, fields, overwri
     with pytest.raises(ConfigError, match=rf"holds the data set 'coco' .* --{flag} {value} would mix two data sets"):
         claim(tmp_path, changed(split="test", **fields), overwrite)
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_second_split_with_other_parts_in_its_records_is_refused(tmp_path, overwrite):
+    finish(tmp_path, changed(parts=(Part.MASK_PNG, Part.CAPTIONS)))
+    before = contents(tmp_path)
+    told = r"holds records with mask_png, captions \(splits: train\), these would have captions: give the same"
+    with pytest.raises(ConfigError, match=told):
+        claim(tmp_path, changed(split="val", parts=(Part.CAPTIONS,)), overwrite)
+    assert contents(tmp_path) == before
+
+
+def test_lvis_s_lists_which_come_of_the_input_are_not_asked_after(tmp_path):
+    finish(tmp_path, RECIPE)
+    with_lvis = msgspec.structs.replace(manifest_of(tmp_path), parts=(Part.LVIS,))
+    (tmp_path / "manifest.json").write_bytes(encode_json(with_lvis))
+    assert claim(tmp_path, VAL) is OutputState.NEW
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_shards_of_the_keras_recipe_tell_no_splits_apart_so_a_second_one_is_refused(tmp_path, overwrite):
+    recipe = changed(layout="keras")
+    finish(tmp_path, recipe)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=r"holds the split train; in layout keras .* give --split val an --output of"):
+        claim(tmp_path, changed(layout="keras", split="val"), overwrite)
+    assert contents(tmp_path) == before
+
+
+def test_overwrite_replaces_the_shards_of_the_keras_recipe(tmp_path):
+    recipe = changed(layout="keras")
+    finish(tmp_path, recipe)
+    (tmp_path / "file_00-4096.tfrec").write_bytes(b"shard")
+    assert claim(tmp_path, recipe, overwrite=True) is OutputState.NEW
+    assert contents(tmp_path) == {NOTE: encode_json(recipe)}
+
+
+def test_an_unfinished_run_in_the_layout_keras_goes_on_and_can_be_overwritten(tmp_path):
+    recipe = changed(layout="keras")
+    claim(tmp_path, recipe)
+    (tmp_path / "file_00-4096.tfrec").write_bytes(b"shard")
+    assert claim(tmp_path, recipe) is OutputState.UNFINISHED
+    assert claim(tmp_path, recipe, overwrite=True) is OutputState.NEW
+    assert contents(tmp_path) == {NOTE: encode_json(recipe)}
 
 
 def test_a_second_split_is_added(tmp_path):

@@ -27,7 +27,7 @@ def shard_names(folder: Path) -> list[str]:
 COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
     "--name": (["--name", "pets"], lambda out: shard_names(out) == ["pets-train.tfrecord-00000-of-00001"]),
     "--split": (["--split", "val"], lambda out: shard_names(out) == ["coco-val.tfrecord-00000-of-00001"]),
-    "--layout": (["--layout", "detection"], lambda out: manifest_of(out)["layout"] == "detection"),
+    "--layout": (["--layout", "keras"], lambda out: [path.name[:8] for path in out.glob("file_*")] == ["file_00-"]),
     "--num-shards": (["--num-shards", 4], lambda out: len(shard_names(out)) == 4),
     "--shard-size": (["--shard-size", "30kB"], lambda out: len(shard_names(out)) > 2),
     "--examples-per-shard": (["--examples-per-shard", 10], lambda out: len(shard_names(out)) == 3),
@@ -43,13 +43,38 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
         ["--categories", "star,circle"],
         lambda out: set(objects(out, "class/text")) == {b"star", b"circle"},
     ),
+    "--masks": (["--masks", "rle"], lambda out: all("image/object/mask/rle" in e for e in read_examples(out))),
+    "--keypoints": (["--keypoints", "{keypoints}"], lambda out: "image/object/keypoint/x" in read_examples(out)[0]),
+    "--captions": (["--captions", "{captions}"], lambda out: "image/caption" in read_examples(out)[0]),
+    "--panoptic": (
+        ["--panoptic", "{panoptic}", "--panoptic-masks", "{panoptic_masks}"],
+        lambda out: "image/panoptic/category_mask" in read_examples(out)[0],
+    ),
+    "--stuff": (
+        ["--stuff", "{stuff}"],
+        lambda out: "image/segmentation/class/encoded" in read_examples(out)[0],
+    ),
+    "--image-info": (
+        ["--image-info", "{image_info}"],
+        lambda out: len(manifest_of(out)["splits"]["train"]["inputs"]) == 2,
+    ),
     "--workers": (["--workers", 1], lambda out: len(read_examples(out)) == 22),
     "--instances": ([], lambda out: len(read_examples(out)) == 22),
     "--images": ([], lambda out: len(read_examples(out)) == 22),
     "--output": ([], lambda out: (out / "manifest.json").exists()),
 }
 FIRST_WITH_SEED_0 = b"1035"
-ELSEWHERE = {"--boxes", "--check", "--max-rejects", "--overwrite", "--dry-run", "--progress", "--debug", "--help"}
+ELSEWHERE = {
+    "--panoptic-masks",
+    "--boxes",
+    "--check",
+    "--max-rejects",
+    "--overwrite",
+    "--dry-run",
+    "--progress",
+    "--debug",
+    "--help",
+}
 
 
 def test_every_flag_of_coco_has_a_test():
@@ -61,7 +86,8 @@ def test_every_flag_of_coco_has_a_test():
 @pytest.mark.parametrize("flag", COCO_FLAGS)
 def test_flag(flag, sample, tmp_path, recordmill):
     added, holds = COCO_FLAGS[flag]
-    assert recordmill(*coco_flags(sample, tmp_path, *added)).code == 0
+    more = [str(argument).format(**sample._asdict()) for argument in added]
+    assert recordmill(*coco_flags(sample, tmp_path, *more)).code == 0
     assert holds(tmp_path)
 
 
@@ -69,7 +95,7 @@ def test_the_plain_conversion_lacks_what_the_flags_bring(sample, tmp_path, recor
     """Otherwise the table above could hold by itself."""
     assert recordmill(*coco_flags(sample, tmp_path)).code == 0
     assert read_examples(tmp_path)[0]["image/source_id"] == [FIRST_WITH_SEED_0]
-    brings = {flag for flag, (added, _) in COCO_FLAGS.items() if added} - {"--layout", "--workers"}
+    brings = {flag for flag, (added, _) in COCO_FLAGS.items() if added} - {"--workers"}
     assert {flag for flag in brings if COCO_FLAGS[flag][1](tmp_path)} == set()
 
 

@@ -333,9 +333,9 @@ def test_every_reason_is_told_and_nothing_is_lost(tmp_path, recordmill):
         ("annotation", 8, "malformed_annotation"),
     }
     split = manifest_of(tmp_path / "out")["splits"]["train"]
-    assert split["images"]["rows"] == 14 == split["images"]["examples"] + sum(split["images"]["rejected"].values())
+    assert split["images"]["rows"] == 14 == split["images"]["written"] + sum(split["images"]["rejected"].values())
     assert split["annotations"]["rows"] == 10
-    assert split["annotations"]["written"] == 1
+    assert split["annotations"]["objects"] == 1
     assert split["annotations"]["of_rejected_images"] == 2
     assert split["unlisted"] == {"files": 1, "first": ["orphan.jpg"]}
     assert [e["image/source_id"] for e in read_examples(tmp_path / "out")] in ([[b"1"], [b"8"]], [[b"8"], [b"1"]])

@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from schemas.coco import AnnotatedImage, Annotation, CocoImage, ImagePart
+from schemas.coco import AnnotatedImage, Annotation, AnnotationKind, CocoImage, ImagePart
 from schemas.errors import CollidingImagesError
 from schemas.images import ImageRef, ImageTask, NameMatch, UnlistedFile
 from schemas.rejects import Counted, Reason, Rejected, Tally
@@ -22,7 +22,7 @@ def annotation(id_: int, category_id: int = 1) -> Annotation:
 
 
 def part(source: str, *rows: CocoImage, annotations: tuple[Annotation, ...] = (), image_id: int = 1) -> ImagePart:
-    return ImagePart(image_id, source, rows, annotations)
+    return ImagePart(image_id, source, AnnotationKind.INSTANCES, rows, annotations)
 
 
 SIZED, UNSIZED = CocoImage(1, "a.jpg", 40, 30), CocoImage(1, "a.jpg")
@@ -39,9 +39,11 @@ def test_files_add_up_in_whatever_order_they_come():
         part("b.json", annotations=(annotation(2), annotation(5, category_id=0))),
         part("c.json", SIZED, annotations=(annotation(3),)),
     ]
-    merged = AnnotatedImage(SIZED, (annotation(2), annotation(3), annotation(5, category_id=0), annotation(5)))
+    merged = AnnotatedImage(SIZED, (annotation(2), annotation(3), annotation(5)))
+    detail = "an annotation of this id is in a.json and in b.json; the first is kept"
+    second = Rejected("annotation", 5, Reason.DUPLICATE_ANNOTATION_ID, detail, 1)
     for order in permutations(parts):
-        assert list(merge_parts(1, order)) == [Counted(Tally.ROWS_MERGED, 1), merged]
+        assert list(merge_parts(1, order)) == [second, Counted(Tally.ROWS_MERGED, 1), merged]
 
 
 def test_annotations_of_an_image_that_no_file_lists_are_rejected():

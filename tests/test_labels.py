@@ -94,3 +94,87 @@ def test_index_and_name_by_id():
 @pytest.mark.parametrize(("labels", "names"), [(GAPPED, ()), (ZERO_BASED, ("face",)), (EMPTY, ())])
 def test_duplicate_names(labels, names):
     assert labels.duplicate_names() == names
+
+
+# Segments and keypoints
+
+
+def segments(*categories: Category) -> LabelMap:
+    return LabelMap((), categories)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        (EMPTY, {}),
+        (GAPPED, {}),
+        (
+            segments(Category(1, "cat", isthing=1), Category(92, "banner", isthing=0), Category(183, "other")),
+            {1: 1, 92: 2, 183: 93},
+        ),
+        (segments(Category(92, "low"), Category(344, "high")), {92: 2, 344: 254}),
+        (segments(Category(91, "too low"), Category(100, "sky")), {91: 2, 100: 3}),
+        (segments(Category(100, "sky"), Category(345, "too high")), {100: 2, 345: 3}),
+        (segments(Category(0, "road"), Category(7, "car", isthing=True), Category(9, "sky")), {0: 2, 7: 1, 9: 3}),
+        (segments(Category(1, "cat", isthing=1), Category(2, "dog", isthing=1)), {1: 1, 2: 1}),
+    ],
+)
+def test_semantic_masks_have_1_for_things_and_model_garden_s_numbers_for_coco_s_stuff(labels, values):
+    assert labels.semantic_by_id() == values
+
+
+STUFF_MAPS = st.dictionaries(
+    st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(85, 350),
+    st.sampled_from([0, 1, None, True, False]),
+    max_size=20,
+)
+
+
+@given(STUFF_MAPS)
+def test_all_things_share_one_value_and_every_stuff_has_its_own_in_a_byte(things):
+    labels = segments(*(Category(id_, "name", isthing=things[id_]) for id_ in sorted(things)))
+    values = labels.semantic_by_id()
+    stuff = [value for id_, value in values.items() if not things[id_]]
+    assert list(values) == sorted(things)
+    assert {value for id_, value in values.items() if things[id_]} <= {1}
+    assert sorted(set(stuff)) == stuff
+    assert all(2 <= value < 255 for value in stuff)
+
+
+BOTH = LabelMap(
+    (Category(1, "cat", keypoints=("nose", "tail")), Category(17, "dog", keypoints=("nose",)), Category(90, "tree")),
+    (Category(1, "cat", isthing=1), Category(92, "banner", isthing=0)),
+)
+
+
+def test_all_are_classes_and_segments_each_once_by_id_as_the_classes_have_it():
+    assert BOTH.all == (*BOTH.categories, BOTH.segments[1])
+    assert GAPPED.all == GAPPED.categories
+    assert segments(*BOTH.segments).all == BOTH.segments
+
+
+@pytest.mark.parametrize(("labels", "most"), [(BOTH, 2), (GAPPED, 0), (EMPTY, 0), (segments(*BOTH.categories), 0)])
+def test_keypoints_are_those_of_the_class_that_has_the_most(labels, most):
+    assert labels.keypoints == most
+
+
+def test_label_maps_name_segments_too(string_int_label_map):
+    named = [(1, "cat"), (17, "dog"), (90, "tree"), (92, "banner")]
+    items = [(id_, name, name) for id_, name in named]
+    assert read_pbtxt(label_map_pbtxt(BOTH), string_int_label_map) == items
+    assert labels_csv(BOTH) == "".join(f"{id_},{name}\n" for id_, name in named)
+
+
+def test_a_label_map_that_has_to_be_shifted_names_classes_alone(string_int_label_map):
+    labels = LabelMap((Category(3, "cat"),), (Category(0, "road"), Category(3, "cat")))
+    assert read_pbtxt(label_map_pbtxt(labels), string_int_label_map) == [(1, "cat", "cat")]
+
+
+def test_the_json_says_what_semantic_masks_hold_where_there_are_segments():
+    assert json.loads(label_map_json(BOTH)) == {
+        "index_by_id": {"1": 0, "17": 1, "90": 2},
+        "id_by_index": [1, 17, 90],
+        "name_by_index": ["cat", "dog", "tree"],
+        "semantic_by_id": {"1": 1, "92": 2},
+    }
+    assert "semantic_by_id" not in json.loads(label_map_json(GAPPED))

@@ -1,12 +1,17 @@
 """The layouts hold what their readers ask for."""
 
+from pathlib import Path
+
 import pytest
 
+from schemas.features import Part, markdown
 from schemas.layouts import DETECTION, LAYOUTS
+from schemas.rejects import Reason
 
 
 def test_detection_is_what_model_garden_and_the_object_detection_api_read():
-    assert {feature.name: (feature.kind.value, feature.shape) for feature in DETECTION.features} == {
+    plain = DETECTION.with_parts(())
+    assert {feature.name: (feature.kind.value, feature.shape) for feature in plain.features} == {
         "image/encoded": ("bytes", ()),
         "image/filename": ("bytes", ()),
         "image/format": ("bytes", ()),
@@ -38,3 +43,17 @@ def test_a_layout_is_found_by_its_name_and_holds_each_value_once(name):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_feature_is_explained(name):
     assert [feature.name for feature in LAYOUTS[name].features if not (feature.unit and feature.meaning)] == []
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_documentation_shows_the_table(name):
+    page = (Path(__file__).parents[1] / "docs" / "records.md").read_text()
+    assert markdown(LAYOUTS[name]) in page
+
+
+def test_the_documentation_lists_every_reason_and_part():
+    docs = Path(__file__).parents[1] / "docs"
+    reasons = (docs / "cli.md").read_text()
+    assert [reason.value for reason in Reason if f"`{reason.value}`" not in reasons] == []
+    parts = (docs / "records.md").read_text()
+    assert [part.value for part in Part if part.value not in parts] == []

@@ -1,5 +1,6 @@
 """Image files that are what they claim to be, and those that are not."""
 
+import errno
 import hashlib
 import io
 import random
@@ -21,6 +22,7 @@ from schemas.rejects import Reason, Rejected
 from transforms import load_images as module
 from transforms.load_images import LoadImages, load_image
 from transforms.outputs import REJECTED
+from transforms.storage import LocalStorage
 
 CHECKS = ["none", "header", "decode"]
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))
@@ -261,9 +263,20 @@ def test_a_file_that_has_gone_is_rejected(tmp_path):
     assert_rejected(loaded, Reason.IMAGE_MISSING, "the file is gone")
 
 
-def test_storage_that_fails_stops_the_job(tmp_path):
-    with pytest.raises(IsADirectoryError):
+def test_storage_that_fails_stops_the_job(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(LocalStorage, "read", fail)
+    with pytest.raises(OSError, match="Input/output error"):
         load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), "none")
+
+
+def test_one_file_that_cannot_be_read_is_a_reject(tmp_path):
+    """Here a folder; one without permission is told by the same class, but not to root, who runs tests."""
+    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), "none")
+    assert (reject.id, reject.reason) == (1, Reason.IMAGE_UNREADABLE)
+    assert "Is a directory" in reject.detail
 
 
 def test_the_transform_sorts_its_outputs(tmp_path):

@@ -2,10 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
 
-from schemas.coco import Category
+from schemas.coco import AnnotationKind, Category
 from schemas.errors import ConfigError
+from schemas.features import Part
+from schemas.layouts import DETECTION
 from schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -27,21 +30,48 @@ RECIPE = Recipe(
     "coco",
     "train",
     "detection",
-    (InputFile("a.json", 12, "yZRlqg=="),),
+    (Part.CAPTIONS,),
+    (
+        InputFile(AnnotationKind.INSTANCES, "a.json", 12, "yZRlqg=="),
+        InputFile(AnnotationKind.PANOPTIC, "p.json", 5, "AAAAAA==", "masks.zip"),
+    ),
     ("images", "more images"),
     {"gzip": False, "seed": 0, "min_area": 0.5, "boxes": "clip", "categories": ["cat"], "num_shards": None},
 )
 SPLIT = SplitManifest(
     recipe=RECIPE,
     compression="",
-    inputs=(InputRows("a.json", 4, 9),),
-    images=ImageCounts(4, 3, {"image_missing": 1}),
-    annotations=AnnotationCounts(9, 5, {"empty_box": 1}, {"crowd": 2}, 1, 2),
+    inputs=(InputRows("a.json", AnnotationKind.INSTANCES, 4, 9),),
+    images=ImageCounts(4, 3, 0, {"image_missing": 1}),
+    annotations=AnnotationCounts(
+        rows=19,
+        objects=5,
+        captions=4,
+        stuff=3,
+        panoptic=2,
+        joined=1,
+        rejected={"empty_box": 1},
+        filtered={"crowd": 2},
+        of_rejected_images=1,
+        boxes_clipped=2,
+        masks=4,
+    ),
     unlisted=Unlisted(1, ("é.jpg",)),
     record_bytes=900,
-    shards=(ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 400, "ab"), ShardInfo("x", 2, 548, "cd")),
+    shards=(
+        ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 400, "ab"),
+        ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 548, "cd"),
+    ),
 )
-MANIFEST = Manifest(FORMAT, "coco", "detection", (Category(1, "cat"), Category(3, "dog", "animal")), {"train": SPLIT})
+MANIFEST = Manifest(
+    format=FORMAT,
+    name="coco",
+    layout="detection",
+    parts=(Part.CAPTIONS, Part.LVIS),
+    categories=(Category(1, "cat", keypoints=("nose", "tail"), skeleton=((1, 2),)), Category(3, "dog", "animal")),
+    segments=(Category(3, "dog", "animal", isthing=1), Category(92, "banner", isthing=0)),
+    splits={"train": SPLIT},
+)
 
 
 def test_a_manifest_is_read_as_it_was_written():
@@ -51,12 +81,38 @@ def test_a_manifest_is_read_as_it_was_written():
 def test_anybody_can_read_it():
     document = json.loads(encode_json(MANIFEST))
     assert document["categories"][1] == {"id": 3, "name": "dog", "supercategory": "animal"}
-    assert document["splits"]["train"]["images"] == {"rows": 4, "examples": 3, "rejected": {"image_missing": 1}}
+    assert document["parts"] == ["captions", "lvis"]
+    assert document["segments"][1] == {"id": 92, "name": "banner", "isthing": 0}
+    assert document["splits"]["train"]["images"] == {
+        "rows": 4,
+        "written": 3,
+        "without_record": 0,
+        "rejected": {"image_missing": 1},
+    }
+    assert document["splits"]["train"]["inputs"] == [
+        {"path": "a.json", "kind": "instances", "images": 4, "annotations": 9}
+    ]
     assert document["splits"]["train"]["recipe"]["options"] == RECIPE.options
 
 
 def test_totals_are_those_of_the_shards():
     assert (SPLIT.examples, SPLIT.bytes) == (3, 948)
+
+
+def test_annotations_are_in_records_or_accounted_for_otherwise():
+    assert SPLIT.annotations.in_records == 5 + 4 + 3 + 2 + 1
+    assert SPLIT.annotations.accounted == 15 + 1 + 2 + 1
+
+
+def test_table_and_labels_are_those_of_the_layout_with_its_parts():
+    assert MANIFEST.table == DETECTION.with_parts((Part.CAPTIONS, Part.LVIS))
+    assert (MANIFEST.labels.categories, MANIFEST.labels.segments) == (MANIFEST.categories, MANIFEST.segments)
+
+
+def test_a_layout_that_is_not_known_is_refused_by_name():
+    data = encode_json(msgspec.structs.replace(MANIFEST, layout="yolo"))
+    with pytest.raises(ConfigError, match=r"manifest\.json is of layout 'yolo', which this program does not know"):
+        decode_manifest(data, "manifest.json")
 
 
 def test_equal_values_give_equal_bytes_whatever_their_order():
@@ -89,11 +145,24 @@ def test_another_format_is_told_apart_even_when_it_has_another_shape(more):
         decode_manifest(data, "manifest.json")
 
 
-@pytest.mark.parametrize("file", ["../x", "a/b", "/etc/passwd", "", ".", ".."])
-def test_a_shard_outside_the_folder_is_refused(file):
-    data = encode_json(MANIFEST).replace(b'"file": "x"', b'"file": ' + json.dumps(file).encode())
-    with pytest.raises(ConfigError, match="not the name of a file in its folder"):
-        decode_manifest(data, "manifest.json")
+SHARD = "coco-train.tfrecord-00001-of-00002"
+
+
+@pytest.mark.parametrize("layout", ["detection", "keras", "tfds"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("../x", "a/b", "/etc/passwd", "", ".", "..", "x", "manifest.json"),
+        *(f"../{SHARD}", f"a/{SHARD}", f"/{SHARD}", f"{SHARD}\n", SHARD.replace("train", "val")),
+        *("../file_00-1.tfrec", "a/file_00-1.tfrec"),
+    ],
+)
+def test_a_file_that_is_not_named_as_a_shard_of_its_split_is_refused(file, layout):
+    data = encode_json(msgspec.structs.replace(MANIFEST, layout=layout))
+    assert decode_manifest(data, "manifest.json").layout == layout
+    changed = data.replace(json.dumps(SHARD).encode(), json.dumps(file).encode())
+    with pytest.raises(ConfigError, match="which is not the name of a shard of its split train"):
+        decode_manifest(changed, "manifest.json")
 
 
 def test_state_folders_of_splits_differ_and_are_hidden():

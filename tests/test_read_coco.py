@@ -12,11 +12,20 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.coco import Annotation, AnnotationFile, Category, CocoImage, ImagePart
+from schemas.coco import (
+    Annotation,
+    AnnotationFile,
+    AnnotationKind,
+    AnnotationSource,
+    Category,
+    CocoImage,
+    ImagePart,
+)
 from schemas.errors import AnnotationFileError
 from schemas.rejects import Reason, Rejected
 from transforms.coders import ImagePartCoder
-from transforms.read_coco import ReadCoco, box_fault, read_coco
+from transforms.convert_rows import box_fault
+from transforms.read_coco import ReadCoco, read_coco
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -33,13 +42,17 @@ def document(images=(IMAGE,), annotations=(ROW,), categories=(CATEGORY,)) -> dic
     return {"images": list(images), "annotations": list(annotations), "categories": list(categories)}
 
 
+def instances(path: object) -> AnnotationSource:
+    return AnnotationSource(AnnotationKind.INSTANCES, str(path))
+
+
 class Read:
     """What is in a file: parts by image id, rejects, and the counts."""
 
     def __init__(self, folder: Path, content: dict | list | bytes):
         self.path = str(folder / "instances.json")
         Path(self.path).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-        items = list(read_coco(self.path))
+        items = list(read_coco(instances(self.path)))
         parts = [item for item in items if isinstance(item, ImagePart)]
         self.parts = {part.image_id: (part.rows, part.annotations) for part in parts}
         self.rejected = [item for item in items if isinstance(item, Rejected)]
@@ -57,7 +70,7 @@ def test_rows_become_structs(tmp_path):
     annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
     assert read.parts == {1: ((CocoImage(1, "a.jpg", 40, 30),), (annotation,))}
     assert read.rejected == []
-    assert read.file == AnnotationFile(read.path, 1, 1, (Category(3, "dog", "animal"),))
+    assert read.file == AnnotationFile(read.path, AnnotationKind.INSTANCES, 1, 1, (Category(3, "dog", "animal"),))
 
 
 def test_rows_are_gathered_by_image_id(tmp_path):
@@ -73,7 +86,11 @@ def test_rows_are_gathered_by_image_id(tmp_path):
 @pytest.mark.parametrize("content", [document([], [], []), {"images": []}, {"images": [], "annotations": []}])
 def test_empty_lists(tmp_path, content):
     read = Read(tmp_path, content)
-    assert (read.parts, read.rejected, read.file) == ({}, [], AnnotationFile(read.path, 0, 0, ()))
+    assert (read.parts, read.rejected, read.file) == (
+        {},
+        [],
+        AnnotationFile(read.path, AnnotationKind.INSTANCES, 0, 0, ()),
+    )
 
 
 @pytest.mark.parametrize("key", ["segmentation", "license", "attributes", "", "ID", "keypoints"])
@@ -83,7 +100,8 @@ def test_empty_lists(tmp_path, content):
 def test_unknown_fields_are_passed_over(tmp_path, key, value):
     more = {key: value}
     plain = Read(tmp_path, document())
-    read = Read(tmp_path, {**more, **document([{**more, **IMAGE}], [{**ROW, **more}], [{**CATEGORY, **more}])})
+    category = CATEGORY if key == "keypoints" else {**CATEGORY, **more}  # which is known there
+    read = Read(tmp_path, {**more, **document([{**more, **IMAGE}], [{**ROW, **more}], [category])})
     assert (read.parts, read.rejected, read.file) == (plain.parts, [], plain.file)
 
 
@@ -159,7 +177,7 @@ def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
     path = tmp_path / "instances.json"
     row = {**IMAGE, "id": id_, "width": INT64_MAX}
     path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
-    parts = [item for item in read_coco(str(path)) if isinstance(item, ImagePart)]
+    parts = [item for item in read_coco(instances(path)) if isinstance(item, ImagePart)]
     coder = ImagePartCoder()
     assert [coder.decode(coder.encode(part)) for part in parts] == parts
 
@@ -292,7 +310,7 @@ def test_words_that_are_no_json_are_read_outside_of_strings_only(tmp_path):
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
-        list(read_coco(str(tmp_path / "gone.json")))
+        list(read_coco(instances(tmp_path / "gone.json")))
 
 
 # The fast way and the slow one
@@ -338,16 +356,21 @@ def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, anno
     assert (fast.parts, fast.rejected) == (expected, [])
     slow = Read(folder, document([*images, {"id": 1}], [{**ROW, "image_id": "?"}, *annotations]))
     assert slow.parts == expected
-    assert slow.reasons == [("image", 1, "malformed_image", None), ("annotation", 7, "malformed_annotation", None)]
+    assert sorted(slow.reasons, key=str) == [
+        ("annotation", 7, "malformed_annotation", None),
+        ("image", 1, "malformed_image", None),
+    ]
 
 
 def test_the_transform_sorts_its_outputs(tmp_path):
     path = str(tmp_path / "instances.json")
     Path(path).write_text(json.dumps(document(annotations=[ROW, {**ROW, "id": 8, "bbox": []}])))
-    part = ImagePart(1, path, (CocoImage(1, "a.jpg", 40, 30),), (Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False),))
+    annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
+    part = ImagePart(1, path, AnnotationKind.INSTANCES, (CocoImage(1, "a.jpg", 40, 30),), (annotation,))
+    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 2, (Category(3, "dog", "animal"),))
     reject = Rejected("annotation", 8, Reason.MALFORMED_BOX, "bbox is not a list of four numbers: []", 1)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        coco = p | beam.Create([path]) | ReadCoco()
+        coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
         assert_that(coco.parts, equal_to([(1, part)]), "Parts")
-        assert_that(coco.files, equal_to([AnnotationFile(path, 1, 2, (Category(3, "dog", "animal"),))]), "Files")
+        assert_that(coco.files, equal_to([file]), "Files")
         assert_that(coco.rejected, equal_to([reject]), "Rejected")

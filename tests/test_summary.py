@@ -1,10 +1,12 @@
 """What a command tells when it is done."""
 
+import msgspec
 import pytest
 
 from launch.summary import print_checks, print_plan, print_split, printable, terminal
 from pipelines.options import CocoOptions
 from schemas.coco import Category
+from schemas.features import Part
 from schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -19,11 +21,11 @@ from schemas.shards import ShardInfo
 
 ONE_CATEGORY = (Category(1, "cat"),)
 CLEAN = SplitManifest(
-    recipe=Recipe(FORMAT, "coco", "train", "detection", (), (), {}),
+    recipe=Recipe(FORMAT, "coco", "train", "detection", (), (), (), {}),
     compression="",
     inputs=(),
-    images=ImageCounts(1234, 1234, {}),
-    annotations=AnnotationCounts(5000, 5000, {}, {}, 0, 0),
+    images=ImageCounts(1234, 1234, 0, {}),
+    annotations=AnnotationCounts(5000, 5000, 0, 0, 0, 0, {}, {}, 0, 0, 0),
     unlisted=Unlisted(0, ()),
     record_bytes=1,
     shards=(ShardInfo("coco-train.tfrecord-00000-of-00001", 1234, 1_234_567, ""),),
@@ -32,16 +34,17 @@ MIXED = SplitManifest(
     recipe=CLEAN.recipe,
     compression="",
     inputs=(),
-    images=ImageCounts(1234, 1230, {"image_missing": 3, "too_large": 1}),
-    annotations=AnnotationCounts(5000, 3900, {"empty_box": 1000}, {"crowd": 60}, 40, 2345),
+    images=ImageCounts(1234, 1230, 0, {"image_missing": 3, "too_large": 1}),
+    annotations=AnnotationCounts(5000, 3900, 0, 0, 0, 0, {"empty_box": 1000}, {"crowd": 60}, 40, 2345, 0),
     unlisted=Unlisted(1234, ("a.jpg", "b\x1b[2J.jpg")),
     record_bytes=1,
     shards=(ShardInfo("a", 1, 900, ""), ShardInfo("b", 1, 2_000_000_000, ""), ShardInfo("c", 1, 150_000, "")),
 )
 
 
-def shown(capsys, split: SplitManifest, folder: str = "out", categories=ONE_CATEGORY) -> list[str]:
-    print_split(terminal(), folder, Manifest(FORMAT, "coco", "detection", categories, {"train": split}), "train")
+def shown(capsys, split: SplitManifest, folder: str = "out", categories=ONE_CATEGORY, parts=()) -> list[str]:
+    manifest = Manifest(FORMAT, "coco", "detection", parts, categories, (), {"train": split})
+    print_split(terminal(), folder, manifest, "train")
     return capsys.readouterr().out.splitlines()
 
 
@@ -53,6 +56,20 @@ def test_a_clean_split(capsys):
         "  classes      1",
         "  shards       1 of 1.2 MB, 1.2 MB in all",
         "  first shard  out/coco-train.tfrecord-00000-of-00001",
+    ]
+
+
+def test_every_kind_is_told(capsys):
+    split = msgspec.structs.replace(
+        CLEAN,
+        images=ImageCounts(10, 7, 2, {"image_missing": 1}),
+        annotations=AnnotationCounts(30, 12, 5, 4, 3, 6, {}, {}, 0, 0, 11),
+    )
+    assert shown(capsys, split, parts=(Part.MASK_RLE, Part.CAPTIONS))[1:5] == [
+        "  images       7 of 10 (image_missing 1, without an object 2)",
+        "  annotations  30 of 30",
+        "               objects 12, captions 5, stuff 4, panoptic 3, keypoint rows joined with their instance 6",
+        "  masks        11 of 12 objects; the others have no segmentation",
     ]
 
 

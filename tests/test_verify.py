@@ -114,7 +114,10 @@ def test_a_shard_of_another_run(folder, recordmill):
     assert f"{foreign.name}: unlisted" in outcome.out
 
 
-@pytest.mark.parametrize(("part", "count"), [("images", "examples"), ("images", "rows"), ("annotations", "written")])
+@pytest.mark.parametrize(
+    ("part", "count"),
+    [("images", "written"), ("images", "rows"), ("annotations", "objects"), ("annotations", "captions")],
+)
 def test_a_manifest_whose_counts_disagree(folder, recordmill, part, count):
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["splits"]["train"][part][count] += 1
@@ -174,4 +177,4 @@ def test_a_manifest_that_points_elsewhere(folder, recordmill):
     (folder / "manifest.json").write_text(manifest.replace(SHARD, f"../{SHARD}"))
     outcome = recordmill("verify", folder)
     assert outcome.code == 2
-    assert "is not the name of a file in its folder" in outcome.err
+    assert "is not the name of a shard of its split" in outcome.err

@@ -6,10 +6,12 @@ import json
 import msgspec
 import pytest
 
-from schemas.coco import AnnotationFile, Category
+from schemas.coco import AnnotationFile, AnnotationKind, Category
 from schemas.errors import CategoryError, EmptyDatasetError, LostImagesError, TooManyRejectsError
+from schemas.features import Part, RecordOf
 from schemas.images import UnlistedFile
 from schemas.labels import LabelMap
+from schemas.layouts import DETECTION, LAYOUTS
 from schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -24,13 +26,18 @@ from schemas.rejects import Reason, Rejected, Tally
 from schemas.shards import ShardInfo
 from transforms.write_metadata import UnlistedFn, check_rejects, check_whole, describe_split, write_metadata
 
-RECIPE = Recipe(FORMAT, "coco", "train", "detection", (), ("images",), {"gzip": False, "seed": 0})
+RECIPE = Recipe(FORMAT, "coco", "train", "detection", (), (), ("images",), {"gzip": False, "seed": 0})
+VAL = msgspec.structs.replace(RECIPE, split="val")
+TABLE = DETECTION.with_parts(())
 LABELS = LabelMap((Category(1, "cat"), Category(3, "dog, or puppy")))
 SHARDS = [
     ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 200, "b"),
     ShardInfo("coco-train.tfrecord-00000-of-00002", 6, 600, "a"),
 ]
-FILES = [AnnotationFile("b.json", 4, 10, ()), AnnotationFile("a.json", 8, 6, ())]
+FILES = [
+    AnnotationFile("b.json", AnnotationKind.CAPTIONS, 4, 17, ()),
+    AnnotationFile("a.json", AnnotationKind.INSTANCES, 8, 16, ()),
+]
 REJECTED = [
     Rejected("image", 9, Reason.IMAGE_MISSING, "no file 'ü.jpg'", annotations=2),
     Rejected("annotation", 5, Reason.EMPTY_BOX, "box", 2),
@@ -39,7 +46,13 @@ REJECTED = [
 ]
 COUNTS = {
     Tally.ROWS_MERGED.value: 2,
+    Tally.IMAGES.value: 8,
     Tally.OBJECTS.value: 9,
+    Tally.CAPTIONS.value: 8,
+    Tally.REGIONS.value: 5,
+    Tally.PANOPTIC.value: 3,
+    Tally.ANNOTATIONS_MERGED.value: 1,
+    Tally.MASKS.value: 7,
     Tally.BOXES_CLIPPED.value: 4,
     Tally.RECORD_BYTES.value: 700,
     Tally.FILTERED_CROWD.value: 3,
@@ -49,15 +62,23 @@ UNLISTED = Unlisted(1, ("x.jpg",))
 SPLIT = SplitManifest(
     recipe=RECIPE,
     compression="",
-    inputs=(InputRows("a.json", 8, 6), InputRows("b.json", 4, 10)),
-    images=ImageCounts(rows=10, examples=8, rejected={"image_missing": 1, "malformed_image": 1}),
+    inputs=(
+        InputRows("a.json", AnnotationKind.INSTANCES, 8, 16),
+        InputRows("b.json", AnnotationKind.CAPTIONS, 4, 17),
+    ),
+    images=ImageCounts(rows=10, written=8, without_record=0, rejected={"image_missing": 1, "malformed_image": 1}),
     annotations=AnnotationCounts(
-        rows=16,
-        written=9,
+        rows=33,
+        objects=9,
+        captions=8,
+        stuff=5,
+        panoptic=3,
+        joined=1,
         rejected={"empty_box": 2},
         filtered={"crowd": 3},
         of_rejected_images=2,
         boxes_clipped=4,
+        masks=7,
     ),
     unlisted=UNLISTED,
     record_bytes=700,
@@ -71,6 +92,7 @@ def write(folder, **changed) -> SplitManifest:
         "output": str(folder),
         "max_rejects": 0.2,
         "labels": LABELS,
+        "table": TABLE,
         "shards": SHARDS,
         "rejected": REJECTED,
         "files": FILES,
@@ -98,7 +120,7 @@ def test_compression_is_as_tensorflow_names_it():
 
 
 def test_a_split_that_adds_up_is_whole():
-    check_whole(SPLIT)
+    check_whole(SPLIT, RecordOf.IMAGE)
 
 
 @pytest.mark.parametrize(
@@ -107,31 +129,60 @@ def test_a_split_that_adds_up_is_whole():
         (
             "images",
             {"rows": 11},
-            "11 images came in, 8 were written and {'image_missing': 1, 'malformed_image': 1} rejected",
+            "11 images came in, 8 were written, 0 give no record and {'image_missing': 1, 'malformed_image': 1} are",
         ),
         (
             "images",
-            {"examples": 9},
-            "10 images came in, 9 were written and {'image_missing': 1, 'malformed_image': 1} rejected",
+            {"written": 9},
+            "10 images came in, 9 were written, 0 give no record and {'image_missing': 1, 'malformed_image': 1} are",
         ),
-        ("images", {"rejected": {}}, "10 images came in, 8 were written and {} rejected"),
-        ("annotations", {"rows": 15}, "15 annotations came in and 16 are accounted for"),
-        ("annotations", {"written": 8}, "16 annotations came in and 15 are accounted for"),
-        ("annotations", {"rejected": {}}, "16 annotations came in and 14 are accounted for"),
-        ("annotations", {"filtered": {}}, "16 annotations came in and 13 are accounted for"),
-        ("annotations", {"of_rejected_images": 0}, "16 annotations came in and 14 are accounted for"),
+        (
+            "images",
+            {"without_record": 1},
+            "10 images came in, 8 were written, 1 give no record and {'image_missing': 1, 'malformed_image': 1} are",
+        ),
+        ("images", {"rejected": {}}, "10 images came in, 8 were written, 0 give no record and {} are rejected"),
+        ("annotations", {"rows": 32}, "32 annotations came in and 33 are accounted for"),
+        ("annotations", {"objects": 8}, "33 annotations came in and 32 are accounted for"),
+        ("annotations", {"captions": 7}, "33 annotations came in and 32 are accounted for"),
+        ("annotations", {"stuff": 6}, "33 annotations came in and 34 are accounted for"),
+        ("annotations", {"panoptic": 1}, "33 annotations came in and 31 are accounted for"),
+        ("annotations", {"joined": 0}, "33 annotations came in and 32 are accounted for"),
+        ("annotations", {"rejected": {}}, "33 annotations came in and 31 are accounted for"),
+        ("annotations", {"filtered": {}}, "33 annotations came in and 30 are accounted for"),
+        ("annotations", {"of_rejected_images": 0}, "33 annotations came in and 31 are accounted for"),
     ],
 )
 def test_one_number_that_is_wrong_is_told(part, changed, told):
     counts = msgspec.structs.replace(getattr(SPLIT, part), **changed)
     with pytest.raises(LostImagesError) as caught:
-        check_whole(msgspec.structs.replace(SPLIT, **{part: counts}))
+        check_whole(msgspec.structs.replace(SPLIT, **{part: counts}), RecordOf.IMAGE)
     assert str(caught.value).startswith(told)
 
 
-def test_clipped_boxes_are_not_counted_twice():
-    counts = msgspec.structs.replace(SPLIT.annotations, boxes_clipped=9)
-    check_whole(msgspec.structs.replace(SPLIT, annotations=counts))
+@pytest.mark.parametrize(
+    ("record_of", "examples", "told"),
+    [
+        (RecordOf.IMAGE, 7, "8 records were made and 7 are in the shards"),
+        (RecordOf.IMAGE, 9, "8 records were made and 9 are in the shards"),
+        (RecordOf.ANNOTATION, 8, "9 records were made and 8 are in the shards"),
+    ],
+)
+def test_a_record_that_did_not_reach_a_shard_is_told(record_of, examples, told):
+    split = msgspec.structs.replace(SPLIT, shards=(ShardInfo("x", examples, 1, "a"),))
+    with pytest.raises(LostImagesError, match=told):
+        check_whole(split, record_of)
+
+
+def test_with_one_record_an_object_an_image_may_give_none():
+    images = ImageCounts(10, 7, 1, SPLIT.images.rejected)
+    split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "a"),))
+    check_whole(split, RecordOf.ANNOTATION)
+
+
+def test_clipped_boxes_and_masks_are_not_counted_twice():
+    counts = msgspec.structs.replace(SPLIT.annotations, boxes_clipped=9, masks=9)
+    check_whole(msgspec.structs.replace(SPLIT, annotations=counts), RecordOf.IMAGE)
 
 
 # Too much is rejected
@@ -152,20 +203,22 @@ def test_too_many_rejected_images_are_told_with_the_first_of_them():
 
 
 def test_too_many_rejected_annotations_are_told_even_if_no_image_is():
-    split = msgspec.structs.replace(SPLIT, images=ImageCounts(10, 10, {}))
-    with pytest.raises(TooManyRejectsError, match=r"2 of 16 annotations \(12\.5%\)"):
-        check_rejects(split, REJECTED, 0.1, "rejects.jsonl")
+    split = msgspec.structs.replace(SPLIT, images=ImageCounts(10, 10, 0, {}))
+    with pytest.raises(TooManyRejectsError, match=r"2 of 33 annotations \(6\.1%\)"):
+        check_rejects(split, REJECTED, 0.06, "rejects.jsonl")
 
 
 @pytest.mark.parametrize(
     ("images", "told"),
     [
-        (ImageCounts(0, 0, {}), "b.json: no image rows"),
-        (ImageCounts(2, 0, {"image_missing": 2}), "all 2 images are rejected"),
+        (ImageCounts(0, 0, 0, {}), "b.json: no image rows"),
+        (ImageCounts(2, 0, 0, {"image_missing": 2}), "of 2 images all are rejected"),
+        (ImageCounts(2, 0, 2, {}), "of 2 images none has an object"),
     ],
 )
 def test_a_split_without_examples_is_an_error(images, told):
-    split = msgspec.structs.replace(SPLIT, images=images, annotations=AnnotationCounts(0, 0, {}, {}, 0, 0))
+    nothing = AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
+    split = msgspec.structs.replace(SPLIT, images=images, annotations=nothing, shards=(ShardInfo("x", 0, 0, ""),))
     with pytest.raises(EmptyDatasetError) as caught:
         check_rejects(split, REJECTED, 1.0, "rejects.jsonl")
     assert told in str(caught.value)
@@ -209,7 +262,8 @@ def test_another_split_is_added(tmp_path):
     train = write(tmp_path)
     val = write(
         tmp_path,
-        recipe=msgspec.structs.replace(RECIPE, split="val"),
+        recipe=VAL,
+        shards=[msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS],
         rejected=REJECTED[:3],
         counts={**COUNTS, "objects": 10},
     )
@@ -238,9 +292,43 @@ def test_a_split_of_other_categories_is_refused_and_the_manifest_left_alone(tmp_
     write(tmp_path)
     before = (tmp_path / "manifest.json").read_bytes()
     with pytest.raises(CategoryError, match="holds train with other categories"):
-        write(tmp_path, recipe=msgspec.structs.replace(RECIPE, split="val"), labels=LabelMap((Category(1, "cow"),)))
+        write(tmp_path, recipe=VAL, labels=LabelMap((Category(1, "cow"),)))
     assert (tmp_path / "manifest.json").read_bytes() == before
     assert (tmp_path / "labels.csv").read_text().startswith("1,cat\n")
+
+
+def test_a_split_of_other_parts_is_refused_and_the_manifest_left_alone(tmp_path):
+    """LVIS's lists come of the input, so this can show only now."""
+    write(tmp_path)
+    before = (tmp_path / "manifest.json").read_bytes()
+    with pytest.raises(CategoryError, match="holds train with no further part in its records, these files have lvis"):
+        write(tmp_path, recipe=VAL, table=DETECTION.with_parts((Part.LVIS,)))
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path):
+    segments = (Category(3, "dog, or puppy", isthing=1), Category(92, "banner", isthing=0))
+    table = DETECTION.with_parts((Part.SEMANTIC, Part.LVIS))
+    write(tmp_path, labels=LabelMap(LABELS.categories, segments), table=table)
+    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert (manifest.parts, manifest.segments) == ((Part.SEMANTIC, Part.LVIS), segments)
+    assert manifest.table == table
+    assert json.loads((tmp_path / "label_map.json").read_text())["semantic_by_id"] == {"3": 1, "92": 2}
+
+
+def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_path):
+    shards = [ShardInfo(f"file_0{index}-{count}.tfrec", count, 0, "a") for index, count in ((1, 4), (0, 5))]
+    for shard in shards:
+        (tmp_path / shard.file).write_text(shard.file)
+    (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
+    recipe = msgspec.structs.replace(RECIPE, layout="keras")
+    write(tmp_path, recipe=recipe, table=LAYOUTS["keras"], shards=shards)
+    links = {path.name: path.read_text() for path in tmp_path.glob("*.tfrecord-*")}
+    assert links == {
+        "coco-train.tfrecord-00000-of-00002": "file_00-5.tfrec",
+        "coco-train.tfrecord-00001-of-00002": "file_01-4.tfrec",
+    }
+    assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == ["file_00-5.tfrec", "file_01-4.tfrec"]
 
 
 def test_the_only_split_may_change_its_categories(tmp_path):

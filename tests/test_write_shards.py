@@ -18,15 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from schemas.coco import Annotation, Category
+from schemas.coco import Annotation, Caption, Category, ImageLabels
+from schemas.features import Part
 from schemas.images import ImageRef, ImageTask
 from schemas.labels import LabelMap
+from schemas.layouts import DETECTION, KERAS
 from schemas.manifest import FORMAT
 from schemas.rejects import Counted, Reason, Tally
 from schemas.shards import ShardInfo, ShardKey
 from transforms import progress
 from transforms.plan_shards import ShardPlans, image_order
-from transforms.storage import LocalStorage
 from transforms.write_shards import (
     BYTES_AHEAD,
     ShardFile,
@@ -39,6 +40,7 @@ from transforms.write_shards import (
 )
 
 LABELS = LabelMap((Category(1, "cat"),))
+TABLE = DETECTION.with_parts(())
 KEY = ShardKey("train", 1, 3)
 INSIDE = Annotation(5, 1, (0.0, 0.0, 10.0, 10.0), 100.0, False)
 OUTSIDE = Annotation(6, 1, (90.0, 0.0, 10.0, 10.0), 100.0, False)
@@ -48,13 +50,17 @@ def sized(id_: int, size: int) -> ImageTask:
     return ImageTask(id_, f"{id_}.jpg", None, None, ImageRef(f"{id_}.jpg", size), "train", ())
 
 
+def size_of(task: ImageTask) -> int:
+    return task.ref.size_bytes
+
+
 # Batches
 
 
 @given(st.lists(st.integers(0, 3_000_000), max_size=40))
 def test_batches_are_of_few_images_and_few_bytes(sizes):
     tasks = [sized(id_, size) for id_, size in enumerate(sizes)]
-    found = list(batches(tasks))
+    found = list(batches(tasks, size_of))
     assert [task for batch in found for task in batch] == tasks
     for batch in found:
         assert 1 <= len(batch) <= 8
@@ -63,7 +69,7 @@ def test_batches_are_of_few_images_and_few_bytes(sizes):
 
 @given(st.lists(st.integers(0, 3_000_000), max_size=40))
 def test_no_batch_could_have_taken_the_next_image(sizes):
-    found = list(batches([sized(id_, size) for id_, size in enumerate(sizes)]))
+    found = list(batches([sized(id_, size) for id_, size in enumerate(sizes)], size_of))
     for batch, after in pairwise(found):
         larger = [*batch, after[0]]
         assert len(larger) > 8 or sum(task.ref.size_bytes for task in larger) > 2_000_000
@@ -80,7 +86,7 @@ def prepare(tasks: list[ImageTask]) -> list[tuple[ImageTask, int]]:
 def test_what_is_prepared_comes_in_order(threads):
     tasks = [sized(id_, 700_000 * (id_ % 4)) for id_ in range(100)]
     with ThreadPoolExecutor(threads) as pool:
-        assert list(prepare_ahead(tasks, prepare, pool, threads)) == prepare(tasks)
+        assert list(prepare_ahead(tasks, prepare, pool, threads, size_of)) == prepare(tasks)
 
 
 @pytest.mark.parametrize("size", [BYTES_AHEAD // 3, BYTES_AHEAD, 2 * BYTES_AHEAD])
@@ -95,7 +101,8 @@ def test_bytes_ahead_are_bounded(size):
         return prepare(tasks)
 
     with ThreadPoolExecutor(8) as pool:
-        for written, _ in enumerate(prepare_ahead([sized(id_, size) for id_ in range(20)], note, pool, threads=8)):
+        ahead = prepare_ahead([sized(id_, size) for id_ in range(20)], note, pool, 8, size_of)
+        for written, _ in enumerate(ahead):
             with turn:
                 assert len(started) - written <= max(1, BYTES_AHEAD // size) + 1
     assert sorted(started) == list(range(20))
@@ -109,7 +116,7 @@ def test_threads_bound_the_batches_ahead_of_small_images():
         return prepare(tasks)
 
     with ThreadPoolExecutor(1) as pool:
-        ahead = prepare_ahead((sized(id_, 10) for id_ in range(1000)), note, pool, threads=1)
+        ahead = prepare_ahead((sized(id_, 10) for id_ in range(1000)), note, pool, 1, size_of)
         assert next(ahead) == (sized(0, 10), 0)
     assert started == list(range(16))  # two batches of eight, and no third one before the first is used up
 
@@ -122,7 +129,7 @@ def test_an_error_in_a_thread_is_raised_where_its_images_would_come():
 
     tasks = [sized(id_, 10) for id_ in range(100)]
     with ThreadPoolExecutor(2) as pool:
-        ahead = prepare_ahead(tasks, fail, pool, 2)
+        ahead = prepare_ahead(tasks, fail, pool, 2, size_of)
         assert [next(ahead) for _ in range(16)] == prepare(tasks[:16])
         with pytest.raises(PermissionError, match=r"20\.jpg"):
             next(ahead)
@@ -138,47 +145,64 @@ def read(path: Path) -> list[bytes]:
     return list(tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator())
 
 
-def write(path: Path, records: list[bytes] = RECORDS) -> ShardFile:
-    with ShardFile(LocalStorage().create(str(path)), gzip=path.suffix == ".gz") as shard:
+def recipe(tmp_path, **changed) -> ShardRecipe:
+    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, "clip", "decode", FORMAT)
+    return msgspec.structs.replace(made, **changed)
+
+
+def write(recipe: ShardRecipe, records: list[bytes] = RECORDS) -> ShardFile:
+    with ShardFile(recipe, KEY) as shard:
         for record in records:
             shard.append(record)
     return shard
 
 
-@pytest.mark.parametrize("name", ["x", "x.gz"])
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, "coco-train.tfrecord-00001-of-00003"),
+        ({"gzip": True}, "coco-train.tfrecord-00001-of-00003.gz"),
+        ({"layout": "keras"}, "file_01-{examples}.tfrec"),
+        ({"layout": "keras", "gzip": True}, "file_01-{examples}.tfrec.gz"),
+    ],
+)
 @pytest.mark.parametrize("records", [RECORDS, []])
-def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, name, records):
-    shard = write(tmp_path / name, records)
-    data = (tmp_path / name).read_bytes()
-    assert read(tmp_path / name) == records
+def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed, name, records):
+    shard = write(recipe(tmp_path, **changed), records)
+    name = name.format(examples=len(records))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    data = (tmp_path / "out" / name).read_bytes()
+    assert read(tmp_path / "out" / name) == records
+    assert (shard.name, shard.examples) == (name, len(records))
     assert (shard.size, shard.digest) == (len(data), hashlib.sha256(data).hexdigest())
 
 
 def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp_path):
-    write(tmp_path / "x")
-    write(tmp_path / "x.gz")
-    data = (tmp_path / "x.gz").read_bytes()
-    assert gzip.decompress(data) == (tmp_path / "x").read_bytes()
+    plain = write(recipe(tmp_path)).name
+    data = (tmp_path / "out" / write(recipe(tmp_path, gzip=True)).name).read_bytes()
+    assert gzip.decompress(data) == (tmp_path / "out" / plain).read_bytes()
     assert data[3:8] == bytes(5)  # flags: no name; modification time: none
 
 
-def test_a_file_is_not_there_before_it_is_whole(tmp_path):
-    with ShardFile(LocalStorage().create(str(tmp_path / "x")), gzip=False) as shard:
+@pytest.mark.parametrize("layout", ["detection", "keras"])
+def test_a_file_is_not_there_before_it_is_whole(tmp_path, layout):
+    with ShardFile(recipe(tmp_path, layout=layout), KEY) as shard:
         shard.append(bytes(3_000_000))
-        assert not (tmp_path / "x").exists()
-    assert read(tmp_path / "x") == [bytes(3_000_000)]
+        assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [shard.name]
+    assert read(tmp_path / "out" / shard.name) == [bytes(3_000_000)]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_file_that_is_broken_off_leaves_no_trace(tmp_path, error):
     def break_off():
-        with ShardFile(LocalStorage().create(str(tmp_path / "x")), gzip=True) as shard:
+        with ShardFile(recipe(tmp_path, gzip=True), KEY) as shard:
             shard.append(bytes(3_000_000))
             raise error
 
     with pytest.raises(error):
         break_off()
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 # Shards
@@ -199,14 +223,9 @@ def tasks(tmp_path) -> list[ImageTask]:
     return found
 
 
-def recipe(tmp_path, **changed) -> ShardRecipe:
-    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, "clip", "decode", FORMAT)
-    return msgspec.structs.replace(made, **changed)
-
-
-def finish(tasks, recipe, labels=LABELS):
+def finish(tasks, recipe, labels=LABELS, table=TABLE):
     with ThreadPoolExecutor(2) as pool:
-        return finish_shard(KEY, tasks, recipe, labels, pool, 2)
+        return finish_shard(KEY, tasks, recipe, labels, table, pool, 2)
 
 
 def source_ids(path: Path) -> list[int]:
@@ -224,11 +243,34 @@ def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
     assert result.info == ShardInfo(FILE, 2, len(data), hashlib.sha256(data).hexdigest())
     assert source_ids(tmp_path / "out" / FILE) == sorted((1, 3), key=lambda id_: image_order(0, id_))
     record_bytes = sum(map(len, read(tmp_path / "out" / FILE)))
-    assert result.counted == {Tally.OBJECTS: 1, Tally.BOXES_CLIPPED: 0, Tally.RECORD_BYTES: record_bytes}
+    assert result.counted == {Tally.IMAGES: 2, Tally.OBJECTS: 1, Tally.RECORD_BYTES: record_bytes}
     assert {(reject.what, reject.id, reject.reason) for reject in result.rejected} == {
         ("annotation", 6, Reason.EMPTY_BOX),
         ("image", 2, Reason.IMAGE_UNREADABLE),
     }
+
+
+KERAS_FILE = "file_01-1.tfrec"
+
+
+def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, tasks):
+    Path(tasks[2].ref.path).write_bytes(b"no image at all")
+    result = finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
+    data = (tmp_path / "out" / KERAS_FILE).read_bytes()
+    assert result.info == ShardInfo(KERAS_FILE, 1, len(data), hashlib.sha256(data).hexdigest())
+    (record,) = read(tmp_path / "out" / KERAS_FILE)
+    assert list(tf.train.Example.FromString(record).features.feature["id"].int64_list.value) == [INSIDE.id]
+    assert result.counted == {
+        Tally.IMAGES: 1,
+        Tally.IMAGES_WITHOUT_RECORD: 1,
+        Tally.OBJECTS: 1,
+        Tally.RECORD_BYTES: len(record),
+    }
+    assert {(reject.what, reject.id, reject.reason) for reject in result.rejected} == {
+        ("annotation", 6, Reason.EMPTY_BOX),
+        ("image", 2, Reason.IMAGE_UNREADABLE),
+    }
+    assert finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
 
 
 def test_a_shard_is_the_same_bytes_in_whatever_order_its_images_come(tmp_path, tasks):
@@ -296,14 +338,23 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
     plain = recipe(tmp_path)
     moved = msgspec.structs.replace(tasks[0], ref=msgspec.structs.replace(tasks[0].ref, version="2"))
     plans = [
-        (KEY, tasks, plain, LABELS),
-        (ShardKey("train", 2, 3), tasks, plain, LABELS),
-        (KEY, tasks[:2], plain, LABELS),
-        (KEY, [moved, *tasks[1:]], plain, LABELS),
-        (KEY, [msgspec.structs.replace(tasks[0], annotations=()), *tasks[1:]], plain, LABELS),
-        (KEY, tasks, plain, LabelMap((Category(1, "dog"),))),
+        (KEY, tasks, plain, LABELS, TABLE),
+        (ShardKey("train", 2, 3), tasks, plain, LABELS, TABLE),
+        (KEY, tasks[:2], plain, LABELS, TABLE),
+        (KEY, [moved, *tasks[1:]], plain, LABELS, TABLE),
+        (KEY, [msgspec.structs.replace(tasks[0], annotations=()), *tasks[1:]], plain, LABELS, TABLE),
+        (
+            KEY,
+            [msgspec.structs.replace(tasks[0], labels=ImageLabels((Caption(1, "a cat"),))), *tasks[1:]],
+            plain,
+            LABELS,
+            TABLE,
+        ),
+        (KEY, tasks, plain, LabelMap((Category(1, "dog"),)), TABLE),
+        (KEY, tasks, plain, LabelMap(LABELS.categories, (Category(92, "banner"),)), TABLE),
+        (KEY, tasks, plain, LABELS, DETECTION.with_parts((Part.CAPTIONS,))),
         *(
-            (KEY, tasks, recipe(tmp_path, **changed), LABELS)
+            (KEY, tasks, recipe(tmp_path, **changed), LABELS, TABLE)
             for changed in (
                 {"name": "other"},
                 {"seed": 1},
@@ -317,7 +368,7 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
     ]
     digests = [plan_digest(*plan) for plan in plans]
     assert sorted(set(digests)) == sorted(digests)
-    assert plan_digest(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS) == digests[0]
+    assert plan_digest(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS, TABLE) == digests[0]
 
 
 def test_the_transform_writes_full_and_empty_shards(tmp_path, tasks):
@@ -326,7 +377,8 @@ def test_the_transform_writes_full_and_empty_shards(tmp_path, tasks):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         placed = p | "Placed" >> beam.Create([(full, task) for task in tasks])
         plans = ShardPlans(placed, p | "Empty" >> beam.Create([empty]), p | "Plans" >> beam.Create([]))
-        written = plans | WriteShards(p | "Labels" >> beam.Create([LABELS]), made, threads=2)
+        labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
+        written = plans | WriteShards(labels, table, made, threads=2)
         files = written.shards | "Files" >> beam.Map(lambda info: (info.file, info.examples))
         objects = written.counted | "Objects" >> beam.Filter(lambda counted: counted.what == Tally.OBJECTS)
         reasons = written.rejected | "Reasons" >> beam.Map(lambda reject: (reject.id, reject.reason))

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
-from msgspec.structs import astuple
 
 from schemas.coco import AnnotatedImage, CocoImage, ImagePart
 from schemas.errors import CollidingImagesError
@@ -14,6 +13,7 @@ from schemas.images import ImageTask, NameMatch, UnlistedFile
 from schemas.names import name_fault, name_key
 from schemas.rejects import Counted, Reason, Rejected, Tally
 from transforms import coders  # noqa: F401  registers the coders of the elements
+from transforms.merge_annotations import merge_annotations
 from transforms.outputs import COUNTED, REJECTED, UNLISTED, tag_by_type
 
 
@@ -83,19 +83,24 @@ def _match(group: tuple[str, Iterable[NameMatch]], split: str) -> Iterator[Any]:
 def merge_parts(image_id: int, parts: Iterable[ImagePart]) -> Iterator[AnnotatedImage | Rejected | Counted]:
     """What all annotation files say of one image id, as one AnnotatedImage.
 
-    Rejects a second row with the id in one file, annotations of an id that no file has a row for, an image to which
-    two files give different sizes, and one whose file name must not be looked up.
+    Rejects a second row with the id in one file, annotations of an id that no file has a row for, a second annotation
+    of one id, an image to which two files give different sizes, and one whose file name must not be looked up.
 
     Raises:
         CollidingImagesError: two files give the id to different file names; their annotations cannot be told apart.
     """
     parts = sorted(parts, key=lambda part: part.source)
-    annotations = tuple(sorted((a for part in parts for a in part.annotations), key=astuple))
+    merged = merge_annotations(image_id, parts)
+    if merged.joined:
+        yield Counted(Tally.ANNOTATIONS_MERGED, merged.joined)
     listing = [part for part in parts if part.rows]
+    yield from merged.rejected
     if not listing:
-        for annotation in annotations:
+        labels = merged.labels
+        rows: list[Any] = [*merged.annotations, *labels.captions, *labels.regions, *labels.panoptic]
+        for row in rows:
             detail = f"no image row has the id {image_id}"
-            yield Rejected("annotation", annotation.id, Reason.UNKNOWN_IMAGE, detail, image_id)
+            yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
         return
     for part in listing:
         for row in part.rows[1:]:
@@ -104,10 +109,8 @@ def merge_parts(image_id: int, parts: Iterable[ImagePart]) -> Iterator[Annotated
     if len(listing) > 1:
         yield Counted(Tally.ROWS_MERGED, len(listing) - 1)
     image, reason, detail = _agreed_row(listing)
-    if reason:
-        yield Rejected("image", image_id, reason, detail, annotations=len(annotations))
-    else:
-        yield AnnotatedImage(image, annotations)
+    annotated = AnnotatedImage(image, merged.annotations, merged.labels)
+    yield Rejected("image", image_id, reason, detail, annotations=annotated.annotation_rows) if reason else annotated
 
 
 def _agreed_row(parts: list[ImagePart]) -> tuple[CocoImage, Reason | None, str]:
@@ -152,7 +155,16 @@ def match_files(name: str, matches: Iterable[NameMatch], split: str) -> Iterator
     for annotated in images:
         row = annotated.image
         if files:
-            yield ImageTask(row.id, row.file_name, row.width, row.height, files[0], split, annotated.annotations)
+            yield ImageTask(
+                row.id,
+                row.file_name,
+                row.width,
+                row.height,
+                files[0],
+                split,
+                annotated.annotations,
+                annotated.labels,
+            )
         else:
             detail = f"no file {row.file_name!r} under --images"
-            yield Rejected("image", row.id, Reason.IMAGE_MISSING, detail, annotations=len(annotated.annotations))
+            yield Rejected("image", row.id, Reason.IMAGE_MISSING, detail, annotations=annotated.annotation_rows)

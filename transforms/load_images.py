@@ -14,7 +14,7 @@ from PIL import Image
 from schemas.images import ImageTask, Picture
 from schemas.rejects import Reason, Rejected
 from transforms.outputs import REJECTED, tag_by_type
-from transforms.storage import storage_for
+from transforms.storage import UnreadableFileError, storage_for
 
 MAX_FILE_BYTES = 256_000_000
 MAX_PIXELS = 178_000_000
@@ -72,10 +72,12 @@ def load_image(task: ImageTask, check: str) -> Picture | Rejected:
         return _checked_picture(data, task.width, task.height, check)
     except FileNotFoundError:
         reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
+    except UnreadableFileError as error:
+        reason, detail = Reason.IMAGE_UNREADABLE, f"the file cannot be read ({error.strerror})"
     except _UnusableError as fault:
         reason, detail = fault.reason, fault.detail
     detail = f"{task.file_name!r}: {detail}"
-    return Rejected("image", task.image_id, reason, detail, annotations=len(task.annotations))
+    return Rejected("image", task.image_id, reason, detail, annotations=task.annotation_rows)
 
 
 def _checked_picture(data: bytes, width: int | None, height: int | None, check: str) -> Picture:
@@ -109,7 +111,7 @@ def _opened(data: bytes, format_: str) -> Image.Image:
     try:
         return Image.open(io.BytesIO(data), formats=[format_.upper()])
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
-        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({_brief(error)})") from error
+        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
 
 
 def _check_size(image: Image.Image, width: int | None, height: int | None) -> None:
@@ -148,17 +150,17 @@ def _jpeg_ends(data: bytes) -> bool:
 def _check_pixels(image: Image.Image, data: bytes, format_: str) -> None:
     try:
         if format_ == "png":
-            _check_png(data)
+            check_png(data)
         else:
             # Decoding at an eighth of the size still walks the whole stream, which is what finds a fault, in 60 % of
             # the time.
             image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
         image.load()
     except Exception as error:  # as in _opened
-        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({_brief(error)})") from error
+        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
-def _check_png(data: bytes) -> None:
+def check_png(data: bytes) -> None:
     """What TensorFlow's libpng asks for and Pillow does not: every chunk whole and with the right checksum, a palette
     where pixels refer to one, and compressed pixels for every row.
 
@@ -238,6 +240,7 @@ class _Inflated:
             left = self._zlib.unconsumed_tail
 
 
-def _brief(error: Exception) -> str:
+def brief(error: Exception) -> str:
+    """What Pillow says of a broken file, for a reject's detail."""
     # Without the address of an object, so that rejects.jsonl is the same every time.
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]

@@ -7,7 +7,8 @@ and only the images within a range are sorted. The same images, sizes and seed g
 How a rank becomes a shard:
 
     num_shards N           rank * N // images: N shards whose counts differ by one at most, some empty where N > images
-    examples_per_shard N   rank // N: N in each but the last
+    examples_per_shard N   examples before // N: N in each but the last. Where an image is several examples (one an
+                           object), those of one image may be in two shards; it is read for each
     shard_bytes B          (bytes before + half its own) // B: each is within an image of B, but the last, which holds
     the rest.
                            Where an image is larger than B, its size takes B's place, so that no shard is empty
@@ -22,14 +23,14 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import AsDict, PCollection
 
-from schemas.features import FeatureTable, Kind
+from schemas.features import FeatureTable
 from schemas.images import ImageTask
 from schemas.shards import ShardKey, ShardSizing
-from schemas.tfrecord import FRAME_BYTES
 from transforms import (
     coders,  # noqa: F401  registers the coders of the elements
     progress,
 )
+from transforms.estimate_records import RecordEstimate
 
 RANGES = 4096
 _HASH_BITS = 63  # Beam's integers are signed, 64 bits
@@ -39,18 +40,27 @@ Order = tuple[int, int]
 """(hash, image id): what images are sorted by."""
 
 
+class Amount(NamedTuple):
+    """What an image adds to its shard: expected size of its records, framed, and how many there are."""
+
+    bytes: int
+    examples: int
+
+
 class Census(msgspec.Struct, frozen=True):
     """How much there is to write of one split.
 
     Attributes:
         images: how many, per range of the hash space.
         bytes: expected size of their records, framed, per range.
-        largest: expected size of the largest record.
-        last: order and expected size of the last image; None without images.
+        examples: how many records they give, per range.
+        largest: expected size of the records of the image that has the largest.
+        last: order and expected size of the last image that gives an example; None where there is none.
     """
 
     images: tuple[int, ...]
     bytes: tuple[int, ...]
+    examples: tuple[int, ...]
     largest: int
     last: tuple[Order, int] | None
 
@@ -59,17 +69,19 @@ class SplitPlan(msgspec.Struct, frozen=True):
     """A split cut into shards.
 
     Attributes:
-        sizing: as asked for, with `shard_bytes` raised to the largest record where that is larger.
-        shards, images, bytes: totals; bytes are expected, before compression.
-        images_before, bytes_before: what lies ahead of each range.
+        sizing: as asked for, with `shard_bytes` raised to the largest image's records where those are larger.
+        shards, images, bytes, examples: totals; bytes are expected, before compression.
+        images_before, bytes_before, examples_before: what lies ahead of each range.
     """
 
     sizing: ShardSizing
     shards: int
     images: int
     bytes: int
+    examples: int
     images_before: tuple[int, ...]
     bytes_before: tuple[int, ...]
+    examples_before: tuple[int, ...]
 
 
 class ShardPlans(NamedTuple):
@@ -93,12 +105,12 @@ class PlanShards(beam.PTransform):
         super().__init__()
         self._sizing = sizing
         self._seed = seed
-        self._table = table
+        self._estimate = RecordEstimate(table)
 
     def expand(self, tasks):
         plans = (
             tasks
-            | "Measure" >> beam.Map(_measured, self._seed, self._table)  # (split, (Order, size))
+            | "Measure" >> beam.Map(_measured, self._seed, self._estimate)  # (split, (Order, Amount))
             | "TakeCensus" >> beam.CombinePerKey(CensusFn())
             | "PlanSplits" >> beam.Map(_planned, self._sizing)  # (split, SplitPlan)
         )
@@ -107,7 +119,7 @@ class PlanShards(beam.PTransform):
             | "KeyByRange" >> beam.Map(_by_range, self._seed).with_output_types(tuple[tuple[str, int], ImageTask])
             | "GroupByRange" >> beam.GroupByKey()  # ((split, range), [ImageTask])
             | "PlaceRange"
-            >> beam.FlatMap(_placed, AsDict(plans), self._seed, self._table).with_output_types(
+            >> beam.FlatMap(_placed, AsDict(plans), self._seed, self._estimate).with_output_types(
                 tuple[ShardKey, ImageTask]
             )
         )
@@ -115,8 +127,12 @@ class PlanShards(beam.PTransform):
         return ShardPlans(placed, empty, plans)
 
 
-def _measured(task: ImageTask, seed: int, table: FeatureTable) -> tuple[str, tuple[Order, int]]:
-    return task.split, (image_order(seed, task.image_id), expected_bytes(task, table))
+def _measured(task: ImageTask, seed: int, estimate: RecordEstimate) -> tuple[str, tuple[Order, Amount]]:
+    return task.split, (image_order(seed, task.image_id), expected_amount(task, estimate))
+
+
+def expected_amount(task: ImageTask, estimate: RecordEstimate) -> Amount:
+    return Amount(estimate.bytes(task), estimate.examples(task))
 
 
 def _planned(split_census: tuple[str, Census], sizing: ShardSizing) -> tuple[str, SplitPlan]:
@@ -134,14 +150,16 @@ def _placed(
     group: tuple[tuple[str, int], Iterable[ImageTask]],
     plans: dict[str, SplitPlan],
     seed: int,
-    table: FeatureTable,
+    estimate: RecordEstimate,
 ) -> Iterator[tuple[ShardKey, ImageTask]]:
     (split, range_), tasks = group
     plan = plans[split]
     ordered = sorted(tasks, key=lambda task: image_order(seed, task.image_id))
-    sizes = [expected_bytes(task, table) for task in ordered]
-    for task, index in zip(ordered, place_range(plan, range_, sizes), strict=True):
-        yield ShardKey(split, index, plan.shards), task
+    amounts = [expected_amount(task, estimate) for task in ordered]
+    for task, pieces in zip(ordered, place_range(plan, range_, amounts), strict=True):
+        parts = split_task(task, [piece.examples for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
+            yield ShardKey(split, piece.shard, plan.shards), part
 
 
 def _empty(split_plan: tuple[str, SplitPlan]) -> Iterator[ShardKey]:
@@ -163,32 +181,19 @@ def hash_range(order: Order) -> int:
     return order[0] >> _RANGE_SHIFT
 
 
-# Mean bytes of a value: floats are four, ids and labels short varints, names as in COCO, each with its list's overhead.
-_VALUE_BYTES = {Kind.FLOAT: 4, Kind.INT64: 2, Kind.BYTES: 9}
-_SCALAR_BYTES = 80  # SHA-256, id and the other short texts
-
-
-def expected_bytes(task: ImageTask, table: FeatureTable) -> int:
-    """Size of the task's framed record, before its image has been read: right but for what varies in names and ids."""
-    keys = sum(len(feature.name) + 12 for feature in table.features)
-    of_object = sum(_VALUE_BYTES[feature.kind] for feature in table.features if feature.shape)
-    fixed = keys + _SCALAR_BYTES + FRAME_BYTES + len(task.file_name)
-    return task.ref.size_bytes + fixed + of_object * len(task.annotations)
-
-
 class CensusFn(beam.CombineFn):
-    """(Order, size) become a Census."""
+    """(Order, Amount) become a Census."""
 
     def create_accumulator(self):
-        return np.zeros((2, RANGES), np.int64), 0, None
+        return np.zeros((3, RANGES), np.int64), 0, None
 
     def add_input(self, accumulator, measured):
         sums, largest, last = accumulator
-        order, size = measured
-        range_ = hash_range(order)
-        sums[0, range_] += 1
-        sums[1, range_] += size
-        return sums, max(largest, size), max(last or measured, measured)
+        order, (size, examples) = measured
+        sums[:, hash_range(order)] += 1, size, examples
+        if examples:  # images without any do not open a shard of their own
+            last = max(last or (order, size), (order, size))
+        return sums, max(largest, size), last
 
     def merge_accumulators(self, accumulators):
         sums, largest, last = self.create_accumulator()
@@ -200,44 +205,90 @@ class CensusFn(beam.CombineFn):
 
     def extract_output(self, accumulator):
         sums, largest, last = accumulator
-        return Census(tuple(sums[0].tolist()), tuple(sums[1].tolist()), largest, last)
+        images, sizes, examples = (tuple(row.tolist()) for row in sums)
+        return Census(images, sizes, examples, largest, last)
 
 
 def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
     """How many shards, and what lies ahead of each range."""
-    images, total_bytes = sum(census.images), sum(census.bytes)
+    images, total_bytes, examples = sum(census.images), sum(census.bytes), sum(census.examples)
     if sizing.num_shards is not None:
         shards = sizing.num_shards
     elif sizing.examples_per_shard is not None:
-        shards = -(-images // sizing.examples_per_shard)
+        shards = max(1, -(-examples // sizing.examples_per_shard))
     else:
+        last_bytes = census.last[1] if census.last else 0
         shard_bytes = max(sizing.shard_bytes or 1, census.largest, 1)
         sizing = ShardSizing(shard_bytes=shard_bytes)
-        last_size = census.last[1] if census.last else 0
-        shards = (total_bytes - last_size + last_size // 2) // shard_bytes + 1
-    return SplitPlan(sizing, shards, images, total_bytes, _before(census.images), _before(census.bytes))
+        shards = (total_bytes - last_bytes + last_bytes // 2) // shard_bytes + 1
+    return SplitPlan(
+        sizing,
+        shards,
+        images,
+        total_bytes,
+        examples,
+        _before(census.images),
+        _before(census.bytes),
+        _before(census.examples),
+    )
 
 
 def _before(counts: tuple[int, ...]) -> tuple[int, ...]:
     return tuple((np.cumsum(counts) - counts).tolist())
 
 
-def place_range(plan: SplitPlan, range_: int, sizes: list[int]) -> Iterator[int]:
-    """The shard index of each image of a range, whose expected sizes are given in order."""
-    rank, bytes_before = plan.images_before[range_], plan.bytes_before[range_]
-    for size in sizes:
+class Piece(NamedTuple):
+    """So many examples of an image go into that shard."""
+
+    shard: int
+    examples: int
+
+
+def place_range(plan: SplitPlan, range_: int, amounts: list[Amount]) -> Iterator[list[Piece]]:
+    """Where each image of a range goes, whose expected amounts are given in order: one shard, or neighbouring ones."""
+    rank = plan.images_before[range_]
+    bytes_before, examples_before = plan.bytes_before[range_], plan.examples_before[range_]
+    for size, examples in amounts:
         if plan.sizing.num_shards is not None:
-            yield rank * plan.shards // plan.images
+            yield [Piece(rank * plan.shards // plan.images, examples)]
         elif plan.sizing.examples_per_shard is not None:
-            yield rank // plan.sizing.examples_per_shard
+            yield _filled(examples_before, examples, plan.sizing.examples_per_shard, plan.shards)
         elif plan.sizing.shard_bytes is not None:
-            yield (bytes_before + size // 2) // plan.sizing.shard_bytes
+            yield [Piece(min((bytes_before + size // 2) // plan.sizing.shard_bytes, plan.shards - 1), examples)]
         rank += 1
         bytes_before += size
+        examples_before += examples
+
+
+def _filled(before: int, examples: int, per_shard: int, shards: int) -> list[Piece]:
+    """Shards are filled one after the other.
+
+    >>> _filled(before=6, examples=3, per_shard=4, shards=3)
+    [Piece(shard=1, examples=2), Piece(shard=2, examples=1)]
+    """
+    pieces = []
+    while examples:
+        shard, taken = before // per_shard, before % per_shard
+        piece = min(examples, per_shard - taken)
+        pieces.append(Piece(shard, piece))
+        before, examples = before + piece, examples - piece
+    return pieces or [Piece(min(before // per_shard, shards - 1), 0)]
+
+
+def split_task(task: ImageTask, examples: list[int]) -> Iterator[ImageTask]:
+    """The task in pieces of so many annotations each; itself, if there is only one."""
+    if len(examples) == 1:
+        yield task
+        return
+    start = 0
+    for number in examples:
+        annotations = task.annotations[start : start + number]
+        yield msgspec.structs.replace(task, annotations=annotations, is_rest=start > 0)
+        start += number
 
 
 def empty_shards(split: str, plan: SplitPlan) -> Iterator[ShardKey]:
     """The shards that no image is placed in: there are some only where more were asked for than there are images."""
-    if plan.images < plan.shards:
+    if plan.sizing.num_shards is not None and plan.images < plan.shards:
         used = {rank * plan.shards // plan.images for rank in range(plan.images)}
         yield from (ShardKey(split, index, plan.shards) for index in range(plan.shards) if index not in used)

@@ -14,10 +14,20 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from schemas.coco import Annotation, AnnotationFile, CocoImage, ImagePart
-from schemas.rejects import Reason, Rejected
+from schemas.coco import (
+    NO_LABELS,
+    AnnotationFile,
+    AnnotationKind,
+    AnnotationSource,
+    CocoImage,
+    ImageLabels,
+    ImagePart,
+)
+from schemas.errors import AnnotationFileError
+from schemas.rejects import Rejected
 from transforms import coders, progress  # noqa: F401  coders registers that of ImagePart
-from transforms.decode_coco import AnnotationRow, CocoRows, ImageRow, decode_coco
+from transforms.convert_rows import row_converter
+from transforms.decode_coco import CocoRows, ImageRow, decode_coco
 from transforms.outputs import FILES, REJECTED, tag_by_type
 from transforms.storage import storage_for
 
@@ -39,54 +49,104 @@ class CocoFiles(NamedTuple):
 
 
 class ReadCoco(beam.PTransform):
-    """Paths of COCO object instance files become CocoFiles."""
+    """AnnotationSource become CocoFiles; `masks` is whether segmentations of objects are wanted."""
 
-    def expand(self, paths):
-        read = paths | "ReadFile" >> beam.FlatMap(_read).with_output_types(tuple[int, ImagePart]).with_outputs(
-            FILES, REJECTED, main="parts"
-        )
+    def __init__(self, masks: bool):
+        super().__init__()
+        self._masks = masks
+
+    def expand(self, sources):
+        read = sources | "ReadFile" >> beam.FlatMap(_read, self._masks).with_output_types(
+            tuple[int, ImagePart]
+        ).with_outputs(FILES, REJECTED, main="parts")
         return CocoFiles(read.parts, read[FILES], read[REJECTED])
 
 
-def _read(path: str) -> Iterator[Any]:
+def _read(source: AnnotationSource, masks: bool) -> Iterator[Any]:
     progress.entered("reading annotations")
-    return tag_by_type((item.image_id, item) if isinstance(item, ImagePart) else item for item in read_coco(path))
+    items = read_coco(source, masks)
+    return tag_by_type((item.image_id, item) if isinstance(item, ImagePart) else item for item in items)
 
 
-def read_coco(path: str) -> Iterator[ImagePart | AnnotationFile | Rejected]:
-    """What a COCO object instance file (https://cocodataset.org/#format-data) holds.
+def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[ImagePart | AnnotationFile | Rejected]:
+    """What a COCO file (https://cocodataset.org/#format-data) holds.
 
     Yields an ImagePart for each image id its rows name, a Rejected for each row that cannot be used, and one
     AnnotationFile.
+
+    Args:
+        masks: whether annotations keep their segmentation.
 
     Raises:
         AnnotationFileError: not JSON (the message gives line and column), or not COCO's.
         OSError: the file cannot be read.
     """
+    path, kind = source.path, source.kind
     _LOGGER.info("Reading %s", path)
     with _gc_paused():
-        rows = decode_coco(path, storage_for(path).read(path))
+        rows = decode_coco(path, storage_for(path).read(path), kind, masks)
+        _check_kind(source, rows)
         parts = _group(rows)
+    convert = row_converter(source, rows.categories)
     yield from rows.rejected
     for image_id, images, annotations in parts:
-        usable = []
+        usable: list[Any] = []
         for row in annotations:
-            annotation = _annotation(row)
+            annotation = convert(row)
             if isinstance(annotation, Rejected):
                 yield annotation
             else:
                 usable.append(annotation)
-        yield ImagePart(image_id, path, tuple(map(_image, images)), tuple(usable))
+        yield _part(image_id, source, images, tuple(usable))
     bad_images = sum(reject.what == "image" for reject in rows.rejected)
     yield AnnotationFile(
         path,
+        kind,
         len(rows.images) + bad_images,
         len(rows.annotations) + len(rows.rejected) - bad_images,
         tuple(rows.categories),
+        any(row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None for row in rows.images),
     )
 
 
-def _group(rows: CocoRows) -> Iterator[tuple[int, list[ImageRow], list[AnnotationRow]]]:
+def _check_kind(source: AnnotationSource, rows: CocoRows) -> None:
+    """Raises AnnotationFileError where annotations would be dropped."""
+    if source.kind is AnnotationKind.IMAGE_INFO and rows.annotations:
+        raise AnnotationFileError(
+            f"{source.path} has {len(rows.annotations)} annotations, which --image-info would drop; give it to the "
+            "flag of their kind, --instances for example"
+        )
+
+
+def _part(image_id: int, source: AnnotationSource, images: list[ImageRow], usable: tuple[Any, ...]) -> ImagePart:
+    rows = tuple(map(_image, images))
+    if source.kind in (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS):
+        return ImagePart(image_id, source.path, source.kind, rows, usable, _lvis_labels(images))
+    labels = _lvis_labels(images)
+    if source.kind is not AnnotationKind.IMAGE_INFO:
+        labels = msgspec.structs.replace(labels, **{_LABELS[source.kind]: usable})
+    return ImagePart(image_id, source.path, source.kind, rows, (), labels)
+
+
+_LABELS = {
+    AnnotationKind.CAPTIONS: "captions",
+    AnnotationKind.STUFF: "regions",
+    AnnotationKind.PANOPTIC: "panoptic",
+}
+"""Which of ImageLabels an annotation of a kind is."""
+
+
+def _lvis_labels(images: list[ImageRow]) -> ImageLabels:
+    for row in images[:1]:
+        if row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None:
+            return ImageLabels(
+                neg_category_ids=tuple(row.neg_category_ids or ()),
+                not_exhaustive_category_ids=tuple(row.not_exhaustive_category_ids or ()),
+            )
+    return NO_LABELS
+
+
+def _group(rows: CocoRows) -> Iterator[tuple[int, list[ImageRow], list[Any]]]:
     """Rows by image id; a sort of ids costs half of what a dict of lists does."""
     image_ids = np.fromiter((row.image_id for row in rows.annotations), np.int64, len(rows.annotations))
     order = np.argsort(image_ids, kind="stable")
@@ -98,7 +158,7 @@ def _group(rows: CocoRows) -> Iterator[tuple[int, list[ImageRow], list[Annotatio
     for row in rows.images:
         images.setdefault(row.id, []).append(row)
 
-    def groups() -> Iterator[tuple[int, list[ImageRow], list[AnnotationRow]]]:
+    def groups() -> Iterator[tuple[int, list[ImageRow], list[Any]]]:
         for image_id in images.keys() | spans.keys():
             start, end = spans.get(image_id, (0, 0))
             yield image_id, images.get(image_id, []), [rows.annotations[place] for place in order[start:end].tolist()]
@@ -110,41 +170,6 @@ def _image(row: ImageRow) -> CocoImage:
     # Exporters that do not know the size write 0.
     known = row.width is not None and row.height is not None and row.width > 0 and row.height > 0
     return CocoImage(row.id, row.file_name, row.width if known else None, row.height if known else None)
-
-
-_BOX = msgspec.json.Decoder(tuple[float, float, float, float])
-
-
-def _annotation(row: AnnotationRow) -> Annotation | Rejected:
-    try:
-        box = _BOX.decode(row.bbox)
-        fault = box_fault(box)
-    except msgspec.DecodeError:
-        fault = "bbox is not a list of four numbers"
-    if fault:
-        shown = bytes(row.bbox)[:100].decode(errors="replace")
-        return Rejected("annotation", row.id, Reason.MALFORMED_BOX, f"{fault}: {shown}", row.image_id)
-    area = row.area if row.area is not None else box[2] * box[3]
-    if not abs(area) <= _LARGEST:
-        return Rejected("annotation", row.id, Reason.MALFORMED_ANNOTATION, f"area is {area}", row.image_id)
-    return Annotation(row.id, row.category_id, box, area, bool(row.iscrowd))
-
-
-_LARGEST = 1e18
-"""More pixels, or square pixels, than any image has; records keep 32-bit floats, which end at 3.4e38."""
-
-
-def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
-    """What makes a box unusable whatever its image's size; empty for a good one.
-
-    >>> box_fault((1.0, 2.0, -3.0, 4.0))
-    'bbox has a negative width or height'
-    """
-    if not all(abs(number) <= _LARGEST for number in bbox_xywh_px):
-        return "bbox has a number that is beyond any image"
-    if bbox_xywh_px[2] < 0 or bbox_xywh_px[3] < 0:
-        return "bbox has a negative width or height"
-    return ""
 
 
 @contextlib.contextmanager

@@ -62,36 +62,61 @@ class ScreenAnnotations(beam.PTransform):
         self._filters = filters
 
     def expand(self, tasks):
-        names = self._labels | "NameById" >> beam.Map(LabelMap.name_by_id)
-        screened = tasks | "Screen" >> beam.FlatMap(_screen, AsSingleton(names), self._filters).with_output_types(
+        known = self._labels | "Known" >> beam.Map(known_categories)
+        screened = tasks | "Screen" >> beam.FlatMap(_screen, AsSingleton(known), self._filters).with_output_types(
             ImageTask
         ).with_outputs(REJECTED, COUNTED, main="tasks")
         return ScreenedTasks(screened.tasks, screened[REJECTED], screened[COUNTED])
 
 
-def _screen(task: ImageTask, names: dict[int, str], filters: Filters) -> Iterator[Any]:
-    return tag_by_type(screen_annotations(task, names, filters))
+class KnownCategories(msgspec.Struct, frozen=True):
+    """Names of the classes of objects by id, and the ids of segments."""
+
+    names: dict[int, str]
+    segments: frozenset[int] = frozenset()
+
+
+def known_categories(labels: LabelMap) -> KnownCategories:
+    return KnownCategories(labels.name_by_id(), frozenset(category.id for category in labels.segments))
+
+
+def _screen(task: ImageTask, known: KnownCategories, filters: Filters) -> Iterator[Any]:
+    return tag_by_type(screen_annotations(task, known, filters))
 
 
 def screen_annotations(
-    task: ImageTask, names: dict[int, str], filters: Filters
+    task: ImageTask, known: KnownCategories, filters: Filters
 ) -> Iterator[ImageTask | Rejected | Counted]:
-    """The task with the annotations that are wanted; the task itself always stays, if without objects.
-
-    Args:
-        names: of all categories, by id.
-    """
+    """The task with the annotations that are wanted; the task itself always stays, if without any."""
     kept = []
     filtered: Counter[Tally] = Counter()
     for annotation in task.annotations:
-        name = names.get(annotation.category_id)
+        name = known.names.get(annotation.category_id)
         if name is None:
-            detail = f"no category has the id {annotation.category_id}"
-            yield Rejected("annotation", annotation.id, Reason.UNKNOWN_CATEGORY, detail, task.image_id)
+            yield _unknown(task, annotation.id, [annotation.category_id])
         elif tally := filters.unwanted(annotation, name):
             filtered[tally] += 1
         else:
             kept.append(annotation)
     for tally, number in filtered.items():
         yield Counted(tally, number)
-    yield msgspec.structs.replace(task, annotations=tuple(kept)) if len(kept) < len(task.annotations) else task
+    regions, panoptic = [], []
+    for region in task.labels.regions:
+        if region.category_id in known.segments:
+            regions.append(region)
+        else:
+            yield _unknown(task, region.id, [region.category_id])
+    for row in task.labels.panoptic:
+        if unknown := sorted({segment.category_id for segment in row.segments} - known.segments):
+            yield _unknown(task, None, unknown)
+        else:
+            panoptic.append(row)
+    if len(kept) + len(regions) + len(panoptic) + len(task.labels.captions) < task.annotation_rows:
+        labels = msgspec.structs.replace(task.labels, regions=tuple(regions), panoptic=tuple(panoptic))
+        task = msgspec.structs.replace(task, annotations=tuple(kept), labels=labels)
+    yield task
+
+
+def _unknown(task: ImageTask, annotation_id: int | None, category_ids: list[int]) -> Rejected:
+    detail = f"no category has the id {', '.join(map(str, category_ids))}"
+    return Rejected("annotation", annotation_id, Reason.UNKNOWN_CATEGORY, detail, task.image_id)

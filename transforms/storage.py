@@ -1,8 +1,10 @@
 """Where files are: one small interface over local folders, and the place where other stores join it."""
 
+import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -32,7 +34,9 @@ class Upload(Protocol):
 
     def write(self, data: bytes) -> object: ...
 
-    def commit(self) -> None: ...
+    def commit(self, path: str | None = None) -> None:
+        """Make the file visible; under `path`, in the same folder, where its name was not known before."""
+        ...
 
     def abandon(self) -> None:
         """Leave no trace of it; without effect after `commit`."""
@@ -82,6 +86,10 @@ class Storage(Protocol):
         """Delete what killed uploads left in `folder`, of files whose names `is_ours` knows."""
         ...
 
+    def link(self, path: str, target: str) -> bool:
+        """Let `path` lead to the file `target` of the same folder; False where this storage has no links."""
+        ...
+
     def join(self, folder: str, name: str) -> str: ...
 
 
@@ -93,8 +101,32 @@ def storage_for(path: str) -> Storage:
     """
     scheme, separator, _ = path.partition("://")
     if not separator:
+        archive = _archive_of(path)
+        if archive:
+            from transforms.zip_storage import ZipStorage  # which is made of the classes here
+
+            return ZipStorage(archive)
         return LocalStorage()
     raise ConfigError(f"{path}: {scheme}:// is not supported yet; give a local path")
+
+
+_ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
+
+
+def _archive_of(path: str) -> str:
+    """The .zip that `path` is in, or is; empty where there is none. Folders may be called so, too."""
+    candidates = (path[: match.end()] for match in _ARCHIVE.finditer(path))
+    return next(filter(os.path.isfile, candidates), "")
+
+
+class UnreadableFileError(OSError):
+    """The storage works, but this one file cannot be read."""
+
+
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+"""What is wrong with a path that leads to no file."""
+_NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
+"""What is wrong with a file that others may be right beside."""
 
 
 class LocalStorage:
@@ -115,8 +147,8 @@ class LocalStorage:
                             entered.add(real)
                             pending.append((name + "/", entry.path))
                     elif kind is _Kind.FILE:
-                        stat = entry.stat()
-                        yield StoredFile(name, entry.path, stat.st_size, str(stat.st_mtime_ns))
+                        status = entry.stat()
+                        yield StoredFile(name, entry.path, status.st_size, str(status.st_mtime_ns))
 
     def names(self, folder: str) -> list[str]:
         try:
@@ -130,16 +162,26 @@ class LocalStorage:
 
     def size(self, path: str) -> int | None:
         try:
-            return os.stat(path).st_size
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            status = os.stat(path)
+        except OSError as error:
+            if error.errno in _NOWHERE:
+                return None
+            raise
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def open(self, path: str) -> BinaryIO:
         return open(path, "rb")
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return file.read()
+        except OSError as error:
+            if error.errno in _NOWHERE:
+                raise FileNotFoundError(error.errno, error.strerror, path) from error
+            if error.errno in _NOT_READABLE:
+                raise UnreadableFileError(error.errno, error.strerror, path) from error
+            raise
 
     def write(self, path: str, data: bytes) -> None:
         upload = self.create(path)
@@ -168,6 +210,14 @@ class LocalStorage:
             match = _TEMPORARY.fullmatch(name)
             if match and is_ours(match[1]):
                 self.delete(os.path.join(folder, name))
+
+    def link(self, path: str, target: str) -> bool:
+        self.delete(path)
+        try:
+            os.symlink(target, path)
+        except OSError:  # some file systems have none
+            return False
+        return True
 
     def join(self, folder: str, name: str) -> str:
         return os.path.join(folder, name)
@@ -201,11 +251,11 @@ class LocalUpload:
         self._file = open(self._temporary, "xb")  # noqa: SIM115  closed by commit or abandon
         self.write = self._file.write
 
-    def commit(self) -> None:
+    def commit(self, path: str | None = None) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        os.replace(self._temporary, self._path)
+        os.replace(self._temporary, path or self._path)
 
     def abandon(self) -> None:
         try:

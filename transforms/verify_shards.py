@@ -1,19 +1,18 @@
 """Finished shards are read back and held against their manifest, every record, by TensorFlow itself."""
 
-import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any
 
 import apache_beam as beam
 import msgspec
 
 from schemas.errors import RecordError
-from schemas.features import FeatureTable, parse_spec
-from schemas.layouts import LAYOUTS
+from schemas.features import FeatureTable
+from schemas.labels import LabelMap
 from schemas.reports import Fault, ShardCheck
 from schemas.shards import ShardInfo
+from transforms.check_records import RecordChecker
 from transforms.read_shards import ShardReader
 from transforms.storage import storage_for
 
@@ -23,15 +22,16 @@ class Expected(msgspec.Struct, frozen=True):
 
     Attributes:
         path: of the file.
-        category_ids: of the data set's classes, by class index.
+        table: what is in its records.
+        labels: the data set's classes.
         boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
     """
 
     path: str
     split: str
     info: ShardInfo
-    layout: str
-    category_ids: tuple[int, ...]
+    table: FeatureTable
+    labels: LabelMap
     boxes_inside: bool
 
 
@@ -93,7 +93,7 @@ def _checked(
     records: Iterable[bytes], expected: Expected, pool: Executor, threads: int
 ) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     """What `check_record` says of each record, in order, some records ahead."""
-    check = RecordChecker(LAYOUTS[expected.layout], expected.category_ids, expected.boxes_inside)
+    check = RecordChecker(expected.table, expected.labels, expected.boxes_inside)
     waiting: deque[Future] = deque()
     damage: Exception | None = None
     try:
@@ -107,64 +107,3 @@ def _checked(
         yield future.result()
     if damage:
         raise damage
-
-
-class RecordChecker:
-    """Checks records of one layout. Imports TensorFlow."""
-
-    def __init__(self, table: FeatureTable, category_ids: tuple[int, ...], boxes_inside: bool):
-        self._table = table
-        self._spec = parse_spec(table)
-        self._category_ids = category_ids
-        self._boxes_inside = boxes_inside
-
-    def __call__(self, record: bytes) -> tuple[int, list[tuple[str, str]]]:
-        """The number of objects in a record, and its faults as (reason, detail)."""
-        import tensorflow as tf
-
-        try:
-            parsed = tf.io.parse_single_example(record, self._spec)
-        except tf.errors.InvalidArgumentError as error:
-            return 0, [("schema", _first_line(error))]
-        values = {feature.source: parsed[feature.name].numpy() for feature in self._table.features}
-        faults = [*self._image_faults(values), *self._object_faults(values)]
-        return len(values["objects.id"]), faults
-
-    def _image_faults(self, values: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        import tensorflow as tf
-
-        encoded = values["image.encoded"]
-        if hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
-            yield "image_sha256", "the image's SHA-256 is not the record's"
-        try:
-            image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
-        except tf.errors.InvalidArgumentError as error:
-            yield "image_undecodable", _first_line(error)
-            return
-        height, width = int(values["image.height"]), int(values["image.width"])
-        if image.shape != (height, width, 3):
-            yield "image_size", f"decodes to {image.shape[1]}x{image.shape[0]}, the record says {width}x{height}"
-
-    def _object_faults(self, values: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        columns = {source: column for source, column in values.items() if source.startswith("objects.")}
-        lengths = {source: len(column) for source, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            yield "object_lists", f"lists of one object each differ in length: {lengths}"
-            return
-        if self._boxes_inside:
-            for edge in ("xmin", "xmax", "ymin", "ymax"):
-                column = columns[f"objects.{edge}"]
-                if not ((column >= 0) & (column <= 1)).all():
-                    yield "box_range", f"{edge} outside 0..1: {column.min():g} .. {column.max():g}"
-        for low, high in (("xmin", "xmax"), ("ymin", "ymax")):
-            if not (columns[f"objects.{low}"] <= columns[f"objects.{high}"]).all():
-                yield "box_order", f"a box has {low} beyond {high}"
-        for index, id_ in zip(
-            columns["objects.class_index"].tolist(), columns["objects.category_id"].tolist(), strict=True
-        ):
-            if not 0 <= index < len(self._category_ids) or self._category_ids[index] != id_:
-                yield "class", f"category id {id_} with class index {index} is not in the manifest"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

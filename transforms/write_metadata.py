@@ -4,7 +4,6 @@ complete."""
 import json
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -13,9 +12,10 @@ from apache_beam.pvalue import AsDict, AsList, AsSingleton, PCollection
 
 from schemas.coco import AnnotationFile
 from schemas.errors import CategoryError, EmptyDatasetError, LostImagesError, TooManyRejectsError
+from schemas.features import FeatureTable, RecordOf, listed
 from schemas.images import UnlistedFile
 from schemas.labels import LabelMap, label_map_json, label_map_pbtxt, labels_csv
-from schemas.layouts import LAYOUTS
+from schemas.layouts import shard_names
 from schemas.manifest import (
     FORMAT,
     MANIFEST,
@@ -31,8 +31,8 @@ from schemas.manifest import (
     state_folder,
 )
 from schemas.rejects import FILTERS, Counted, Rejected, Tally
-from schemas.shards import ShardInfo, is_shard_of
-from schemas.tfds import is_readable, tfds_files
+from schemas.shards import ShardInfo
+from schemas.tfds import is_readable, shard_links, tfds_files
 from transforms.manifest_file import read_manifest
 from transforms.storage import storage_for
 
@@ -59,16 +59,25 @@ class WriteMetadata(beam.PTransform):
     """Written becomes a PCollection of one SplitManifest, when everything is in its place.
 
     Args:
-        labels: a PCollection of one LabelMap.
+        labels, table: PCollections of one LabelMap, and one FeatureTable.
         findings: of the steps before.
         recipe: what was asked for, for the manifest.
         output: the data set's folder.
         max_rejects: fraction of images, and of annotations, that may be rejected.
     """
 
-    def __init__(self, labels: PCollection, findings: Findings, recipe: Recipe, output: str, max_rejects: float):
+    def __init__(
+        self,
+        labels: PCollection,
+        table: PCollection,
+        findings: Findings,
+        recipe: Recipe,
+        output: str,
+        max_rejects: float,
+    ):
         super().__init__()
         self._labels = labels
+        self._table = table
         self._findings = findings
         self._recipe = recipe
         self._output = output
@@ -86,6 +95,7 @@ class WriteMetadata(beam.PTransform):
                 output=self._output,
                 max_rejects=self._max_rejects,
                 labels=AsSingleton(self._labels),
+                table=AsSingleton(self._table),
                 shards=AsList(written.shards),
                 rejected=AsList(rejected),
                 files=AsList(self._findings.files),
@@ -122,6 +132,7 @@ def write_metadata(
     output: str,
     max_rejects: float,
     labels: LabelMap,
+    table: FeatureTable,
     shards: list[ShardInfo],
     rejected: list[Rejected],
     files: list[AnnotationFile],
@@ -134,40 +145,51 @@ def write_metadata(
         EmptyDatasetError: there was no image to write, or none could be.
         TooManyRejectsError: more than `max_rejects` of the images or of the annotations are rejected. The shards stay.
         LostImagesError: what came in is not what went out plus what was rejected: a fault of this program.
-        CategoryError: the folder has another split, with other classes.
+        CategoryError: the folder has another split, with other classes or other parts of records.
     """
     storage = storage_for(output)
     split = describe_split(recipe, shards, rejected, files, counts, unlisted)
-    check_whole(split)
+    check_whole(split, table.record_of)
     _write_rejects(output, recipe.split, rejected)
     check_rejects(split, rejected, max_rejects, storage.join(output, REJECTS))
-    manifest = _with_split(output, recipe, labels, split)
-    _write_companions(output, manifest, labels)
+    manifest = _with_split(output, recipe, labels, table, split)
+    _write_companions(output, manifest)
     storage.write(storage.join(output, MANIFEST), encode_json(manifest))
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))
-    ours = {shard.file for shard in shards}
+    ours = {shard.file for shard in shards} | shard_links(recipe.shard_names, split).keys()
     for name in storage.names(output):  # an earlier run that stopped may have planned another number of shards
-        if is_shard_of(name, recipe.name, recipe.split) and name not in ours:
+        if recipe.shard_names.is_one(name) and name not in ours:
             storage.delete(storage.join(output, name))
-    storage.delete_leftovers(output, partial(is_shard_of, name=recipe.name, split=recipe.split))
+    storage.delete_leftovers(output, recipe.shard_names.is_one)
     return split
 
 
-def _write_companions(output: str, manifest: Manifest, labels: LabelMap) -> None:
+def _write_companions(output: str, manifest: Manifest) -> None:
     """The label maps, and what TFDS wants; where it could not read the shards, nothing invites it to."""
     storage = storage_for(output)
+    labels = manifest.labels
     companions = {
         "label_map.pbtxt": label_map_pbtxt(labels).encode(),
         "labels.csv": labels_csv(labels).encode(),
         "label_map.json": label_map_json(labels).encode(),
     }
-    for_tfds = tfds_files(manifest, LAYOUTS[manifest.layout])
-    if is_readable(manifest):
+    for_tfds = tfds_files(manifest)
+    if is_readable(manifest) and _link_shards(output, manifest):
         companions |= for_tfds
     for name in for_tfds.keys() - companions.keys():
         storage.delete(storage.join(output, name))
     for name, data in companions.items():
         storage.write(storage.join(output, name), data)
+
+
+def _link_shards(output: str, manifest: Manifest) -> bool:
+    """Let TFDS find shards that are called otherwise; False where that cannot be done."""
+    storage = storage_for(output)
+    return all(
+        storage.link(storage.join(output, link), target)
+        for name, split in manifest.splits.items()
+        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
+    )
 
 
 def describe_split(
@@ -188,19 +210,25 @@ def describe_split(
     return SplitManifest(
         recipe=recipe,
         compression="GZIP" if recipe.options["gzip"] else "",
-        inputs=tuple(InputRows(file.path, file.images, file.annotations) for file in files),
+        inputs=tuple(InputRows(file.path, file.kind, file.images, file.annotations) for file in files),
         images=ImageCounts(
             rows=sum(file.images for file in files) - counts.get(Tally.ROWS_MERGED.value, 0),
-            examples=sum(shard.examples for shard in shards),
+            written=counts.get(Tally.IMAGES.value, 0),
+            without_record=counts.get(Tally.IMAGES_WITHOUT_RECORD.value, 0),
             rejected=dict(sorted(reasons["image"].items())),
         ),
         annotations=AnnotationCounts(
             rows=sum(file.annotations for file in files),
-            written=counts.get(Tally.OBJECTS.value, 0),
+            objects=counts.get(Tally.OBJECTS.value, 0),
+            captions=counts.get(Tally.CAPTIONS.value, 0),
+            stuff=counts.get(Tally.REGIONS.value, 0),
+            panoptic=counts.get(Tally.PANOPTIC.value, 0),
+            joined=counts.get(Tally.ANNOTATIONS_MERGED.value, 0),
             rejected=dict(sorted(reasons["annotation"].items())),
             filtered={tally.value: counts[tally.value] for tally in FILTERS if tally.value in counts},
-            of_rejected_images=of_rejected_images,
+            of_rejected_images=of_rejected_images + counts.get(Tally.OF_REJECTED_IMAGES.value, 0),
             boxes_clipped=counts.get(Tally.BOXES_CLIPPED.value, 0),
+            masks=counts.get(Tally.MASKS.value, 0),
         ),
         unlisted=unlisted,
         record_bytes=counts.get(Tally.RECORD_BYTES.value, 0),
@@ -208,7 +236,7 @@ def describe_split(
     )
 
 
-def check_whole(split: SplitManifest) -> None:
+def check_whole(split: SplitManifest, record_of: RecordOf) -> None:
     """Nothing was lost on the way.
 
     Raises:
@@ -216,16 +244,18 @@ def check_whole(split: SplitManifest) -> None:
     """
     images, annotations = split.images, split.annotations
     faults = []
-    if images.rows != images.examples + sum(images.rejected.values()):
-        faults.append(f"{images.rows} images came in, {images.examples} were written and {images.rejected} rejected")
-    accounted = (
-        annotations.written
-        + sum(annotations.rejected.values())
-        + sum(annotations.filtered.values())
-        + annotations.of_rejected_images
-    )
-    if annotations.rows != accounted:
-        faults.append(f"{annotations.rows} annotations came in and {accounted} are accounted for: {annotations}")
+    if images.rows != images.written + images.without_record + sum(images.rejected.values()):
+        faults.append(
+            f"{images.rows} images came in, {images.written} were written, {images.without_record} give no record and "
+            f"{images.rejected} are rejected"
+        )
+    if annotations.rows != annotations.accounted:
+        faults.append(
+            f"{annotations.rows} annotations came in and {annotations.accounted} are accounted for: {annotations}"
+        )
+    records = annotations.objects if record_of is RecordOf.ANNOTATION else images.written
+    if split.examples != records:
+        faults.append(f"{records} records were made and {split.examples} are in the shards")
     if faults:
         raise LostImagesError(
             f"{'; '.join(faults)}. No manifest is written. This is a fault of Recordmill: please report this line"
@@ -255,8 +285,9 @@ def check_rejects(split: SplitManifest, rejected: list[Rejected], max_rejects: f
             f"allows: {counted}; the first: {first.detail}. All are in {rejects_path}. The shards are kept: run again "
             "with the data mended, or with a larger --max-rejects to accept this"
         )
-    if not split.images.examples:
-        raise EmptyDatasetError(f"all {split.images.rows} images are rejected, see {rejects_path}; nothing was written")
+    if not split.examples:
+        what = "none has an object" if split.images.without_record else "all are rejected"
+        raise EmptyDatasetError(f"of {split.images.rows} images {what}, see {rejects_path}; nothing was written")
 
 
 def _reject_order(reject: Rejected) -> tuple[str, bool, int, str, str]:
@@ -283,15 +314,29 @@ def _split_of(line: bytes) -> str | None:
         return None
 
 
-def _with_split(output: str, recipe: Recipe, labels: LabelMap, split: SplitManifest) -> Manifest:
+def _with_split(output: str, recipe: Recipe, labels: LabelMap, table: FeatureTable, split: SplitManifest) -> Manifest:
     """The folder's manifest with this split added."""
     splits: dict[str, SplitManifest] = {}
     if known := read_manifest(output):
         splits = {name: other for name, other in known.splits.items() if name != recipe.split}
-        if splits and known.categories != labels.categories:
+        if splits and known.parts != table.parts:
+            raise CategoryError(
+                f"{output} holds {', '.join(sorted(splits))} with {listed(known.parts)} in its records, these files "
+                f"have {listed(table.parts)}; readers could not use both. The shards are kept; write this split to a "
+                "folder of its own"
+            )
+        if splits and known.labels != labels:
             raise CategoryError(
                 f"{output} holds {', '.join(sorted(splits))} with other categories than these files have; one "
                 "label map cannot serve both. The shards are kept; write this split to a folder of its own"
             )
     splits[recipe.split] = split
-    return Manifest(FORMAT, recipe.name, recipe.layout, labels.categories, dict(sorted(splits.items())))
+    return Manifest(
+        FORMAT,
+        recipe.name,
+        recipe.layout,
+        table.parts,
+        labels.categories,
+        labels.segments,
+        dict(sorted(splits.items())),
+    )

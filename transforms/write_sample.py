@@ -23,8 +23,10 @@ class SampleFiles(NamedTuple):
     instances: str
     captions: str
     keypoints: str
+    stuff: str
     panoptic: str
     panoptic_masks: str
+    image_info: str
 
 
 def write_sample(folder: str, count: int, seed: int) -> SampleFiles:
@@ -38,16 +40,20 @@ def write_sample(folder: str, count: int, seed: int) -> SampleFiles:
                 "annotations/instances.json",
                 "annotations/captions.json",
                 "annotations/person_keypoints.json",
+                "annotations/stuff.json",
                 "annotations/panoptic.json",
                 "panoptic",
+                "annotations/image_info.json",
             )
         )
     )
-    rows: dict[str, list[dict]] = {"images": [], "instances": [], "captions": [], "keypoints": [], "panoptic": []}
+    kinds = ("images", "instances", "captions", "keypoints", "stuff", "panoptic")
+    rows: dict[str, list[dict]] = {kind: [] for kind in kinds}
     for index in range(count):
         _add_image(files, rows, index, random.Random(f"{seed}/{index}"))
     thing_rows = [msgspec.to_builtins(category) for category in THINGS]
     figure = {**thing_rows[-1], "keypoints": KEYPOINTS, "skeleton": SKELETON}
+    stuff_rows = [msgspec.to_builtins(category) for category in STUFF]
     panoptic_rows = [
         {**msgspec.to_builtins(category), "isthing": int(category in THINGS)} for category in (*THINGS, *STUFF)
     ]
@@ -55,15 +61,13 @@ def write_sample(folder: str, count: int, seed: int) -> SampleFiles:
         (files.instances, rows["instances"], thing_rows),
         (files.captions, rows["captions"], None),
         (files.keypoints, rows["keypoints"], [figure]),
+        (files.stuff, rows["stuff"], stuff_rows),
         (files.panoptic, rows["panoptic"], panoptic_rows),
+        (files.image_info, None, None),
     ):
-        document = {
-            "info": {"description": "drawn by recordmill sample"},
-            "images": rows["images"],
-            "annotations": annotations,
-        }
-        if categories is not None:
-            document["categories"] = categories
+        document = {"info": {"description": "drawn by recordmill sample"}, "images": rows["images"]}
+        parts = {"annotations": annotations, "categories": categories}
+        document |= {part: values for part, values in parts.items() if values is not None}
         storage.write(path, msgspec.json.encode(document))
     return files
 
@@ -91,6 +95,7 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
         {"id": image_id * 10 + number, "image_id": image_id, "caption": caption}
         for number, caption in enumerate(_captions(scene))
     ]
+    rows["stuff"] += _stuff(scene, image_id)
     segments, mask = _panoptic(scene)
     mask_name = f"{image_id:012}.png"
     storage.write(storage.join(files.panoptic_masks, mask_name), _encoded(mask, "PNG"))
@@ -151,6 +156,22 @@ def _captions(scene: Scene) -> tuple[str, str]:
     named = [f"a {thing.colour} {thing.category.name}" for thing in scene.things]
     first = f"{', '.join(named) or 'nothing'} before sky and ground"
     return first, f"a drawing of {len(named)} object{'s' if len(named) != 1 else ''}"
+
+
+def _stuff(scene: Scene, image_id: int) -> Iterator[dict]:
+    """Annotation rows of sky and ground, where they can be seen."""
+    for number, category in enumerate(STUFF, 1):
+        mask = mask_of(scene, number)
+        if mask.any():
+            yield {
+                "id": image_id * 10 + number,
+                "image_id": image_id,
+                "category_id": category.id,
+                "bbox": box_of(mask),
+                "area": int(mask.sum()),
+                "iscrowd": 0,
+                "segmentation": rle_of(mask),
+            }
 
 
 def _panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:

@@ -16,19 +16,21 @@ import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection
 from isal import isal_zlib
 
+from schemas.features import FeatureTable
 from schemas.images import ImageTask
 from schemas.labels import LabelMap
-from schemas.layouts import LAYOUTS
+from schemas.layouts import shard_names
 from schemas.manifest import state_folder
 from schemas.rejects import Counted, Rejected, Tally
-from schemas.shards import ShardInfo, ShardKey, ShardResult, shard_file
+from schemas.shards import ShardInfo, ShardKey, ShardResult
 from schemas.tfrecord import frame
 from transforms import progress
 from transforms.encode_examples import Encoded, ExampleEncoder
+from transforms.estimate_records import RecordEstimate
 from transforms.load_images import load_image
 from transforms.outputs import Written
 from transforms.plan_shards import image_order
-from transforms.storage import Storage, Upload, storage_for
+from transforms.storage import Storage, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -66,22 +68,28 @@ class ShardRecipe(msgspec.Struct, frozen=True):
 
 
 class WriteShards(beam.PTransform):
-    """ShardPlans become Written. `labels` is a PCollection of one LabelMap; `threads` fetch and check images."""
+    """ShardPlans become Written.
 
-    def __init__(self, labels: PCollection, recipe: ShardRecipe, threads: int):
+    Args:
+        labels, table: PCollections of one LabelMap, and one FeatureTable.
+        threads: that fetch and check images.
+    """
+
+    def __init__(self, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int):
         super().__init__()
         self._labels = labels
+        self._table = table
         self._recipe = recipe
         self._threads = threads
 
     def expand(self, plans):
-        labels = AsSingleton(self._labels)
+        sides = AsSingleton(self._labels), AsSingleton(self._table)
         write = _WriteShard(self._recipe, self._threads)
         full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [ImageTask])
         empty = plans.empty | "NoImages" >> beam.Map(_without_images)
         results = (
-            full | "Write" >> beam.ParDo(write, labels),
-            empty | "WriteEmpty" >> beam.ParDo(write, labels),
+            full | "Write" >> beam.ParDo(write, *sides),
+            empty | "WriteEmpty" >> beam.ParDo(write, *sides),
         ) | "Results" >> beam.Flatten()
         return Written(
             results | "Shards" >> beam.Map(_info),
@@ -116,16 +124,24 @@ class _WriteShard(beam.DoFn):
     def setup(self):
         self._pool = ThreadPoolExecutor(self._threads, "fetch")
 
-    def process(self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap) -> Iterator[ShardResult]:
+    def process(
+        self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap, table: FeatureTable
+    ) -> Iterator[ShardResult]:
         key, tasks = group
-        yield finish_shard(key, tasks, self._recipe, labels, self._pool, self._threads)
+        yield finish_shard(key, tasks, self._recipe, labels, table, self._pool, self._threads)
 
     def teardown(self):
         self._pool.shutdown(cancel_futures=True)
 
 
 def finish_shard(
-    key: ShardKey, tasks: Iterable[ImageTask], recipe: ShardRecipe, labels: LabelMap, pool: Executor, threads: int
+    key: ShardKey,
+    tasks: Iterable[ImageTask],
+    recipe: ShardRecipe,
+    labels: LabelMap,
+    table: FeatureTable,
+    pool: Executor,
+    threads: int,
 ) -> ShardResult:
     """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan, and the file is there.
 
@@ -133,29 +149,33 @@ def finish_shard(
         OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
     """
     ordered = sorted(tasks, key=lambda task: image_order(recipe.seed, task.image_id))
-    plan = plan_digest(key, ordered, recipe, labels)
+    plan = plan_digest(key, ordered, recipe, labels, table)
     storage = storage_for(recipe.output)
-    state = state_path(storage, recipe.output, recipe.name, key)
+    state = state_path(storage, recipe, key)
     if done := _finished(storage, recipe, state, plan):
         _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
-        progress.skipped_images(len(ordered), sum(task.ref.size_bytes for task in ordered))
+        first = [task for task in ordered if not task.is_rest]
+        progress.skipped_images(len(first), sum(task.ref.size_bytes for task in first))
     else:
-        done = _write_shard(key, ordered, plan, recipe, labels, pool, threads)
+        done = _write_shard(key, ordered, plan, recipe, labels, table, pool, threads)
         storage.write(state, msgspec.json.encode(done))
     progress.finished_shard()
     return done
 
 
-def plan_digest(key: ShardKey, tasks: list[ImageTask], recipe: ShardRecipe, labels: LabelMap) -> str:
+def plan_digest(
+    key: ShardKey, tasks: list[ImageTask], recipe: ShardRecipe, labels: LabelMap, table: FeatureTable
+) -> str:
     """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they
     were listed."""
-    parts = (key, tasks, msgspec.structs.replace(recipe, output=""), labels)
+    parts = (key, tasks, msgspec.structs.replace(recipe, output=""), labels, table)
     return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
 
 
-def state_path(storage: Storage, output: str, name: str, key: ShardKey) -> str:
+def state_path(storage: Storage, recipe: ShardRecipe, key: ShardKey) -> str:
     """Where a finished shard's ShardResult is kept until the manifest is written."""
-    return storage.join(output, f"{state_folder(key.split)}/{shard_file(name, key, gzip=False)}.json")
+    names = shard_names(recipe.name, key.split, recipe.layout)
+    return storage.join(recipe.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
 
 def _finished(storage: Storage, recipe: ShardRecipe, state: str, plan: str) -> ShardResult | None:
@@ -175,30 +195,33 @@ def _write_shard(
     plan: str,
     recipe: ShardRecipe,
     labels: LabelMap,
+    table: FeatureTable,
     pool: Executor,
     threads: int,
 ) -> ShardResult:
-    encoder = ExampleEncoder(labels, LAYOUTS[recipe.layout], recipe.boxes)
+    encoder = ExampleEncoder(labels, table, recipe.boxes)
     prepare = partial(prepare_batch, encoder=encoder, check=recipe.check)
+    size_of = RecordEstimate(table).bytes
     counted: Counter[Tally] = Counter()
     rejected: list[Rejected] = []
-    examples = 0
-    file = shard_file(recipe.name, key, recipe.gzip)
-    storage = storage_for(recipe.output)
-    with ShardFile(storage.create(storage.join(recipe.output, file)), recipe.gzip) as shard:
-        for task, prepared in prepare_ahead(tasks, prepare, pool, threads):
+    with ShardFile(recipe, key) as shard:
+        for task, prepared in prepare_ahead(tasks, prepare, pool, threads, size_of):
+            if isinstance(prepared, Rejected) and task.is_rest:
+                counted[Tally.OF_REJECTED_IMAGES] += prepared.annotations
+                continue
             if isinstance(prepared, Rejected):
                 rejected.append(prepared)
                 progress.rejected_image(task.ref.size_bytes)
                 continue
-            shard.append(prepared.record)
+            for record in prepared.records:
+                shard.append(record)
             rejected += prepared.rejected
             counted.update(prepared.counted)
-            examples += 1
-            progress.wrote_image(task.ref.size_bytes)
+            if not task.is_rest:
+                progress.wrote_image(task.ref.size_bytes)
     for reject in rejected:
         progress.rejected(reject)
-    info = ShardInfo(file, examples, shard.size, shard.digest)
+    info = ShardInfo(shard.name, shard.examples, shard.size, shard.digest)
     return ShardResult(key, plan, info, dict(counted), tuple(rejected))
 
 
@@ -209,20 +232,31 @@ def prepare_batch(tasks: list[ImageTask], encoder: ExampleEncoder, check: str) -
     """Each task with its record, or with why there is none. Runs in a thread, so it counts nothing in Beam."""
     prepared: list[Prepared] = []
     for task in tasks:
+        if not encoder.wants_image(task):
+            prepared.append((task, _NO_RECORD))
+            continue
         loaded = load_image(task, check)
         prepared.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
     return prepared
 
 
+_NO_RECORD = Encoded((), {Tally.IMAGES_WITHOUT_RECORD: 1}, [])
+
+
 def prepare_ahead(
-    tasks: Iterable[ImageTask], prepare: Callable[[list[ImageTask]], list[Prepared]], pool: Executor, threads: int
+    tasks: Iterable[ImageTask],
+    prepare: Callable[[list[ImageTask]], list[Prepared]],
+    pool: Executor,
+    threads: int,
+    size_of: Callable[[ImageTask], int],
 ) -> Iterator[Prepared]:
-    """What `prepare` makes of the tasks, in order; threads of `pool` work ahead, but not beyond BYTES_AHEAD."""
+    """What `prepare` makes of the tasks, in order; threads of `pool` work ahead, but not beyond BYTES_AHEAD by
+    `size_of`."""
     waiting: deque[tuple[int, Future]] = deque()
     bytes_ahead = 0
     try:
-        for batch in batches(tasks):
-            size = sum(task.ref.size_bytes for task in batch)
+        for batch in batches(tasks, size_of):
+            size = sum(map(size_of, batch))
             while waiting and (bytes_ahead + size > BYTES_AHEAD or len(waiting) >= 2 * threads):
                 oldest, future = waiting.popleft()
                 bytes_ahead -= oldest
@@ -236,17 +270,18 @@ def prepare_ahead(
             future.cancel()
 
 
-def batches(tasks: Iterable[ImageTask]) -> Iterator[list[ImageTask]]:
+def batches(tasks: Iterable[ImageTask], size_of: Callable[[ImageTask], int]) -> Iterator[list[ImageTask]]:
     """Neighbours together, up to _BATCH_IMAGES of them and _BATCH_BYTES: a thread that is handed single local images
     spends a fifth of its time on being handed them."""
     batch: list[ImageTask] = []
     size = 0
     for task in tasks:
-        if batch and (len(batch) == _BATCH_IMAGES or size + task.ref.size_bytes > _BATCH_BYTES):
+        task_size = size_of(task)
+        if batch and (len(batch) == _BATCH_IMAGES or size + task_size > _BATCH_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(task)
-        size += task.ref.size_bytes
+        size += task_size
     if batch:
         yield batch
 
@@ -255,19 +290,27 @@ class ShardFile:
     """A TFRecord file being written. It appears when the `with` block ends well, and not at all when it does not.
 
     Attributes:
-        size: of the file in bytes, and `digest` its hex SHA-256; once the block has ended.
+        name: of the file, `size` its bytes, and `digest` its hex SHA-256; once the block has ended.
+        examples: records that were appended.
     """
 
-    def __init__(self, upload: Upload, gzip: bool):
-        self._upload = upload
-        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if gzip else None
+    def __init__(self, recipe: ShardRecipe, key: ShardKey):
+        self._recipe = recipe
+        self._key = key
+        self._names = shard_names(recipe.name, key.split, recipe.layout)
+        self._storage = storage_for(recipe.output)
+        self._upload = self._storage.create(self._storage.join(recipe.output, self._names.stable(key)))
+        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
         self._sha256 = hashlib.sha256()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self.name = ""
         self.size = 0
         self.digest = ""
+        self.examples = 0
 
     def append(self, record: bytes) -> None:
+        self.examples += 1
         before, after = frame(record)
         self._pending += (before, record, after)
         self._pending_bytes += len(before) + len(record) + len(after)
@@ -294,6 +337,7 @@ class ShardFile:
                 if self._gzip:
                     self._write(self._gzip.flush())
                 self.digest = self._sha256.hexdigest()
-                self._upload.commit()
+                self.name = self._names.file(self._key, self.examples, self._recipe.gzip)
+                self._upload.commit(self._storage.join(self._recipe.output, self.name))
         finally:
             self._upload.abandon()  # nothing to do after a commit

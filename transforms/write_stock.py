@@ -8,9 +8,9 @@ import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import PCollection
 
-from schemas.layouts import LAYOUTS
+from schemas.layouts import shard_names
 from schemas.rejects import Counted, Rejected
-from schemas.shards import ShardInfo, shard_prefix
+from schemas.shards import ShardInfo
 from transforms import progress
 from transforms.encode_examples import Encoded, EncodeExamples
 from transforms.load_images import LoadImages
@@ -24,14 +24,15 @@ class WriteStock(beam.PTransform):
     """ImageTask become Written, by `beam.io.WriteToTFRecord`.
 
     Args:
-        labels: a PCollection of one LabelMap.
+        labels, table: PCollections of one LabelMap, and one FeatureTable.
         split: which the tasks are of.
         num_shards: how many; 0 lets the runner choose.
     """
 
-    def __init__(self, labels: PCollection, recipe: ShardRecipe, split: str, num_shards: int):
+    def __init__(self, labels: PCollection, table: PCollection, recipe: ShardRecipe, split: str, num_shards: int):
         super().__init__()
         self._labels = labels
+        self._table = table
         self._recipe = recipe
         self._split = split
         self._num_shards = num_shards
@@ -40,15 +41,13 @@ class WriteStock(beam.PTransform):
         recipe = self._recipe
         output = storage_for(recipe.output)
         loaded = tasks | "SpreadImages" >> beam.Reshuffle() | "LoadImages" >> LoadImages(recipe.check)
-        encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(
-            self._labels, LAYOUTS[recipe.layout], recipe.boxes
-        )
+        encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, recipe.boxes)
         shards = (
             encoded
-            | "Records" >> beam.Map(_record).with_output_types(bytes)
+            | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
             | "WriteToTFRecord"
             >> beam.io.WriteToTFRecord(
-                output.join(recipe.output, shard_prefix(recipe.name, self._split)),
+                output.join(recipe.output, shard_names(recipe.name, self._split, recipe.layout).prefix),
                 file_name_suffix=".gz" if recipe.gzip else "",
                 num_shards=self._num_shards,
                 compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,
@@ -62,8 +61,8 @@ class WriteStock(beam.PTransform):
         return Written(shards, encoded | "Counted" >> beam.FlatMap(_counted), rejected)
 
 
-def _record(encoded: Encoded) -> bytes:
-    return encoded.record
+def _records(encoded: Encoded) -> tuple[bytes, ...]:
+    return encoded.records
 
 
 def _counted(encoded: Encoded) -> list[Counted]:

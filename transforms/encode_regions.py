@@ -1,0 +1,115 @@
+"""Panoptic and stuff annotations become masks: one-channel PNGs that say of every pixel what it is."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from schemas.coco import Panoptic, Region, Segment
+from schemas.labels import SEMANTIC_IGNORE, LabelMap
+from schemas.rejects import Reason
+from transforms.encode_png import black_png, grey_png
+from transforms.read_panoptic import PanopticError, PanopticMap, read_panoptic
+
+_VOID = Panoptic("", "", ())
+
+
+class RegionEncoder:
+    """Masks of one data set's images.
+
+    Args:
+        labels: whose segments are the categories of stuff and of panoptic segments.
+        sources: which values of `schemas.layouts` are wanted; no other is computed.
+    """
+
+    def __init__(self, labels: LabelMap, sources: frozenset[str]):
+        self._semantic = labels.semantic_by_id()
+        self._is_thing = {category.id: bool(category.isthing) for category in labels.segments}
+        self._index = {category.id: index for index, category in enumerate(labels.segments)}
+        self._sources = sources
+
+    def of_panoptic(self, panoptic: Panoptic, width: int, height: int) -> dict[str, Any]:
+        """The values that come of a panoptic annotation.
+
+        Raises:
+            PanopticError: its PNG cannot be used, or its category ids do not fit into a category mask.
+            OSError: storage fails.
+        """
+        if "panoptic.category_png" in self._sources:
+            beyond = [segment.category_id for segment in panoptic.segments if not 1 <= segment.category_id <= 255]
+            if beyond:
+                detail = (
+                    f"{panoptic.file_name!r}: category id {beyond[0]} is not 1 to 255, what a mask of one byte holds"
+                )
+                raise PanopticError(Reason.TOO_MANY_SEGMENTS, detail)
+        return self._values(panoptic, read_panoptic(panoptic, width, height, frozenset(self._index)))
+
+    def of_void(self, width: int, height: int) -> dict[str, Any]:
+        """The same for an image without a panoptic annotation: all void."""
+        data = black_png(width, height) if "panoptic.png" in self._sources else b""
+        return self._values(_VOID, PanopticMap(data, np.zeros((height, width), np.uint8)))
+
+    def of_stuff(self, regions: Iterable[tuple[Region, np.ndarray]], width: int, height: int) -> dict[str, Any]:
+        """The semantic mask of regions, each with its run lengths; of two that overlap, the later one is seen."""
+        pixels = np.full((height, width), SEMANTIC_IGNORE, np.uint8)
+        for region, runs in regions:
+            pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
+        return {"semantic.png": grey_png(pixels)}
+
+    def _values(self, panoptic: Panoptic, read: PanopticMap) -> dict[str, Any]:
+        segments, places = panoptic.segments, read.places
+        values: dict[str, Any] = {
+            "panoptic.file_name": panoptic.file_name.encode(),
+            "panoptic.png": read.data,
+            "segments.class_index": [self._index[segment.category_id] for segment in segments],
+            "segments.id": [segment.id for segment in segments],
+            "segments.is_crowd": [int(segment.is_crowd) for segment in segments],
+        }
+        if "segments.area" in self._sources:
+            values["segments.area"] = [_area(place, segment, places) for place, segment in enumerate(segments, 1)]
+        if "segments.bbox_yxyx" in self._sources:
+            boxes = [_box(place, segment, places) for place, segment in enumerate(segments, 1)]
+            values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
+        if "semantic.png" in self._sources:
+            things = (self._semantic[segment.category_id] for segment in segments)
+            values["semantic.png"] = _looked_up(places, SEMANTIC_IGNORE, things)
+        if "panoptic.category_png" in self._sources:
+            values["panoptic.category_png"] = _looked_up(places, 0, (segment.category_id for segment in segments))
+        if "panoptic.instance_png" in self._sources:
+            numbers = (place * self._is_thing[segment.category_id] for place, segment in enumerate(segments, 1))
+            values["panoptic.instance_png"] = _looked_up(places, 0, numbers)
+        return values
+
+
+def bitmap(runs: np.ndarray, width: int, height: int) -> np.ndarray:
+    """COCO's run lengths, down the columns and zeros first, as bool [height, width].
+
+    >>> bitmap(np.array([1, 3]), 2, 2).tolist()
+    [[False, True], [True, True]]
+    """
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
+
+
+def _looked_up(places: np.ndarray, void: int, values: Iterable[int]) -> bytes:
+    """A PNG of the value of each pixel's segment."""
+    return grey_png(np.array([void, *values], np.uint8)[places])
+
+
+def _area(place: int, segment: Segment, places: np.ndarray) -> int:
+    """Pixels²; counted where the JSON does not say."""
+    return int(np.count_nonzero(places == place) if segment.area_px2 is None else segment.area_px2)
+
+
+def _box(place: int, segment: Segment, places: np.ndarray) -> tuple[float, float, float, float]:
+    """ymin, xmin, ymax, xmax as fractions; measured where the JSON does not say."""
+    height, width = places.shape
+    if segment.bbox_xywh_px is None:
+        rows, columns = np.nonzero(places == place)
+        return (
+            float(rows.min() / height),
+            float(columns.min() / width),
+            float((rows.max() + 1) / height),
+            float((columns.max() + 1) / width),
+        )
+    x, y, box_width, box_height = segment.bbox_xywh_px
+    return y / height, x / width, (y + box_height) / height, (x + box_width) / width
