@@ -1,0 +1,52 @@
+"""Model Garden's own decoder reads the layout `detection`, in an environment of its own: it pins another TensorFlow."""
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from tests.consumers.coco_truth import assert_boxes_equal
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = Path(os.environ.get("MODEL_GARDEN_PYTHON", ROOT / ".venv-model-garden/bin/python"))
+SCRIPT = Path(__file__).with_name("decode_with_model_garden.py")
+
+
+def decode(shards: list[Path], folder: Path) -> list[dict[str, np.ndarray]]:
+    """What the decoder makes of each record."""
+    assert PYTHON.exists(), f"{PYTHON} is not there; `make test-consumers` makes it"
+    folder.mkdir()
+    command = [PYTHON, SCRIPT, folder, *shards]
+    run = subprocess.run([str(part) for part in command], check=False, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return [dict(np.load(path)) for path in sorted(folder.iterdir())]
+
+
+def test_every_record(truth, tmp_path, recordmill):
+    out = tmp_path / "out"
+    outcome = recordmill("coco", *truth.flags, "--output", out, "--masks", "png", "--num-shards", 3)
+    assert outcome.code == 0, outcome
+    examples = {
+        int(example["source_id"].item()): example
+        for example in decode(sorted(out.glob("*.tfrecord-*")), tmp_path / "npz")
+    }
+    assert set(examples) == truth.image_ids
+    for image_id, example in examples.items():
+        row = truth.row(image_id)
+        size = (row["height"], row["width"])
+        assert (example["height"], example["width"]) == size
+        pixels = tf.io.decode_image(truth.path(image_id).read_bytes(), channels=3).numpy()
+        assert tuple(example["image_shape"]) == (*size, 3)
+        assert example["image_sha256"] == hashlib.sha256(pixels.tobytes()).hexdigest()
+        assert_boxes_equal(example["groundtruth_boxes"], truth.boxes_yxyx_frac(image_id))
+        assert example["groundtruth_classes"].tolist() == truth.values(image_id, "category_id")
+        assert example["groundtruth_is_crowd"].tolist() == [bool(c) for c in truth.values(image_id, "iscrowd")]
+        np.testing.assert_allclose(example["groundtruth_area"], truth.values(image_id, "area"), rtol=1e-6)
+        expected = truth.masks(image_id)
+        assert tuple(example["mask_shape"]) == expected.shape
+        assert set(example["mask_values"]) <= {0.0, 1.0}
+        unpacked = np.unpackbits(example["mask_bits"], count=expected.size).reshape(expected.shape)
+        assert (unpacked == expected).all(axis=(1, 2)).tolist() == [True] * len(expected)

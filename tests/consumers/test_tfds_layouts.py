@@ -1,0 +1,221 @@
+"""TensorFlow Datasets opens the folder of every layout, and the layout `tfds` is what tfds.load("coco/2017") gives."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from tests.conftest import SHARED_DATA
+from tests.consumers.coco_truth import Truth, assert_boxes_equal, coco_mini, needs_shared_data
+
+OURS = {"category_id"}
+"""Of an object, beside what coco/2017 has."""
+
+
+def opened(folder: Path, examples: int, split: str = "train") -> tuple[tfds.features.FeatureConnector, list[dict]]:
+    """Features and all examples of the folder's one split."""
+    builder = tfds.builder_from_directory(str(folder))
+    assert {name: split.num_examples for name, split in builder.info.splits.items()} == {split: examples}
+    decoded = list(tfds.as_numpy(builder.as_dataset(split=split)))
+    assert len(decoded) == examples
+    return builder.info.features, decoded
+
+
+def pixels_of(path: Path) -> np.ndarray:
+    return tf.io.decode_image(path.read_bytes(), channels=3).numpy()
+
+
+def test_detection(truth, tmp_path, recordmill):
+    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--num-shards", 3)
+    assert outcome.code == 0, outcome
+    features, examples = opened(tmp_path, len(truth.image_ids))
+    names = [category["name"] for category in truth.categories]
+    assert features["image/object/class/index"].feature.names == names
+    assert {int(example["image/source_id"]) for example in examples} == truth.image_ids
+    for example in examples:
+        image_id = int(example["image/source_id"])
+        row = truth.row(image_id)
+        assert np.array_equal(example["image/encoded"], pixels_of(truth.path(image_id)))
+        assert example["image/filename"].decode() == row["file_name"]
+        assert (example["image/height"], example["image/width"]) == (row["height"], row["width"])
+        boxes = np.stack([example[f"image/object/bbox/{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")], axis=-1)
+        assert_boxes_equal(boxes, truth.boxes_yxyx_frac(image_id))
+        assert example["image/object/id"].tolist() == truth.values(image_id, "id")
+        assert example["image/object/class/label"].tolist() == truth.values(image_id, "category_id")
+        assert example["image/object/class/index"].tolist() == truth.class_indices(image_id)
+        assert [name.decode() for name in example["image/object/class/text"]] == [
+            names[index] for index in truth.class_indices(image_id)
+        ]
+        assert example["image/object/is_crowd"].tolist() == truth.values(image_id, "iscrowd")
+        np.testing.assert_allclose(example["image/object/area"], truth.values(image_id, "area"), rtol=1e-6)
+
+
+def test_detection_with_masks(sample, tmp_path, recordmill):
+    truth = Truth(sample.images, sample.instances)
+    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--masks", "both")
+    assert outcome.code == 0, outcome
+    _, examples = opened(tmp_path, len(truth.image_ids))
+    for example in examples:
+        expected = truth.masks(int(example["image/source_id"]))
+        masks = [tf.io.decode_png(mask).numpy()[..., 0] for mask in example["image/object/mask"]]
+        assert [np.array_equal(*pair) for pair in zip(masks, expected, strict=True)] == [True] * len(expected)
+        assert len(example["image/object/mask/rle"]) == len(expected)
+
+
+@pytest.mark.parametrize("flags", [(), ("--examples-per-shard", 20)])
+def test_keras(truth, tmp_path, recordmill, flags):
+    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "keras", *flags)
+    assert outcome.code == 0, outcome
+    ids = truth.coco.getAnnIds(list(truth.image_ids))
+    features, examples = opened(tmp_path, len(ids))
+    names = [category["name"] for category in truth.categories]
+    assert features["class_index"].names == names  # beside what the recipe reads
+    assert sorted(example["id"] for example in examples) == sorted(ids)
+    pixels = {image_id: pixels_of(truth.path(image_id)) for image_id in truth.image_ids}
+    for example in examples:
+        image_id = int(example["image_id"])
+        (annotation,) = truth.coco.loadAnns(int(example["id"]))
+        assert annotation["image_id"] == image_id
+        assert np.array_equal(example["image"], pixels[image_id])
+        assert example["path"].decode() == truth.row(image_id)["file_name"]
+        assert example["category_id"] == annotation["category_id"]
+        assert names[example["class_index"]] == truth.coco.cats[annotation["category_id"]]["name"]
+        assert example["area"] == pytest.approx(annotation["area"], rel=1e-6)
+        (edges,) = truth.boxes_xyxy_px(image_id)[truth.values(image_id, "id").index(annotation["id"]), None]
+        assert example["bbox"] == pytest.approx([*edges[:2], *(edges[2:] - edges[:2])], rel=1e-6)
+    shards = sorted(path.name for path in tmp_path.glob("file_*.tfrec"))
+    links = [f"coco-train.tfrecord-{number:05}-of-{len(shards):05}" for number in range(len(shards))]
+    assert [(tmp_path / link).resolve().name for link in links] == shards
+
+
+def test_tfds_has_the_structure_of_what_is_published(sample, tmp_path, recordmill):
+    """dtypes and shapes, by the own code of coco/2017 and coco/2017_panoptic; captions are named as in the JSON."""
+    truth, out = Truth(sample.images, sample.instances), tmp_path / "out"
+    flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
+    outcome = recordmill("coco", *truth.flags, *flags, "--output", out, "--layout", "tfds")
+    assert outcome.code == 0, outcome
+    features = tfds.builder_from_directory(str(out)).info.features
+    actual = features.get_tensor_info()
+    actual["objects"] = {key: value for key, value in actual["objects"].items() if key not in OURS}
+    expected = {"captions": tfds.features.Sequence({"id": np.int64, "text": tfds.features.Text()}).get_tensor_info()}
+    for config in ("2017", "2017_panoptic"):
+        published = tfds.object_detection.Coco(config=config, data_dir=str(tmp_path / "none"))
+        expected |= published.info.features.get_tensor_info()
+    assert actual == expected
+    for group in ("objects", "panoptic_objects"):
+        assert isinstance(features[group]["bbox"], tfds.features.BBoxFeature)
+
+
+def test_tfds(truth, tmp_path, recordmill):
+    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "tfds", "--num-shards", 3)
+    assert outcome.code == 0, outcome
+    features, examples = opened(tmp_path, len(truth.image_ids))
+    assert features["objects"]["label"].names == [category["name"] for category in truth.categories]
+    assert {example["image/id"] for example in examples} == truth.image_ids
+    for example in examples:
+        image_id = int(example["image/id"])
+        assert np.array_equal(example["image"], pixels_of(truth.path(image_id)))
+        assert example["image/filename"].decode() == truth.row(image_id)["file_name"]
+        assert_objects_equal(example["objects"], truth, image_id)
+
+
+def assert_objects_equal(objects: dict[str, np.ndarray], truth: Truth, image_id: int) -> None:
+    assert objects["id"].tolist() == truth.values(image_id, "id")
+    assert objects["area"].tolist() == [int(area) for area in truth.values(image_id, "area")]
+    assert_boxes_equal(objects["bbox"], truth.boxes_yxyx_frac(image_id))
+    assert objects["label"].tolist() == truth.class_indices(image_id)
+    assert objects["is_crowd"].tolist() == [bool(crowd) for crowd in truth.values(image_id, "iscrowd")]
+    if "category_id" in objects:
+        assert objects["category_id"].tolist() == truth.values(image_id, "category_id")
+
+
+def assert_captions_equal(captions: dict[str, np.ndarray], rows: list[dict]) -> None:
+    rows = sorted(rows, key=lambda row: row["id"])
+    assert captions["id"].tolist() == [row["id"] for row in rows]
+    assert [text.decode() for text in captions["text"]] == [row["caption"] for row in rows]
+
+
+def captions_by_image(path: str | Path) -> dict[int, list[dict]]:
+    rows: dict[int, list[dict]] = {}
+    for row in json.loads(Path(path).read_text())["annotations"]:
+        rows.setdefault(row["image_id"], []).append(row)
+    return rows
+
+
+@needs_shared_data
+def test_tfds_with_captions(tmp_path, recordmill):
+    truth = coco_mini("val")
+    file = truth.images.parent / "annotations/captions_val2017.json"
+    flags = ["--captions", file, "--output", tmp_path, "--layout", "tfds"]
+    outcome = recordmill("coco", *truth.flags, *flags)
+    assert outcome.code == 0, outcome
+    _, examples = opened(tmp_path, len(truth.image_ids))
+    captions = captions_by_image(file)
+    assert {example["image/id"] for example in examples} == truth.image_ids
+    for example in examples:
+        assert_objects_equal(example["objects"], truth, int(example["image/id"]))
+        assert_captions_equal(example["captions"], captions.get(int(example["image/id"]), []))
+
+
+def test_tfds_with_captions_and_panoptic_segments(sample, tmp_path, recordmill):
+    truth = Truth(sample.images, sample.instances)
+    flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
+    outcome = recordmill("coco", *truth.flags, *flags, "--output", tmp_path, "--layout", "tfds")
+    assert outcome.code == 0, outcome
+    features, examples = opened(tmp_path, len(truth.image_ids))
+    captions = captions_by_image(sample.captions)
+    panoptic = PanopticTruth(sample.panoptic, sample.panoptic_masks)
+    assert features["panoptic_objects"]["label"].names == panoptic.names
+    for example in examples:
+        image_id = int(example["image/id"])
+        assert_objects_equal(example["objects"], truth, image_id)
+        assert_captions_equal(example["captions"], captions[image_id])
+        panoptic.assert_equal(example, image_id)
+
+
+@needs_shared_data
+def test_tfds_of_real_panoptic_segments(tmp_path, recordmill):
+    folder = SHARED_DATA / "panopticapi/sample_data"
+    file, masks = folder / "panoptic_examples.json", folder / "panoptic_examples"
+    inputs = ["--images", folder / "input_images", "--panoptic", file, "--panoptic-masks", masks]
+    outcome = recordmill("coco", *inputs, "--output", tmp_path / "out", "--layout", "tfds")
+    assert outcome.code == 0, outcome
+    _, examples = opened(tmp_path / "out", 2)
+    panoptic = PanopticTruth(file, masks)
+    assert {example["image/id"] for example in examples} == set(panoptic.segments)
+    for example in examples:
+        panoptic.assert_equal(example, int(example["image/id"]))
+
+
+class PanopticTruth:
+    """What a panoptic annotation file and its pictures say."""
+
+    def __init__(self, file: str | Path, masks: str | Path):
+        document = json.loads(Path(file).read_text())
+        self.masks = Path(masks)
+        self.names = [category["name"] for category in document["categories"]]
+        self.category_ids = [category["id"] for category in document["categories"]]
+        self.sizes = {row["id"]: (row["height"], row["width"]) for row in document["images"]}
+        self.segments = {row["image_id"]: row for row in document["annotations"]}
+
+    def assert_equal(self, example: dict, image_id: int) -> None:
+        row = self.segments[image_id]
+        assert example["panoptic_image/filename"].decode() == row["file_name"]
+        with Image.open(self.masks / row["file_name"]) as image:
+            assert np.array_equal(example["panoptic_image"], np.asarray(image))
+        objects, segments = example["panoptic_objects"], row["segments_info"]
+        order = np.argsort(objects["id"])
+        segments = sorted(segments, key=lambda segment: segment["id"])
+        assert objects["id"][order].tolist() == [segment["id"] for segment in segments]
+        assert objects["area"][order].tolist() == [int(segment["area"]) for segment in segments]
+        assert objects["is_crowd"][order].tolist() == [bool(segment["iscrowd"]) for segment in segments]
+        expected = [self.category_ids.index(segment["category_id"]) for segment in segments]
+        assert objects["label"][order].tolist() == expected
+        height, width = self.sizes[image_id]
+        x, y, w, h = np.array([segment["bbox"] for segment in segments], float).reshape(-1, 4).T
+        boxes = np.stack([y / height, x / width, (y + h) / height, (x + w) / width], axis=-1)
+        assert_boxes_equal(objects["bbox"][order], boxes)
