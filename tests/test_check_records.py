@@ -57,7 +57,7 @@ def values(tmp_path) -> dict:
         encoder = ExampleEncoder(LABELS, table, "clip")
         encoder._writer.write = lambda sources: found.update(sources) or b""
         assert encoder.encode(task, PICTURE).rejected == []
-    return found
+    return found | {"objects.bbox_xywh_px": [item.bbox_xywh_px for item in OBJECTS]}
 
 
 def record(values: dict, layout: str, **changed) -> bytes:
