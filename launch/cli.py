@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(error, debug)
         return 1
     except KeyboardInterrupt:
-        print("recordmill: interrupted; finished shards stay, and the same command goes on from there", file=sys.stderr)
+        goes_on = own[:1] == ["coco"]
+        left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
+        print(f"recordmill: interrupted{left}", file=sys.stderr)
         return INTERRUPTED
 
 
@@ -74,18 +76,26 @@ def _verify(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     return 0 if run_verify(parsed.folder, parsed.workers, parsed.progress, beam_arguments) else 1
 
 
+def _extract(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
+    from launch.extract import run_extract
+
+    whole = run_extract(parsed.folder, parsed.target, parsed.split, parsed.workers, parsed.progress, beam_arguments)
+    return 0 if whole else 1
+
+
 def _sample(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     if beam_arguments:
         raise ConfigError(f"sample runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
     from launch.sample import run_sample
 
-    run_sample(parsed.folder, parsed.count, parsed.seed)
+    run_sample(parsed.folder, parsed.count, parsed.seed, parsed.odd)
     return 0
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "coco": _coco,
     "verify": _verify,
+    "extract": _extract,
     "sample": _sample,
 }
 

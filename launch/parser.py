@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from launch.flags import names, size_bytes
-from pipelines.options import ANNOTATIONS, BOX_POLICIES, CHECKS, DEFAULT_SHARD_BYTES, MASKS, WRITERS, CocoOptions
+from pipelines.options import (
+    ANNOTATIONS,
+    BOX_POLICIES,
+    CHECKS,
+    DEFAULT_SHARD_BYTES,
+    FORMATS,
+    MASKS,
+    WRITERS,
+    CocoOptions,
+)
 from schemas.errors import ConfigError
 from schemas.layouts import LAYOUTS
 
@@ -15,7 +24,7 @@ PROGRESS = ("auto", "plain", "none")
 _EPILOG = """\
 Flags after a lone -- go to Apache Beam as they are, for example
   -- --direct_running_mode=multi_processing --direct_num_workers=4
-Exit codes: 0 done; 1 the job failed, or verify found a fault; 2 the command or its configuration is wrong.
+Exit codes: 0 done; 1 the job failed, verify or extract found a fault; 2 the command or its configuration is wrong.
 """
 
 
@@ -79,7 +88,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
-    for add in (_add_coco, _add_verify, _add_sample):
+    for add in (_add_coco, _add_verify, _add_extract, _add_sample):
         verb = add(verbs)
         verb.add_argument("--debug", action="store_true", help="show tracebacks and Beam's log")
     return parser, verbs.choices
@@ -142,6 +151,11 @@ def _add_coco(verbs) -> _Parser:
     only = "keep only annotations of these categories"
     _add(screening, "--categories", only, "NAME[,NAME…]", type=names, default=())
     _add_choice(screening, "--check", "how closely images are looked at", CHECKS, CocoOptions.check)
+    pictures = verb.add_argument_group("what becomes of pictures")
+    _add_choice(pictures, "--format", "write them as they are, or all in one format", FORMATS, CocoOptions.format)
+    _add(pictures, "--max-side", "shrink larger ones to so many pixels", "PX", type=int)
+    quality = f"of JPEGs that are encoded anew (default {CocoOptions.jpeg_quality})"
+    _add(pictures, "--jpeg-quality", quality, "Q", type=int, default=CocoOptions.jpeg_quality)
     share = f"fraction of images, or annotations, that may be rejected (default {CocoOptions.max_rejects})"
     _add(screening, "--max-rejects", share, "FRACTION", type=float, default=CocoOptions.max_rejects)
     _add_running(verb)
@@ -160,6 +174,20 @@ def _add_verify(verbs) -> _Parser:
     return verb
 
 
+def _add_extract(verbs) -> _Parser:
+    verb = verbs.add_parser(
+        "extract",
+        help="records back to image files + COCO JSON",
+        description="The images of a data set become files again, and what its records say of them COCO's JSON.",
+        epilog=_EPILOG,
+    )
+    verb.add_argument("folder", metavar="OUT", help="folder of the data set")
+    verb.add_argument("target", metavar="DIR", help="where to write it; a new or empty folder")
+    _add(verb, "--split", "extract only this split", default="")
+    _add_running(verb)
+    return verb
+
+
 def _add_sample(verbs) -> _Parser:
     verb = verbs.add_parser(
         "sample",
@@ -172,6 +200,7 @@ def _add_sample(verbs) -> _Parser:
     verb.add_argument("folder", metavar="DIR", help="where to write it; a new or empty folder")
     _add(verb, "--count", "how many images (default 240)", "N", type=int, default=240)
     _add(verb, "--seed", "draws other pictures", "N", type=int, default=0)
+    _add_switch(verb, "--odd", "add pictures in every odd form: formats, depths, turned, damaged")
     return verb
 
 

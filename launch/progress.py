@@ -21,7 +21,7 @@ def shown(mode: str) -> Iterator[None]:
     if mode == "none":
         yield
         return
-    live = mode == "auto" and sys.stderr.isatty()
+    live = mode == "auto" and sys.stderr is not None and sys.stderr.isatty()
     stop = threading.Event()
     watcher = threading.Thread(target=_show_live if live else _show_plain, args=(stop,), name="progress", daemon=True)
     watcher.start()

@@ -7,7 +7,7 @@ from schemas.errors import ConfigError
 from transforms.write_sample import write_sample
 
 
-def run_sample(folder: str, count: int, seed: int) -> None:
+def run_sample(folder: str, count: int, seed: int, odd: bool) -> None:
     """Write the data set and print how to convert it.
 
     Raises:
@@ -17,7 +17,10 @@ def run_sample(folder: str, count: int, seed: int) -> None:
         raise ConfigError(f"--count {count} must be 1 or more")
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise ConfigError(f"{folder} is there already and is not an empty folder; the sample wants a folder of its own")
-    files = write_sample(folder, count, seed)
+    files = write_sample(folder, count, seed, odd)
     console = terminal()
-    console.print(f"{count} image rows are in {folder}. Convert them with:")
-    console.print(f"  recordmill coco --images {files.images} --instances {files.instances} --output OUT")
+    console.print(f"{count} image rows{' and the odd pictures' if odd else ''} are in {folder}. Convert them with:")
+    console.print(
+        f"  recordmill coco --images {files.images} --instances {files.instances} --output OUT"
+        + (" --max-rejects 1" if odd else "")
+    )

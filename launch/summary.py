@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -9,8 +10,11 @@ from rich.table import Table
 from pipelines.options import CocoOptions
 from schemas.features import Part
 from schemas.labels import LabelMap
-from schemas.manifest import REJECTS, Manifest, SplitManifest
+from schemas.manifest import REJECTS, Manifest, RewrittenPictures, SplitManifest
 from schemas.reports import Fault, PlanReport, ShardCheck
+
+if TYPE_CHECKING:
+    from transforms.extract_documents import ExtractedSplit  # which imports Beam
 
 _FAULTS_SHOWN = 20
 _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
@@ -36,6 +40,8 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     images, annotations = split.images, split.annotations
     without = {"without an object": images.without_record} if images.without_record else {}
     yield "images", f"{images.written:,} of {images.rows:,}{_reasons(images.rejected | without)}"
+    if images.rewritten:
+        yield "rewritten", _rewritten(images.rewritten)
     left_out = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
         left_out["of rejected images"] = annotations.of_rejected_images
@@ -63,6 +69,13 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
     yield "shards", f"{len(sizes):,} of {spread}, {_size(split.bytes)} in all"
     yield "first shard", os.path.join(folder, split.shards[0].file)
+
+
+def _rewritten(pictures: RewrittenPictures) -> str:
+    formats = ", ".join(f"{name} {number:,}" for name, number in pictures.by_format.items())
+    kinds = {"turned upright": pictures.turned, "made smaller": pictures.shrunk}
+    more = "".join(f"; {number:,} {kind}" for kind, number in kinds.items() if number)
+    return f"{formats}{more}: {_size(pictures.bytes_read)} became {_size(pictures.bytes_written)}"
 
 
 def print_plan(console: Console, plan: PlanReport, options: CocoOptions) -> None:
@@ -109,13 +122,31 @@ def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], fa
             _size(sum(check.bytes for check in of_split)),
         )
     console.print(table)
+    _print_faults(console, faults)
+    verdict = f"{len(faults):,} faults" if faults else "whole: every record read, parsed and decoded"
+    console.print(f"{folder}: {verdict}")
+
+
+def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSplit"], notes: Sequence[str]) -> None:
+    """What extract wrote, what the records did not tell, and what was wrong with them."""
+    for split in splits:
+        console.print(f"{split.split}: {split.images:,} images, {_size(split.image_bytes)}, are in {folder}")
+        for document in split.documents:
+            console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
+    for note in notes:
+        console.print(note)
+    faults = [fault for split in splits for fault in split.faults]
+    _print_faults(console, faults)
+    if faults:
+        console.print(f"{folder}: {len(faults):,} faults in the records; what could be read is extracted")
+
+
+def _print_faults(console: Console, faults: Sequence[Fault]) -> None:
     for fault in faults[:_FAULTS_SHOWN]:
         where = fault.file if fault.record is None else f"{fault.file} record {fault.record}"
         console.print(printable(f"{where}: {fault.reason}: {fault.detail}"))
     if len(faults) > _FAULTS_SHOWN:
         console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")
-    verdict = f"{len(faults):,} faults" if faults else "whole: every record read, parsed and decoded"
-    console.print(f"{folder}: {verdict}")
 
 
 def _reasons(counts: dict[str, int]) -> str:

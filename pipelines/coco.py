@@ -7,6 +7,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from pipelines.options import CocoOptions
+from schemas.images import PictureRules
 from schemas.layouts import LAYOUTS
 from schemas.manifest import FORMAT, Recipe
 from transforms.choose_features import ChooseFeatures
@@ -102,6 +103,6 @@ def _shard_recipe(options: CocoOptions) -> ShardRecipe:
         options.layout,
         options.gzip,
         options.boxes,
-        options.check,
+        PictureRules(options.check, options.format, options.max_side, options.jpeg_quality),
         FORMAT,
     )

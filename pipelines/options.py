@@ -16,6 +16,7 @@ from schemas.shards import ShardSizing
 WRITERS = ("planned", "beam")
 BOX_POLICIES = ("clip", "drop", "keep")
 CHECKS = ("none", "header", "decode")
+FORMATS = ("keep", "jpeg", "png")
 MASKS = {
     "none": (),
     "png": (Part.MASK_PNG,),
@@ -39,6 +40,7 @@ class CocoOptions:
 
     Attributes:
         panoptic_masks: folder or .zip of the PNGs of each panoptic file, in the same order.
+        max_side: pixels; None leaves pictures as large as they are.
         shard_size: bytes.
         min_area: pixels².
         workers: threads that fetch and check images, per process; None for one a core.
@@ -67,6 +69,9 @@ class CocoOptions:
     min_area: float = 0.0
     categories: tuple[str, ...] = ()
     check: str = "decode"
+    format: str = "keep"
+    max_side: int | None = None
+    jpeg_quality: int = 95
     seed: int = 0
     writer: str = "planned"
     max_rejects: float = 0.01
@@ -126,8 +131,11 @@ class CocoOptions:
             "categories": sorted(self.categories),
             "check": self.check,
             "examples_per_shard": self.examples_per_shard,
+            "format": self.format,
             "gzip": self.gzip,
+            "jpeg_quality": self.jpeg_quality,
             "masks": self.masks,
+            "max_side": self.max_side,
             "min_area": self.min_area,
             "no_crowd": self.no_crowd,
             "num_shards": self.num_shards,
@@ -155,6 +163,7 @@ class CocoOptions:
             ("masks", self.masks, tuple(MASKS)),
             ("boxes", self.boxes, BOX_POLICIES),
             ("check", self.check, CHECKS),
+            ("format", self.format, FORMATS),
             ("writer", self.writer, WRITERS),
         ):
             if value not in allowed:
@@ -166,6 +175,10 @@ class CocoOptions:
         for option, text in (("name", self.name), ("split", self.split)):
             if len(text) > _MAX_NAME:
                 yield f"{flag(option)} has {len(text)} characters; file names have room for {_MAX_NAME}"
+        if self.max_side is not None and not 1 <= self.max_side <= 65_500:
+            yield f"--max-side {self.max_side} must be 1 to 65500 pixels"
+        if not 1 <= self.jpeg_quality <= 100:
+            yield f"--jpeg-quality {self.jpeg_quality} must be 1 to 100"
         if not -(1 << 63) <= self.seed < 1 << 63:
             yield f"--seed {self.seed} does not fit 64 bits"
         if not 0 <= self.max_rejects <= 1:

@@ -59,6 +59,38 @@ class UnlistedFile(msgspec.Struct, frozen=True, array_like=True):
     name: str
 
 
+class PictureRules(msgspec.Struct, frozen=True):
+    """What is done with image files.
+
+    Attributes:
+        check: how closely they are looked at, see `transforms.load_images`.
+        format: `keep`, or the one that all are written in, `jpeg` or `png`.
+        max_side: pixels; larger pictures are shrunk to it.
+        jpeg_quality: 1..100, of pictures that are encoded anew.
+    """
+
+    check: str
+    format: str = "keep"
+    max_side: int | None = None
+    jpeg_quality: int = 95
+
+
+class Rewriting(msgspec.Struct, frozen=True):
+    """Why and from what a picture was encoded anew.
+
+    Attributes:
+        original: the format of the file, `webp` for example.
+        bytes: size of the file.
+        turned: whether it was turned upright, as its EXIF orientation says and the JSON's size has it.
+        shrunk: whether it was made smaller.
+    """
+
+    original: str
+    bytes: int
+    turned: bool = False
+    shrunk: bool = False
+
+
 class Picture(msgspec.Struct, frozen=True):
     """An image file's bytes, checked.
 
@@ -67,6 +99,8 @@ class Picture(msgspec.Struct, frozen=True):
         format: `jpeg` or `png`: what the bytes are, whatever the file is called.
         width, height: of the encoded pixels.
         sha256: hex digest of `data`.
+        annotated_size: width and height of the picture that annotations refer to, where it was shrunk since.
+        rewriting: None where `data` is the file as it was.
     """
 
     data: bytes
@@ -74,3 +108,10 @@ class Picture(msgspec.Struct, frozen=True):
     width: int
     height: int
     sha256: str
+    annotated_size: tuple[int, int] | None = None
+    rewriting: Rewriting | None = None
+
+    @property
+    def frame(self) -> tuple[int, int]:
+        """Width and height of the picture that annotations refer to."""
+        return self.annotated_size or (self.width, self.height)

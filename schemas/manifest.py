@@ -73,16 +73,29 @@ class InputRows(msgspec.Struct, frozen=True):
     annotations: int
 
 
-class ImageCounts(msgspec.Struct, frozen=True):
+class RewrittenPictures(msgspec.Struct, frozen=True):
+    """Pictures that were encoded anew: how many, by the format of their file; how many of them were turned upright, or
+    made smaller; size of their files, and of what is in the records in their place."""
+
+    by_format: dict[str, int]
+    turned: int
+    shrunk: int
+    bytes_read: int
+    bytes_written: int
+
+
+class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """`rows` (image rows read) = `written` + `without_record` + the sum of `rejected` (by reason).
 
-    `without_record` have no object, in a layout of one record an object.
+    `without_record` have no object, in a layout of one record an object. `rewritten` of the written ones are not their
+    files' bytes; None where all are.
     """
 
     rows: int
     written: int
     without_record: int
     rejected: dict[str, int]
+    rewritten: RewrittenPictures | None = None
 
 
 class AnnotationCounts(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ class Reason(str, Enum):
 
     IMAGE_MISSING = "image_missing"  # image: no file of that name under --images
     IMAGE_UNREADABLE = "image_unreadable"  # image: empty, cut short, or its pixels do not decode
-    UNSUPPORTED_FORMAT = "unsupported_format"  # image: not a JPEG or PNG
+    UNSUPPORTED_FORMAT = "unsupported_format"  # image: no format that is known, or pixels that no JPEG or PNG can hold
     TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
     DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: a second row with the same id
@@ -74,11 +74,32 @@ class Tally(str, Enum):
     REGIONS = "regions"  # stuff annotations in records
     PANOPTIC = "panoptic"  # panoptic annotations in records
     BOXES_CLIPPED = "boxes_clipped"  # of those, how many were cut at their image's edge
+    FROM_JPEG = "from_jpeg"  # pictures that were encoded anew, by the format of their file
+    FROM_PNG = "from_png"
+    FROM_WEBP = "from_webp"
+    FROM_GIF = "from_gif"
+    FROM_BMP = "from_bmp"
+    FROM_TIFF = "from_tiff"
+    FROM_OTHER = "from_other"
+    TURNED = "turned"  # of those, how many were turned upright
+    SHRUNK = "shrunk"  # of those, how many were made smaller
+    REWRITTEN_BYTES_READ = "rewritten_bytes_read"  # size of their files
+    REWRITTEN_BYTES = "rewritten_bytes"  # size of what is in the records in their place
     RECORD_BYTES = "record_bytes"  # of records, uncompressed and without framing
     FILTERED_CATEGORY = "category"  # annotations left out because of --categories
     FILTERED_CROWD = "crowd"  # … because of --no-crowd
     FILTERED_AREA = "area"  # … because of --min-area
 
+
+REWRITTEN_FROM = {
+    "bmp": Tally.FROM_BMP,
+    "gif": Tally.FROM_GIF,
+    "jpeg": Tally.FROM_JPEG,
+    "png": Tally.FROM_PNG,
+    "tiff": Tally.FROM_TIFF,
+    "webp": Tally.FROM_WEBP,
+}
+"""What is counted for a picture that was encoded anew, by the format of its file; FROM_OTHER for any other."""
 
 FILTERS = (Tally.FILTERED_CATEGORY, Tally.FILTERED_CROWD, Tally.FILTERED_AREA)
 

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -20,6 +21,12 @@ def objects(folder: Path, key: str) -> list:
 
 def shard_names(folder: Path) -> list[str]:
     return sorted(shard_bytes(folder))
+
+
+def growth_of_rewritten(folder: Path) -> float:
+    """How much larger pictures have become by being encoded anew; drawings do, as JPEGs of good quality."""
+    rewritten = manifest_of(folder)["splits"]["train"]["images"].get("rewritten")
+    return rewritten["bytes_written"] / rewritten["bytes_read"] if rewritten else math.inf
 
 
 # For each flag of `coco`: what to add to a plain conversion of the sample, and what is then true of the output folder.
@@ -57,6 +64,12 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
     "--image-info": (
         ["--image-info", "{image_info}"],
         lambda out: len(manifest_of(out)["splits"]["train"]["inputs"]) == 2,
+    ),
+    "--format": (["--format", "png"], lambda out: {e["image/format"][0] for e in read_examples(out)} == {b"png"}),
+    "--max-side": (["--max-side", 100], lambda out: max(e["image/width"][0] for e in read_examples(out)) <= 100),
+    "--jpeg-quality": (
+        ["--format", "jpeg", "--jpeg-quality", 10],
+        lambda out: growth_of_rewritten(out) < 2,
     ),
     "--workers": (["--workers", 1], lambda out: len(read_examples(out)) == 22),
     "--instances": ([], lambda out: len(read_examples(out)) == 22),

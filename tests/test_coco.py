@@ -278,13 +278,13 @@ def test_every_reason_is_told_and_nothing_is_lost(tmp_path, recordmill):
     (images / "half.jpg").write_bytes(whole[: len(whole) // 2])
     (images / "empty.jpg").write_bytes(b"")
     (images / "text.jpg").write_text("<html>not found</html>")
-    Image.new("RGB", (40, 30)).save(images / "moving.jpg", "GIF")
+    Image.new("RGB", (40, 30)).save(images / "icon.jpg", "ICO")
     rows = [
         image_row(1, "good.jpg"),
         image_row(2, "half.jpg"),
         image_row(3, "empty.jpg"),
         image_row(4, "text.jpg"),
-        image_row(5, "moving.jpg"),
+        image_row(5, "icon.jpg"),
         image_row(6, "missing.jpg"),
         image_row(7, "wrong size.jpg", 41, 30),
         image_row(8, "twice.jpg"),

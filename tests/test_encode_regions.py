@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from schemas.coco import Category, Panoptic, Region, Segment
+from schemas.images import Picture
 from schemas.labels import LabelMap
 from schemas.layouts import DETECTION, TFDS
 from schemas.rejects import Reason
-from transforms.encode_regions import RegionEncoder, bitmap
+from transforms.bitmaps import bitmap
+from transforms.encode_regions import RegionEncoder
 from transforms.read_panoptic import PanopticError
 
 LABELS = LabelMap(
@@ -25,6 +27,7 @@ LABELS = LabelMap(
         Category(255, "shelf"),
     ),
 )
+PICTURE = Picture(b"", "jpeg", 3, 2, "")
 MASKS = frozenset({"panoptic.category_png", "panoptic.instance_png", "semantic.png"})
 
 
@@ -48,14 +51,14 @@ def three_segments(tmp_path) -> Panoptic:
 
 
 def test_the_masks_of_a_panoptic_annotation(three_segments):
-    values = RegionEncoder(LABELS, MASKS).of_panoptic(three_segments, 3, 2)
+    values = RegionEncoder(LABELS, MASKS).of_panoptic(three_segments, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[3, 0, 200], [3, 3, 3]]
     assert grey(values["panoptic.instance_png"]) == [[2, 0, 0], [3, 3, 3]]
     assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
 
 
 def test_the_lists_of_a_panoptic_annotation(three_segments):
-    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(three_segments, 3, 2)
+    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(three_segments, PICTURE)
     assert values == {
         "panoptic.file_name": "é.png".encode(),
         "panoptic.png": Path(three_segments.path).read_bytes(),
@@ -90,23 +93,23 @@ def test_a_category_id_that_a_byte_does_not_hold_is_refused_where_there_is_a_cat
     Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
     row = Panoptic(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
     with pytest.raises(PanopticError, match=rf"'p\.png': category id {category_id} is not 1 to 255") as caught:
-        RegionEncoder(labels, MASKS).of_panoptic(row, 3, 2)
+        RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
     assert caught.value.reason is Reason.TOO_MANY_SEGMENTS
-    assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, 3, 2)["segments.class_index"] == [0]
+    assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, PICTURE)["segments.class_index"] == [0]
 
 
 @pytest.mark.parametrize("category_id", [3, 255])
 def test_the_edges_of_what_a_category_mask_holds(tmp_path, category_id):
     Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
     row = Panoptic(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
-    values = RegionEncoder(LABELS, MASKS).of_panoptic(row, 3, 2)
+    values = RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
 
 
 def test_a_png_that_is_gone_is_told(tmp_path):
     row = Panoptic(str(tmp_path / "gone.png"), "gone.png", ())
     with pytest.raises(PanopticError) as caught:
-        RegionEncoder(LABELS, MASKS).of_panoptic(row, 3, 2)
+        RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
     assert caught.value.reason is Reason.MASK_MISSING
 
 
@@ -133,3 +136,17 @@ def test_a_bitmap_is_what_its_runs_say_down_the_columns(width, height, data):
     runs = np.diff([0, *edges, len(pixels)])
     runs = np.concatenate([[0], runs]) if pixels[0] else runs
     assert bitmap(runs, width, height).T.ravel().tolist() == pixels
+
+
+def test_a_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_the_one_it_was(tmp_path):
+    """Every other column of six goes; the segments' boxes are in pixels of the six."""
+    columns = np.array([[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, np.uint8)
+    Image.fromarray(columns).save(tmp_path / "p.png")
+    segments = Segment(1, 3, False, (0.0, 0.0, 4.0, 2.0), 8.0), Segment(2, 200, False, None, None)
+    row = Panoptic(str(tmp_path / "p.png"), "p.png", segments)
+    values = RegionEncoder(LABELS, MASKS | TFDS.sources).of_panoptic(row, Picture(b"", "jpeg", 3, 1, "", (6, 2)))
+    assert grey(values["panoptic.category_png"]) == [[3, 3, 200]]
+    with Image.open(io.BytesIO(values["panoptic.png"])) as image:
+        assert np.asarray(image).tolist() == [[[1, 0, 0], [1, 0, 0], [2, 0, 0]]]
+    assert values["segments.bbox_yxyx"] == pytest.approx([0, 0, 1, 4 / 6, 0, 2 / 3, 1, 1])
+    assert values["segments.area"] == [8, 1]

@@ -17,7 +17,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from schemas.coco import Annotation
-from schemas.images import ImageRef, ImageTask, Picture
+from schemas.images import ImageRef, ImageTask, Picture, PictureRules
 from schemas.rejects import Reason, Rejected
 from transforms import load_images as module
 from transforms.load_images import LoadImages, load_image
@@ -77,7 +77,7 @@ def load(folder, data: bytes, width: int | None = 40, height: int | None = 30, c
     path = folder / "image"
     path.write_bytes(data)
     ref = ImageRef(str(path), len(data))
-    return load_image(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), check)
+    return load_image(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), PictureRules(check))
 
 
 def assert_rejected(loaded: Picture | Rejected, reason: Reason, detail: str) -> None:
@@ -122,14 +122,15 @@ def test_a_size_that_is_not_the_json_s_is_rejected(tmp_path, data, size, check):
     [
         (b"", Reason.IMAGE_UNREADABLE, "the file is empty"),
         (b"<html>not found</html>", Reason.UNSUPPORTED_FORMAT, "it starts with b'<html>not fo'"),
-        (encoded(NOISE, "GIF"), Reason.UNSUPPORTED_FORMAT, "neither JPEG nor PNG; it starts with b'GIF87a"),
-        (encoded(NOISE, "WEBP"), Reason.UNSUPPORTED_FORMAT, "neither JPEG nor PNG; it starts with b'RIFF"),
-        (encoded(NOISE, "BMP"), Reason.UNSUPPORTED_FORMAT, "neither JPEG nor PNG; it starts with b'BM"),
-        (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "neither JPEG nor PNG"),
+        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "no picture in a format that is known; it starts with b'"),
+        (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
+        (encoded(NOISE, "WEBP")[:20], Reason.UNSUPPORTED_FORMAT, "it starts with b'RIFF"),
+        (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
+        (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "no picture in a format that is known"),
     ],
-    ids=["empty", "html", "gif", "webp", "bmp", "start of a jpeg"],
+    ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "start of a jpeg"],
 )
-def test_what_is_no_jpeg_or_png_is_rejected_however_little_is_checked(tmp_path, data, reason, detail, check):
+def test_what_is_no_picture_is_rejected_however_little_is_checked(tmp_path, data, reason, detail, check):
     assert_rejected(load(tmp_path, data, check=check), reason, detail)
 
 
@@ -253,13 +254,13 @@ def test_a_header_that_claims_too_many_pixels_is_rejected_unread(tmp_path):
 
 def test_a_file_of_too_many_bytes_is_rejected_unread(tmp_path):
     ref = ImageRef(str(tmp_path / "gone"), module.MAX_FILE_BYTES + 1)
-    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), "none")
+    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
     assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes; at most 256,000,000 are read")
 
 
 def test_a_file_that_has_gone_is_rejected(tmp_path):
     ref = ImageRef(str(tmp_path / "gone"), 5)
-    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), "none")
+    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
     assert_rejected(loaded, Reason.IMAGE_MISSING, "the file is gone")
 
 
@@ -269,12 +270,12 @@ def test_storage_that_fails_stops_the_job(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalStorage, "read", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), "none")
+        load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
 
 
 def test_one_file_that_cannot_be_read_is_a_reject(tmp_path):
     """Here a folder; one without permission is told by the same class, but not to root, who runs tests."""
-    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), "none")
+    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
     assert (reject.id, reject.reason) == (1, Reason.IMAGE_UNREADABLE)
     assert "Is a directory" in reject.detail
 
@@ -287,8 +288,8 @@ def test_the_transform_sorts_its_outputs(tmp_path):
         for id_, name in ((1, "good"), (2, "bad"))
     )
     picture = Picture(PNG, "png", 40, 30, hashlib.sha256(PNG).hexdigest())
-    detail = "'bad': neither JPEG nor PNG; it starts with b'GIF89a'"
+    detail = "'bad': no picture in a format that is known; it starts with b'GIF89a'"
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        loaded = p | beam.Create([good, bad]) | LoadImages("decode")
+        loaded = p | beam.Create([good, bad]) | LoadImages(PictureRules("decode"))
         assert_that(loaded.pictures, equal_to([(good, picture)]), "Pictures")
         assert_that(loaded[REJECTED], equal_to([Rejected("image", 2, Reason.UNSUPPORTED_FORMAT, detail)]), "Rejected")

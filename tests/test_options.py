@@ -245,6 +245,9 @@ DECIDE = {
     "seed": 1,
     "writer": "beam",
     "masks": "png",
+    "format": "jpeg",
+    "max_side": 100,
+    "jpeg_quality": 80,
 }
 IN_THE_RECIPE_ITSELF = {"images", "name", "split", "layout", "panoptic_masks", *ANNOTATIONS}
 DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, "dry_run": True, "workers": 3}

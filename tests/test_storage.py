@@ -209,3 +209,11 @@ def test_delete_leftovers_takes_temporary_files_of_ours_only(tmp_path):
 def test_join(tmp_path):
     assert STORAGE.join("out", "a.json") == "out/a.json"
     assert STORAGE.join("out/", ".state/a.json") == "out/.state/a.json"
+
+
+def test_a_link_to_a_folder_beside_it_does_not_hide_that_folder(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.jpg").write_bytes(b"x")
+    for name in ("a link", "z link"):
+        (tmp_path / name).symlink_to("real")
+    assert [file.name for file in LocalStorage().walk(str(tmp_path))] == ["real/a.jpg"]

@@ -178,3 +178,14 @@ def test_a_manifest_that_points_elsewhere(folder, recordmill):
     outcome = recordmill("verify", folder)
     assert outcome.code == 2
     assert "is not the name of a shard of its split" in outcome.err
+
+
+def test_an_image_that_ends_in_zeros_is_whole(tmp_path, recordmill):
+    from tests.test_coco import CATEGORIES, convert, draw_jpeg, image_row, write_coco
+
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    with open(tmp_path / "images" / "a.jpg", "ab") as file:
+        file.write(bytes(100))
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances).code == 0
+    assert recordmill("verify", tmp_path / "out").code == 0

@@ -20,7 +20,7 @@ from PIL import Image
 
 from schemas.coco import Annotation, Caption, Category, ImageLabels
 from schemas.features import Part
-from schemas.images import ImageRef, ImageTask
+from schemas.images import ImageRef, ImageTask, PictureRules
 from schemas.labels import LabelMap
 from schemas.layouts import DETECTION, KERAS
 from schemas.manifest import FORMAT
@@ -146,7 +146,7 @@ def read(path: Path) -> list[bytes]:
 
 
 def recipe(tmp_path, **changed) -> ShardRecipe:
-    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, "clip", "decode", FORMAT)
+    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, "clip", PictureRules("decode"), FORMAT)
     return msgspec.structs.replace(made, **changed)
 
 
@@ -361,7 +361,7 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
                 {"layout": "other"},
                 {"gzip": True},
                 {"boxes": "keep"},
-                {"check": "none"},
+                {"pictures": PictureRules("none")},
                 {"format": FORMAT + 1},
             )
         ),

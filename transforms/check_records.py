@@ -106,7 +106,9 @@ _ONE = 1 + 1e-6
 
 
 def _flat(value: Any) -> np.ndarray:
-    return np.asarray(value.flat_values.numpy() if hasattr(value, "flat_values") else value.numpy())
+    array = value.numpy()
+    # Objects, because numpy's own type for bytes drops zeros at their end.
+    return np.asarray(array, dtype=object if isinstance(array, bytes) else None)
 
 
 def _values_each(feature: Feature) -> int:

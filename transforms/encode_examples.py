@@ -12,9 +12,10 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from schemas.coco import Annotation, Region
 from schemas.example import ExampleWriter
 from schemas.features import FeatureTable, Part, RecordOf
-from schemas.images import ImageTask, Picture
+from schemas.images import ImageTask, Picture, Rewriting
 from schemas.labels import LabelMap
-from schemas.rejects import Reason, Rejected, Tally
+from schemas.rejects import REWRITTEN_FROM, Reason, Rejected, Tally
+from transforms.bitmaps import bitmap, resized, run_lengths
 from transforms.boxes import FittedBox, fit_box
 from transforms.decode_segmentation import SegmentationError, decode_segmentation
 from transforms.encode_keypoints import KeypointEncoder
@@ -116,6 +117,8 @@ class ExampleEncoder:
         counted[Tally.MASKS] = sum(len(item.runs) > 1 for item in objects)
         records = self._records(values, len(objects))
         counted[Tally.RECORD_BYTES] = sum(map(len, records))
+        if picture.rewriting and not task.is_rest:
+            counted += _rewriting_counts(picture.rewriting, len(picture.data))
         if not task.is_rest:
             counted[Tally.IMAGES if records else Tally.IMAGES_WITHOUT_RECORD] += 1
         return Encoded(records, dict(+counted), rejected)
@@ -141,10 +144,10 @@ class ExampleEncoder:
         return objects
 
     def _object(self, annotation: Annotation, picture: Picture) -> _Object:
-        box = fit_box(annotation.bbox_xywh_px, picture.width, picture.height, self._box_policy)
+        box = fit_box(annotation.bbox_xywh_px, *picture.frame, self._box_policy)
         if isinstance(box, Reason):
             x, y, width, height = annotation.bbox_xywh_px
-            detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {picture.width}x{picture.height}"
+            detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {'x'.join(map(str, picture.frame))}"
             raise _UnusableError(box, detail)
         if Part.MASK_PNG in self._parts or Part.MASK_RLE in self._parts:
             return _Object(annotation, box, _runs(annotation.segmentation, picture))
@@ -174,7 +177,7 @@ class ExampleEncoder:
         if "objects.bbox_yxyx" in self._sources:
             values["objects.bbox_yxyx"] = [edge for box in boxes for edge in box[:4]]
         if Part.KEYPOINTS in self._parts:
-            values |= self._keypoints.encode(annotations, width, height)
+            values |= self._keypoints.encode(annotations, *picture.frame)
         if Part.MASK_PNG in self._parts:
             values["objects.mask_png"] = [mask_png(item.runs, width, height) for item in objects]
         if Part.MASK_RLE in self._parts:
@@ -187,7 +190,7 @@ class ExampleEncoder:
         """The values of `schemas.layouts` that come of a panoptic annotation; without one, all is void."""
         for row in task.labels.panoptic:
             try:
-                values = self._regions.of_panoptic(row, picture.width, picture.height)
+                values = self._regions.of_panoptic(row, picture)
             except PanopticError as fault:
                 rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:
@@ -214,17 +217,33 @@ _encoder = lru_cache(maxsize=1)(ExampleEncoder)
 
 def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:
     try:
-        return decode_segmentation(segmentation, picture.width, picture.height)
+        runs = decode_segmentation(segmentation, *picture.frame)
     except SegmentationError as error:
         raise _UnusableError(error.reason, str(error)) from error
+    if picture.annotated_size:
+        runs = run_lengths(resized(bitmap(runs, *picture.frame), picture.width, picture.height))
+    return runs
 
 
 def _box_px(item: _Object, picture: Picture) -> tuple[float, float, float, float]:
-    """x, y, width, height in pixels: the JSON's own numbers, where the box was not clipped."""
-    if not item.box.clipped:
+    """x, y, width, height in pixels of the record's image: the JSON's own numbers, where box and image are as they
+    were."""
+    if not item.box.clipped and not picture.annotated_size:
         return item.annotation.bbox_xywh_px
     x, y = item.box.xmin_frac * picture.width, item.box.ymin_frac * picture.height
     return x, y, item.box.xmax_frac * picture.width - x, item.box.ymax_frac * picture.height - y
+
+
+def _rewriting_counts(rewriting: Rewriting, bytes_written: int) -> Counter[Tally]:
+    return Counter(
+        {
+            REWRITTEN_FROM.get(rewriting.original, Tally.FROM_OTHER): 1,
+            Tally.TURNED: int(rewriting.turned),
+            Tally.SHRUNK: int(rewriting.shrunk),
+            Tally.REWRITTEN_BYTES_READ: rewriting.bytes,
+            Tally.REWRITTEN_BYTES: bytes_written,
+        }
+    )
 
 
 def _image_values(task: ImageTask, picture: Picture) -> dict[str, Any]:

@@ -34,12 +34,18 @@ def grey_png(pixels: np.ndarray) -> bytes:
     """
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or not pixels.size:
         raise ValueError(f"expected uint8 [height, width] with pixels, got {pixels.dtype} {list(pixels.shape)}")
-    height, width = pixels.shape
-    rows = np.empty((height, 1 + width), np.uint8)
+    return encode_png(pixels[:, :, None])
+
+
+def encode_png(pixels: np.ndarray) -> bytes:
+    """uint8 [height, width, 1 or 3] becomes an 8-bit PNG, grey or RGB."""
+    height, width, channels = pixels.shape
+    flat = pixels.reshape(height, width * channels)
+    rows = np.empty((height, 1 + width * channels), np.uint8)
     rows[:, 0] = UP
-    rows[0, 1:] = pixels[0]
-    np.subtract(pixels[1:], pixels[:-1], out=rows[1:, 1:])
-    return pack_rows(rows)
+    rows[0, 1:] = flat[0]
+    np.subtract(flat[1:], flat[:-1], out=rows[1:, 1:])
+    return pack_rows(rows, channels=channels)
 
 
 def black_png(width: int, height: int) -> bytes:

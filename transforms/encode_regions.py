@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from schemas.coco import Panoptic, Region, Segment
+from schemas.images import Picture
 from schemas.labels import SEMANTIC_IGNORE, LabelMap
 from schemas.rejects import Reason
-from transforms.encode_png import black_png, grey_png
+from transforms.bitmaps import bitmap, resized
+from transforms.encode_png import black_png, encode_png, grey_png
 from transforms.read_panoptic import PanopticError, PanopticMap, read_panoptic
 
 _VOID = Panoptic("", "", ())
@@ -28,7 +30,7 @@ class RegionEncoder:
         self._index = {category.id: index for index, category in enumerate(labels.segments)}
         self._sources = sources
 
-    def of_panoptic(self, panoptic: Panoptic, width: int, height: int) -> dict[str, Any]:
+    def of_panoptic(self, panoptic: Panoptic, picture: Picture) -> dict[str, Any]:
         """The values that come of a panoptic annotation.
 
         Raises:
@@ -42,12 +44,15 @@ class RegionEncoder:
                     f"{panoptic.file_name!r}: category id {beyond[0]} is not 1 to 255, what a mask of one byte holds"
                 )
                 raise PanopticError(Reason.TOO_MANY_SEGMENTS, detail)
-        return self._values(panoptic, read_panoptic(panoptic, width, height, frozenset(self._index)))
+        read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
+        if picture.annotated_size:
+            read = _shrunk(panoptic, read.places, picture)
+        return self._values(panoptic, read, picture.frame)
 
     def of_void(self, width: int, height: int) -> dict[str, Any]:
         """The same for an image without a panoptic annotation: all void."""
         data = black_png(width, height) if "panoptic.png" in self._sources else b""
-        return self._values(_VOID, PanopticMap(data, np.zeros((height, width), np.uint8)))
+        return self._values(_VOID, PanopticMap(data, np.zeros((height, width), np.uint8)), (width, height))
 
     def of_stuff(self, regions: Iterable[tuple[Region, np.ndarray]], width: int, height: int) -> dict[str, Any]:
         """The semantic mask of regions, each with its run lengths; of two that overlap, the later one is seen."""
@@ -56,7 +61,7 @@ class RegionEncoder:
             pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
         return {"semantic.png": grey_png(pixels)}
 
-    def _values(self, panoptic: Panoptic, read: PanopticMap) -> dict[str, Any]:
+    def _values(self, panoptic: Panoptic, read: PanopticMap, frame: tuple[int, int]) -> dict[str, Any]:
         segments, places = panoptic.segments, read.places
         values: dict[str, Any] = {
             "panoptic.file_name": panoptic.file_name.encode(),
@@ -68,7 +73,7 @@ class RegionEncoder:
         if "segments.area" in self._sources:
             values["segments.area"] = [_area(place, segment, places) for place, segment in enumerate(segments, 1)]
         if "segments.bbox_yxyx" in self._sources:
-            boxes = [_box(place, segment, places) for place, segment in enumerate(segments, 1)]
+            boxes = [_box(place, segment, places, frame) for place, segment in enumerate(segments, 1)]
             values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
         if "semantic.png" in self._sources:
             things = (self._semantic[segment.category_id] for segment in segments)
@@ -81,13 +86,11 @@ class RegionEncoder:
         return values
 
 
-def bitmap(runs: np.ndarray, width: int, height: int) -> np.ndarray:
-    """COCO's run lengths, down the columns and zeros first, as bool [height, width].
-
-    >>> bitmap(np.array([1, 3]), 2, 2).tolist()
-    [[False, True], [True, True]]
-    """
-    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
+def _shrunk(panoptic: Panoptic, places: np.ndarray, picture: Picture) -> PanopticMap:
+    places = resized(places, picture.width, picture.height)
+    ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[places]
+    colours = ids.view(np.uint8).reshape(picture.height, picture.width, 4)[:, :, :3]
+    return PanopticMap(encode_png(np.ascontiguousarray(colours)), places)
 
 
 def _looked_up(places: np.ndarray, void: int, values: Iterable[int]) -> bytes:
@@ -100,10 +103,10 @@ def _area(place: int, segment: Segment, places: np.ndarray) -> int:
     return int(np.count_nonzero(places == place) if segment.area_px2 is None else segment.area_px2)
 
 
-def _box(place: int, segment: Segment, places: np.ndarray) -> tuple[float, float, float, float]:
-    """ymin, xmin, ymax, xmax as fractions; measured where the JSON does not say."""
-    height, width = places.shape
+def _box(place: int, segment: Segment, places: np.ndarray, frame: tuple[int, int]) -> tuple[float, float, float, float]:
+    """ymin, xmin, ymax, xmax as fractions; measured where the JSON, whose boxes are in `frame`, does not say."""
     if segment.bbox_xywh_px is None:
+        height, width = places.shape
         rows, columns = np.nonzero(places == place)
         return (
             float(rows.min() / height),
@@ -112,4 +115,5 @@ def _box(place: int, segment: Segment, places: np.ndarray) -> tuple[float, float
             float((columns.max() + 1) / width),
         )
     x, y, box_width, box_height = segment.bbox_xywh_px
+    width, height = frame
     return y / height, x / width, (y + box_height) / height, (x + box_width) / width

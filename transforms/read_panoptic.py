@@ -8,7 +8,8 @@ from PIL import Image
 
 from schemas.coco import Panoptic
 from schemas.rejects import Reason
-from transforms.load_images import MAX_FILE_BYTES, brief, check_png
+from transforms.check_png import check_png
+from transforms.load_images import MAX_FILE_BYTES, brief
 from transforms.storage import UnreadableFileError, storage_for
 
 MAX_SEGMENTS = 255

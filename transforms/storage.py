@@ -133,19 +133,22 @@ class LocalStorage:
     """Local folders. See `Storage` for what each method promises."""
 
     def walk(self, folder: str) -> Iterator[StoredFile]:
-        # Folders reached by a link are listed like others; one that has been entered already is not entered again.
+        # Folders reached by a link are listed like others, but last, so that real ones keep their names; one that has
+        # been entered already is not entered again.
         entered = {os.path.realpath(folder)}
-        pending = [("", folder)]
-        while pending:
-            prefix, directory = pending.pop()
+        pending: list[tuple[str, str]] = [("", folder)]
+        links: list[tuple[str, str]] = []
+        while pending or links:
+            prefix, directory = pending.pop() if pending else links.pop()
+            if prefix and os.path.realpath(directory) in entered:
+                continue
+            entered.add(os.path.realpath(directory))
             with os.scandir(directory) as entries:
                 for entry in entries:
                     name = prefix + entry.name
                     kind = _kind(entry)
                     if kind is _Kind.FOLDER:
-                        if (real := os.path.realpath(entry.path)) not in entered:
-                            entered.add(real)
-                            pending.append((name + "/", entry.path))
+                        (links if entry.is_symlink() else pending).append((name + "/", entry.path))
                     elif kind is _Kind.FILE:
                         status = entry.stat()
                         yield StoredFile(name, entry.path, status.st_size, str(status.st_mtime_ns))

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
+from transforms.draw_odd import draw_odd
 from transforms.draw_scene import KEYPOINTS, SKELETON, STUFF, THINGS, Scene, box_of, draw_scene, mask_of, rle_of
 from transforms.storage import storage_for
 
@@ -29,8 +30,12 @@ class SampleFiles(NamedTuple):
     image_info: str
 
 
-def write_sample(folder: str, count: int, seed: int) -> SampleFiles:
-    """Draw a data set of `count` image rows into `folder`; equal counts and seeds give equal files."""
+def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> SampleFiles:
+    """Draw a data set of `count` image rows into `folder`; equal counts and seeds give equal files.
+
+    Args:
+        odd: add a picture of every odd form, see `transforms.draw_odd`, with the objects of one scene.
+    """
     storage = storage_for(folder)
     files = SampleFiles(
         *(
@@ -51,6 +56,8 @@ def write_sample(folder: str, count: int, seed: int) -> SampleFiles:
     rows: dict[str, list[dict]] = {kind: [] for kind in kinds}
     for index in range(count):
         _add_image(files, rows, index, random.Random(f"{seed}/{index}"))
+    if odd:
+        _add_odd(files, rows, random.Random(f"{seed}/odd"))
     thing_rows = [msgspec.to_builtins(category) for category in THINGS]
     figure = {**thing_rows[-1], "keypoints": KEYPOINTS, "skeleton": SKELETON}
     stuff_rows = [msgspec.to_builtins(category) for category in STUFF]
@@ -100,6 +107,26 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     mask_name = f"{image_id:012}.png"
     storage.write(storage.join(files.panoptic_masks, mask_name), _encoded(mask, "PNG"))
     rows["panoptic"].append({"image_id": image_id, "file_name": mask_name, "segments_info": segments})
+
+
+ODD_FOLDER = "odd"
+_ODD_WIDTH, _ODD_HEIGHT = 240, 180
+_FIRST_ODD_ID = 900_000
+
+
+def _add_odd(files: SampleFiles, rows: dict[str, list[dict]], rng: random.Random) -> None:
+    """One scene in every odd form, with its objects for each."""
+    storage = storage_for(files.images)
+    scene = draw_scene(rng, _ODD_WIDTH, _ODD_HEIGHT, 4, crowd=False, grey=False)
+    for number, odd in enumerate(draw_odd(scene.image)):
+        image_id = _FIRST_ODD_ID + number
+        file_name = f"{ODD_FOLDER}/{odd.name}"
+        storage.write(storage.join(files.images, file_name), odd.data)
+        rows["images"].append({"id": image_id, "file_name": file_name, "width": odd.width, "height": odd.height})
+        for row in _instances(scene, image_id):
+            rows["instances"].append(row)
+            if "keypoints" in row:
+                rows["keypoints"].append(row)
 
 
 def _file_name(index: int, image_id: int, ending: str) -> str:

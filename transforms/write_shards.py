@@ -17,7 +17,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from isal import isal_zlib
 
 from schemas.features import FeatureTable
-from schemas.images import ImageTask
+from schemas.images import ImageTask, PictureRules
 from schemas.labels import LabelMap
 from schemas.layouts import shard_names
 from schemas.manifest import state_folder
@@ -53,7 +53,7 @@ class ShardRecipe(msgspec.Struct, frozen=True):
         seed: orders the records.
         layout: one of `schemas.layouts.LAYOUTS`.
         boxes: policy, see `transforms.boxes.fit_box`.
-        check: how closely images are looked at, see `transforms.load_images`.
+        pictures: what is done with image files.
         format: of records and manifest, see `schemas.manifest.FORMAT`.
     """
 
@@ -63,7 +63,7 @@ class ShardRecipe(msgspec.Struct, frozen=True):
     layout: str
     gzip: bool
     boxes: str
-    check: str
+    pictures: PictureRules
     format: int
 
 
@@ -200,7 +200,7 @@ def _write_shard(
     threads: int,
 ) -> ShardResult:
     encoder = ExampleEncoder(labels, table, recipe.boxes)
-    prepare = partial(prepare_batch, encoder=encoder, check=recipe.check)
+    prepare = partial(prepare_batch, encoder=encoder, rules=recipe.pictures)
     size_of = RecordEstimate(table).bytes
     counted: Counter[Tally] = Counter()
     rejected: list[Rejected] = []
@@ -228,14 +228,14 @@ def _write_shard(
 Prepared = tuple[ImageTask, Encoded | Rejected]
 
 
-def prepare_batch(tasks: list[ImageTask], encoder: ExampleEncoder, check: str) -> list[Prepared]:
+def prepare_batch(tasks: list[ImageTask], encoder: ExampleEncoder, rules: PictureRules) -> list[Prepared]:
     """Each task with its record, or with why there is none. Runs in a thread, so it counts nothing in Beam."""
     prepared: list[Prepared] = []
     for task in tasks:
         if not encoder.wants_image(task):
             prepared.append((task, _NO_RECORD))
             continue
-        loaded = load_image(task, check)
+        loaded = load_image(task, rules)
         prepared.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
     return prepared
 

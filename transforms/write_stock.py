@@ -40,7 +40,7 @@ class WriteStock(beam.PTransform):
     def expand(self, tasks):
         recipe = self._recipe
         output = storage_for(recipe.output)
-        loaded = tasks | "SpreadImages" >> beam.Reshuffle() | "LoadImages" >> LoadImages(recipe.check)
+        loaded = tasks | "SpreadImages" >> beam.Reshuffle() | "LoadImages" >> LoadImages(recipe.pictures)
         encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, recipe.boxes)
         shards = (
             encoded

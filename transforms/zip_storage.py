@@ -16,16 +16,18 @@ from transforms.storage import LocalStorage, StoredFile, UnreadableFileError
 class ZipStorage:
     """The members of one archive, by paths that begin with the archive's. Nothing can be written.
 
-    COCO's archives hold a folder of the archive's own name; a member is found by its name below that, too.
+    COCO's archives hold a folder of the archive's own name (`train2017.zip`: `train2017/`); members are named as below
+    that. Where a single folder has another name, a member is found by its name below it, too.
     """
 
     def __init__(self, archive: str):
         self._archive = archive
 
     def walk(self, folder: str) -> Iterator[StoredFile]:
+        archive = self._open()
         prefix = self._member(folder).rstrip("/")
-        prefix += "/" if prefix else ""
-        for name, info in self._open().members.items():
+        prefix = f"{prefix}/" if prefix else archive.own_folder
+        for name, info in archive.members.items():
             if name.startswith(prefix):
                 short = name[len(prefix) :]
                 yield StoredFile(short, f"{self._archive}/{name}", info.file_size, f"{info.CRC:08x}")
@@ -96,6 +98,10 @@ class _Archive:
         self.members = {info.filename: info for info in self.file.infolist() if not info.is_dir()}
         folders = {PurePosixPath(name).parts[0] for name in self.members if "/" in name} - {"__MACOSX"}
         self._folder = f"{folders.pop()}/" if len(folders) == 1 else ""
+        is_own = self._folder == f"{PurePosixPath(path).stem}/" and all(
+            name.startswith((self._folder, "__MACOSX/")) for name in self.members
+        )
+        self.own_folder = self._folder if is_own else ""
 
     def find(self, name: str) -> zipfile.ZipInfo | None:
         return self.members.get(name) or self.members.get(self._folder + name)

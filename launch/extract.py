@@ -1,0 +1,44 @@
+"""`recordmill extract`, from a data set's folder to image files and COCO's JSON."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from launch.require_tensorflow import require_tensorflow
+from launch.summary import print_extracted, terminal
+from transforms.manifest_file import require_manifest
+
+
+def run_extract(
+    folder: str, target: str, split: str, workers: int | None, progress_mode: str, beam_arguments: Sequence[str]
+) -> bool:
+    """Extract a data set, or one split of it, print what came of it, and tell whether it was whole.
+
+    Raises:
+        ConfigError: no data set there, no such split, `target` is not empty, or TensorFlow is not installed.
+        JobError: a file could not be written.
+    """
+    from launch import progress
+    from launch.run import run
+    from pipelines import extract
+    from transforms.extract_documents import ExtractedSplit
+    from transforms.progress import planned
+
+    manifest = require_manifest(folder)
+    shards = extract.listed_shards(folder, manifest, split)
+    extract.claim_folder(target)
+    require_tensorflow("extract reads records")
+    splits = [manifest.splits[name] for name in {shard.split for shard in shards}]
+    with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
+        report = os.path.join(temporary, "extracted.json")
+        build = partial(extract.build, shards=shards, manifest=manifest, folder=target, report=report, workers=workers)
+        with progress.shown(progress_mode):
+            planned(sum(each.images.written for each in splits), sum(each.bytes for each in splits), len(shards))
+            run(build, beam_arguments)
+        with open(report, "rb") as file:
+            extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
+    print_extracted(terminal(), target, extracted, list(extract.not_extracted(manifest)))
+    return not any(each.faults for each in extracted)

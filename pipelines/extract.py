@@ -1,0 +1,85 @@
+"""`recordmill extract`: a data set back into image files and COCO's JSON."""
+
+import os
+from collections.abc import Iterator
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsList
+
+from schemas.errors import ConfigError
+from schemas.features import Part, RecordOf
+from schemas.manifest import MANIFEST, Manifest
+from schemas.names import name_fault
+from transforms.extract_documents import ExtractedSplit, WriteDocuments
+from transforms.extract_shards import ExtractShards, ListedShard
+from transforms.storage import storage_for
+
+
+def claim_folder(folder: str) -> None:
+    """Make sure that a folder is new or empty, so that nothing in it can be overwritten, or lead elsewhere.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    storage_for(folder)
+    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise ConfigError(f"{folder} is there already and is not an empty folder; extract wants a folder of its own")
+
+
+def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ListedShard]:
+    """The shards of a split; of all, where `split` is empty.
+
+    Raises:
+        ConfigError: there is no such split, or one has a name that is no part of a file's.
+    """
+    if split and split not in manifest.splits:
+        raise ConfigError(f"--split {split!r}: {folder} has no such split; it has {', '.join(manifest.splits)}")
+    splits = [split] if split else list(manifest.splits)
+    for name in splits:
+        if name_fault(name) or "/" in name or "\\" in name:
+            path = storage_for(folder).join(folder, MANIFEST)
+            raise ConfigError(f"{path} has a split called {name!r}, which is no part of a file's name; was it edited?")
+    return [
+        ListedShard(storage_for(folder).join(folder, shard.file), name, shard, manifest.table, manifest.labels)
+        for name in splits
+        for shard in manifest.splits[name].shards
+    ]
+
+
+def not_extracted(manifest: Manifest) -> Iterator[str]:
+    """What the records of a data set do not tell, and so cannot come back."""
+    layout, sources = manifest.layout, manifest.table.sources
+    if "objects.is_crowd" not in sources:
+        yield f"layout {layout} does not say which objects are crowds: iscrowd is 0"
+    if manifest.table.record_of is RecordOf.ANNOTATION:
+        yield f"layout {layout} has no record of an image without objects"
+    if "objects.area_whole" in sources:
+        yield f"layout {layout} keeps areas without their fraction"
+    if "captions.text" in sources and "captions.id" not in sources:
+        yield f"layout {layout} does not keep the ids of captions: they are numbered from 1"
+    if "panoptic.category_png" in sources:
+        yield f"layout {layout} does not keep panoptic segments, but masks: those are written, and no panoptic JSON"
+    elif Part.SEMANTIC in manifest.table.parts:
+        yield f"layout {layout} does not keep regions of stuff, but a mask: that is written, and no stuff JSON"
+
+
+def build(
+    p: beam.Pipeline, shards: list[ListedShard], manifest: Manifest, folder: str, report: str, workers: int | None
+) -> None:
+    """Extract shards into `folder`; the list of ExtractedSplit goes as JSON to the file `report`."""
+    splits = (
+        p
+        | "Shards" >> beam.Create(shards)
+        | "ExtractShards" >> ExtractShards(folder, workers or os.cpu_count() or 1)
+        | "WriteDocuments" >> WriteDocuments(folder, manifest.table, manifest.labels)
+    )
+    p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(splits))
+
+
+def _write_report(path: str, splits: list[ExtractedSplit]) -> None:
+    storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=_name)))
+
+
+def _name(split: ExtractedSplit) -> str:
+    return split.split

@@ -1,0 +1,86 @@
+"""Is a PNG one that TensorFlow decodes? Pillow forgives more than libpng does."""
+
+import struct
+import zlib
+
+START = b"\x89PNG\r\n\x1a\n"
+END = b"IEND\xaeB`\x82"
+
+_PNG_MAX_SIDE = 1_000_000
+_PALETTE = 3
+_CHANNELS = {0: 1, 2: 3, _PALETTE: 1, 4: 2, 6: 4}
+# First column, first row, column step, row step of the seven passes of an interlaced PNG.
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+
+
+def check_png(data: bytes) -> None:
+    """What TensorFlow's libpng asks for and Pillow does not: every chunk whole and with the right checksum, a palette
+    where pixels refer to one, and compressed pixels for every row.
+
+    Raises:
+        ValueError, struct.error, zlib.error: what is wrong.
+    """
+    place = len(START)
+    kinds: list[bytes] = []
+    pixels = _Inflated()
+    while not kinds or kinds[-1] != b"IEND":
+        length, kind = struct.unpack_from(">I4s", data, place)
+        body = memoryview(data)[place + 8 : place + 8 + length]
+        (checksum,) = struct.unpack_from(">I", data, place + 8 + length)
+        if zlib.crc32(body, zlib.crc32(kind)) != checksum:
+            raise ValueError(f"chunk {kind!r} has a wrong checksum")
+        if (kind == b"IHDR") != (not kinds):
+            raise ValueError("its header is not the first chunk, and only that")
+        if kind == b"IHDR":
+            header = struct.unpack(">IIBBBBB", body)
+        elif kind == b"PLTE" and ({b"IDAT", b"PLTE"} & set(kinds) or not 0 < length <= 768 or length % 3):
+            raise ValueError(f"its palette of {length} bytes is none, or comes too late")
+        elif kind == b"IDAT":
+            if b"IDAT" in kinds and kinds[-1] != b"IDAT":
+                raise ValueError("its compressed pixels are not in one piece")
+            pixels.add(body)
+        elif kind[:1].isupper() and kind not in (b"PLTE", b"IEND"):
+            raise ValueError(f"chunk {kind!r} is unknown and said to be needed")
+        kinds.append(kind)
+        place += 12 + length
+    width, height, depth, colour, compression, filter_, interlace = header
+    if max(width, height) > _PNG_MAX_SIDE:
+        raise ValueError(f"{width}x{height}: libpng reads sides up to {_PNG_MAX_SIDE:,}")
+    if compression or filter_ or interlace > 1:
+        raise ValueError(f"unknown compression {compression}, filter {filter_} or interlace {interlace}")
+    if colour == _PALETTE and b"PLTE" not in kinds:
+        raise ValueError("its palette is missing")
+    expected = _png_bytes(width, height, depth * _CHANNELS[colour], interlace)
+    if pixels.size < expected or not pixels.ended:
+        raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} and a checksum are expected")
+
+
+def _png_bytes(width: int, height: int, bits: int, interlace: int) -> int:
+    """How many bytes the rows of a PNG have before compression: a filter byte and the pixels of each."""
+    total = 0
+    for left, top, across, down in _PASSES if interlace else ((0, 0, 1, 1),):
+        columns, rows = -(-(width - left) // across), -(-(height - top) // down)
+        if columns > 0 and rows > 0:
+            total += rows * (1 + (columns * bits + 7) // 8)
+    return total
+
+
+class _Inflated:
+    """Counts the bytes of a zlib stream that comes in pieces, in constant memory."""
+
+    _PIECE = 1 << 16
+
+    def __init__(self):
+        self._zlib = zlib.decompressobj()
+        self.size = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream's end has come, with the right checksum."""
+        return self._zlib.eof
+
+    def add(self, data: memoryview) -> None:
+        left: bytes | memoryview = data
+        while len(left) and not self._zlib.eof:
+            self.size += len(self._zlib.decompress(left, self._PIECE))
+            left = self._zlib.unconsumed_tail

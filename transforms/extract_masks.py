@@ -1,0 +1,70 @@
+"""Masks as records hold them become COCO's compressed run lengths."""
+
+import io
+
+import msgspec
+import numpy as np
+from PIL import Image
+
+from transforms.decode_segmentation import SegmentationError, decode_segmentation
+from transforms.encode_masks import mask_rle
+from transforms.extract_values import UnusableRecordError
+from transforms.load_images import brief
+
+
+class RunLengths(msgspec.Struct, frozen=True):
+    """COCO's compressed run lengths; size is height, width."""
+
+    counts: str
+    size: tuple[int, int]
+
+
+Segmentation = RunLengths | list[list[float]]
+"""`[]` is no mask."""
+
+
+def mask_of_rle(counts: bytes, width: int, height: int) -> Segmentation:
+    """Compressed counts as they are, once they are known to make sense; `[]` where they say that no pixel is inside.
+
+    Raises:
+        UnusableRecordError: they are no mask of an image of this size.
+    """
+    form = RunLengths(counts.decode(errors="replace"), (height, width))
+    try:
+        runs = decode_segmentation(msgspec.json.encode(form), width, height)
+    except SegmentationError as error:
+        raise UnusableRecordError("mask", str(error)) from error
+    return form if runs[1::2].any() else []
+
+
+def mask_of_png(png: bytes, width: int, height: int) -> Segmentation:
+    """A grey PNG of the full image, inside wherever it is not 0, becomes the counts that pycocotools gives for it.
+
+    Raises:
+        UnusableRecordError: it does not decode, or is of another size.
+    """
+    try:
+        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+            size, mode = image.size, image.mode
+            pixels = np.asarray(image) if (size, mode) == ((width, height), "L") else None
+    except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
+        raise UnusableRecordError("mask", f"it does not decode as PNG ({brief(error)})") from error
+    if pixels is None:
+        detail = f"a PNG of {size[0]}x{size[1]}, mode {mode}; its image is {width}x{height}, and masks are grey"
+        raise UnusableRecordError("mask", detail)
+    if not pixels.any():
+        return []
+    # Not by pycocotools' encode, which writes past its memory where a few runs have 2 ** 24 pixels.
+    return RunLengths(mask_rle(bitmap_runs(pixels), width, height).decode(), (height, width))
+
+
+def bitmap_runs(pixels: np.ndarray) -> np.ndarray:
+    """Run lengths down the columns, zeros first, of what is not 0 in [height, width].
+
+    >>> bitmap_runs(np.array([[0, 1], [1, 1]])).tolist(), bitmap_runs(np.array([[1], [0]])).tolist()
+    ([1, 3], [0, 1, 1])
+    """
+    inside = pixels.T.ravel() != 0
+    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    runs = np.diff(edges, prepend=0, append=inside.size)
+    return np.concatenate([[0], runs]) if inside[0] else runs
