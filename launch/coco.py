@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 
 from launch.summary import print_plan, print_split, terminal
-from pipelines.check_inputs import check_inputs
+from pipelines.check_inputs import check_annotations, check_inputs
 from pipelines.claim_output import OutputState, claim_output
 from pipelines.options import CocoOptions
 from pipelines.recipe import coco_recipe
@@ -28,6 +28,8 @@ def run_coco(options: CocoOptions, progress_mode: str, beam_arguments: Sequence[
         from launch.run import beam_options
 
         beam_options(beam_arguments)  # what is wrong with them is told before --overwrite deletes anything
+    if options.overwrite:
+        check_annotations(options)
     state = claim_output(options.output, recipe, options.overwrite)
     console = terminal()
     if state is OutputState.COMPLETE:

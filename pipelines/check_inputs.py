@@ -6,6 +6,7 @@ import os
 from pipelines.options import ANNOTATIONS, CocoOptions, flag
 from schemas.coco import AnnotationSource
 from schemas.errors import ConfigError
+from transforms.decode_coco import decode_coco
 from transforms.storage import storage_for
 
 
@@ -28,6 +29,17 @@ def check_inputs(options: CocoOptions) -> None:
             faults.append(f"{flag(option)} {' '.join(paths)}: two of these are the same")
     if faults:
         raise ConfigError("; ".join(faults))
+
+
+def check_annotations(options: CocoOptions) -> None:
+    """The annotation files are COCO's, before --overwrite deletes what was made of them the last time. (Without it, the
+    job finds out itself: a large file takes a second or two.)
+
+    Raises:
+        AnnotationFileError: one is not.
+    """
+    for source in options.sources:
+        decode_coco(source.path, storage_for(source.path).read(source.path), source.kind)
 
 
 def _annotation_fault(source: AnnotationSource) -> str:

@@ -517,3 +517,16 @@ def test_a_wrong_beam_flag_costs_no_data_set(sample, tmp_path, recordmill):
     for flag in ("--nosuch=1", "--direct_num_workers=abc"):
         assert recordmill(*coco_flags(sample, tmp_path, "--overwrite"), "--", flag).code == 2
     assert shard_bytes(tmp_path) == before
+
+
+def test_overwrite_keeps_the_old_shards_if_an_annotation_file_is_malformed(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1)], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances).code == 0
+    before = shard_bytes(tmp_path / "out")
+    instances.write_text(instances.read_text()[:-20])
+    outcome = convert(recordmill, tmp_path, instances, "--overwrite")
+    assert outcome.code == 1
+    assert "is not JSON" in outcome.err
+    assert shard_bytes(tmp_path / "out") == before
+    assert recordmill("verify", tmp_path / "out").code == 0
