@@ -3,10 +3,11 @@
 import csv
 import io
 import json
+import sys
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from schemas.coco import Category
@@ -70,6 +71,8 @@ def test_any_name_survives_the_text_format(labels, string_int_label_map):
 
 @given(labels=LABEL_MAPS)
 def test_any_name_survives_the_csv(labels):
+    # The csv module of Python 3.10 refuses to read a NUL.
+    assume(sys.version_info >= (3, 11) or not any("\0" in category.name for category in labels.categories))
     rows = list(csv.reader(io.StringIO(labels_csv(labels), newline="")))
     assert rows == [[str(category.id), category.name] for category in labels.categories]
 
