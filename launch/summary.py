@@ -56,7 +56,8 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     if set(kinds.values()) != {annotations.objects, 0}:
         yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
     if {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
-        yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects; the others have no segmentation"
+        others = "; the others have no segmentation" if annotations.masks < annotations.objects else ""
+        yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
     if split.unlisted.files:

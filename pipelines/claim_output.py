@@ -53,8 +53,8 @@ def claim_output(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
         if not damaged:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
-    if unfinished_others := [name for name in _unfinished_splits(storage, output) if name != recipe.split]:
-        _check_split_has_names_of_its_own(output, recipe, unfinished_others)
+    if recipe.shard_names.naming is ShardNaming.KERAS:  # only then is the folder listed with all that is below
+        _check_no_other_split(output, recipe, _unfinished_splits(storage, output))
     note = storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
     noted = _read_note(storage, note, overwrite)
     known = [recipe.shard_names, *([noted.shard_names] if noted else [])]
@@ -101,12 +101,12 @@ def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, overwri
             f"{output} holds records with {listed(asked)} (splits: {', '.join(others)}), these would have "
             f"{listed(recipe.parts)}: give the same annotation files and --masks for all splits, or another --output"
         )
-    if others:
-        _check_split_has_names_of_its_own(output, recipe, others)
-
-
-def _check_split_has_names_of_its_own(output: str, recipe: Recipe, others: list[str]) -> None:
     if recipe.shard_names.naming is ShardNaming.KERAS:
+        _check_no_other_split(output, recipe, others)
+
+
+def _check_no_other_split(output: str, recipe: Recipe, splits: list[str]) -> None:
+    if others := [name for name in splits if name != recipe.split]:
         raise ConfigError(
             f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
             f"splits apart: give --split {recipe.split} an --output of its own"

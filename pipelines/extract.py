@@ -12,7 +12,8 @@ from schemas.features import Part, RecordOf
 from schemas.manifest import MANIFEST, Manifest
 from schemas.names import name_fault
 from transforms.extract_documents import ExtractedSplit, WriteDocuments
-from transforms.extract_shards import ExtractShards, ListedShard
+from transforms.extract_shards import ExtractShards
+from transforms.read_shards import ListedShard
 from transforms.storage import storage_for
 
 

@@ -100,10 +100,6 @@ class FeatureTable(msgspec.Struct, frozen=True):
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
         return msgspec.structs.replace(self, features=features)
 
-    def name_of(self, source: str) -> str | None:
-        """The feature that holds `source`; None where the layout has none."""
-        return next((feature.name for feature in self.features if feature.source == source), None)
-
     @property
     def sources(self) -> frozenset[str]:
         return frozenset(feature.source for feature in self.features)
@@ -125,8 +121,8 @@ def _spec(feature: Feature) -> Any:
     dtype = {Kind.BYTES: tf.string, Kind.FLOAT: tf.float32, Kind.INT64: tf.int64}[feature.kind]
     if all(size.isdecimal() for size in feature.shape):
         return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
-    rows = [tf.io.RaggedFeature.UniformRowLength(int(size)) for size in feature.shape[1:]]  # type: ignore[attr-defined]
-    return tf.io.RaggedFeature(dtype, partitions=rows)
+    ragged: Any = tf.io.RaggedFeature
+    return ragged(dtype, partitions=[ragged.UniformRowLength(int(size)) for size in feature.shape[1:]])
 
 
 def markdown(table: FeatureTable) -> str:

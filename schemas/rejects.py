@@ -60,6 +60,23 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
     annotations: int = 0
 
 
+class UnusableError(ValueError):
+    """Why an image or an annotation is left out; becomes a Rejected.
+
+    Attributes:
+        reason: one of `Reason`.
+        detail: what was found, for a person.
+    """
+
+    def __init__(self, reason: Reason, detail: str):
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+    def __reduce__(self):
+        return UnusableError, (self.reason, self.detail)
+
+
 class Tally(str, Enum):
     """What is counted besides rejects."""
 

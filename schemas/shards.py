@@ -68,9 +68,9 @@ class ShardNames(msgspec.Struct, frozen=True):
     naming: ShardNaming = ShardNaming.TFDS
 
     @property
-    def prefix(self) -> str:
-        """What all of the names start with."""
-        return "file_" if self.naming is ShardNaming.KERAS else f"{self.name}-{self.split}.tfrecord"
+    def stable_prefix(self) -> str:
+        """What the names by which TFDS and Beam know all shards start with."""
+        return f"{self.name}-{self.split}.tfrecord"
 
     def file(self, key: ShardKey, examples: int, gzip: bool) -> str:
         """The name of a finished shard.
@@ -80,17 +80,17 @@ class ShardNames(msgspec.Struct, frozen=True):
         """
         ending = ".gz" if gzip else ""
         if self.naming is ShardNaming.KERAS:
-            return f"{self.prefix}{key.index:02d}-{examples}.tfrec{ending}"
+            return f"file_{key.index:02d}-{examples}.tfrec{ending}"
         return self.stable(key) + ending
 
     def stable(self, key: ShardKey) -> str:
         """The name TFDS and Beam give the shard, whatever it is called; known before it is finished."""
-        return f"{self.name}-{self.split}.tfrecord-{key.index:05d}-of-{key.count:05d}"
+        return f"{self.stable_prefix}-{key.index:05d}-of-{key.count:05d}"
 
     def is_one(self, file: str) -> bool:
         """Whether `file` is named as a shard of the split, of any count, compressed or not, or as a link to one."""
         match = _SHARD_FILE.fullmatch(file)
-        if match is not None and match[1] == f"{self.name}-{self.split}.tfrecord":
+        if match is not None and match[1] == self.stable_prefix:
             return True
         return self.naming is ShardNaming.KERAS and _KERAS_FILE.fullmatch(file) is not None
 

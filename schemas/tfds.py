@@ -87,9 +87,8 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
 
 
 def _split(manifest: Manifest, name: str, split: SplitManifest) -> dict[str, Any]:
-    first = shard_names(manifest.name, name, manifest.layout).stable(ShardKey(name, 0, 1))
     return {
-        "filepathTemplate": first.removesuffix("00000-of-00001") + "{SHARD_X_OF_Y}",
+        "filepathTemplate": shard_names(manifest.name, name, manifest.layout).stable_prefix + "-{SHARD_X_OF_Y}",
         "name": name,
         "numBytes": str(split.record_bytes),
         "shardLengths": [str(shard.examples) for shard in split.shards],

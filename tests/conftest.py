@@ -1,11 +1,14 @@
 """What several test files share: a drawn data set, the command in this process, and readers that are not ours."""
 
+import io
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -52,6 +55,15 @@ def coco_flags(files: SampleFiles, output: Path, *more: object) -> list[str]:
     return ["coco", *map(str, flags), *map(str, more)]
 
 
+def every_kind(sample) -> list[str]:
+    """Flags that read all of the sample."""
+    return [
+        *("--images", sample.images, "--instances", sample.instances, "--keypoints", sample.keypoints),
+        *("--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks),
+        *("--max-rejects", "0.2"),
+    ]
+
+
 def shard_bytes(folder: Path) -> dict[str, bytes]:
     """The shards of a folder, by name."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("[!.]*.tfrecord-*"))}
@@ -86,7 +98,72 @@ def write_coco(folder: Path, images: list[dict], annotations: list[dict], catego
 
 
 def draw_jpeg(path: Path, width: int = 40, height: int = 30, colour: tuple[int, int, int] = (200, 60, 50)) -> None:
-    from PIL import Image
-
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (width, height), colour).save(path, "JPEG")
+
+
+CATEGORIES = [{"id": 1, "name": "cat"}, {"id": 3, "name": "dog"}]
+
+
+def annotation(id_: int, image_id: int, bbox=(5, 5, 10, 10), category_id: int = 1, **more) -> dict:
+    row = {"id": id_, "image_id": image_id, "category_id": category_id, "bbox": list(bbox), "area": 90, "iscrowd": 0}
+    return row | more
+
+
+def image_row(id_: int, file_name: str, width: int | None = 40, height: int | None = 30) -> dict:
+    return {"id": id_, "file_name": file_name, "width": width, "height": height}
+
+
+def convert(recordmill, folder: Path, instances: Path, *more: object):
+    """Run the job with `folder`/images as input and `folder`/out as output."""
+    flags = ["--images", folder / "images", "--instances", instances, "--output", folder / "out", *more]
+    return recordmill("coco", *flags)
+
+
+SQUARE = [[10, 5, 20, 5, 20, 15, 10, 15]]
+"""A polygon of 10x10 pixels."""
+SKELETON = {"keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
+PANOPTIC_CATEGORIES = [
+    {"id": 1, "name": "cat", "isthing": 1},
+    {"id": 3, "name": "dog", "isthing": 1},
+    {"id": 92, "name": "sky", "isthing": 0},
+]
+
+
+def grey(png: bytes) -> np.ndarray:
+    image = Image.open(io.BytesIO(png))
+    assert (image.format, image.mode) == ("PNG", "L")
+    return np.asarray(image)
+
+
+class Inputs:
+    """A folder with one JPEG of 40x30 called a.jpg, whose id is 1; and files to write beside it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.out = folder / "out"
+        draw_jpeg(folder / "images" / "a.jpg")
+
+    def file(self, name: str, annotations: list, categories=CATEGORIES, images=None) -> Path:
+        images = [image_row(1, "a.jpg")] if images is None else images
+        path = self.folder / name
+        path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+        return path
+
+    def panoptic(self, ids: np.ndarray | None, segments: list, categories=PANOPTIC_CATEGORIES) -> list:
+        """Flags for a panoptic file whose PNG has the pixels `ids`."""
+        masks = self.folder / "masks"
+        masks.mkdir(exist_ok=True)
+        if ids is not None:
+            channels = np.stack([ids & 255, ids >> 8 & 255, ids >> 16], axis=-1).astype(np.uint8)
+            Image.fromarray(channels).save(masks / "a.png")
+        row = {"image_id": 1, "file_name": "a.png", "segments_info": segments}
+        return ["--panoptic", self.file("panoptic.json", [row], categories), "--panoptic-masks", masks]
+
+    def flags(self, *more: object) -> list:
+        return ["coco", "--images", self.folder / "images", "--output", self.out, "--max-rejects", 1, *more]
+
+
+@pytest.fixture
+def inputs(tmp_path) -> Inputs:
+    return Inputs(tmp_path)

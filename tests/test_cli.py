@@ -114,7 +114,7 @@ def test_the_plain_conversion_lacks_what_the_flags_bring(sample, tmp_path, recor
 
 @pytest.mark.parametrize(("policy", "xmax"), [("clip", [0.25, 1.0]), ("drop", [0.25]), ("keep", [0.25, 1.25])])
 def test_boxes(policy, xmax, tmp_path, recordmill):
-    from tests.test_coco import CATEGORIES, annotation, convert, draw_jpeg, image_row, write_coco
+    from tests.conftest import CATEGORIES, annotation, convert, draw_jpeg, image_row, write_coco
 
     draw_jpeg(tmp_path / "images" / "a.jpg")
     boxes = [annotation(1, 1, (0, 0, 10, 10)), annotation(2, 1, (30, 0, 20, 10))]
@@ -132,7 +132,7 @@ def test_check(check, written, tmp_path, recordmill):
     """One image is whole, one is cut, and one has an end but a hole in its middle."""
     from PIL import Image
 
-    from tests.test_coco import CATEGORIES, convert, image_row, write_coco
+    from tests.conftest import CATEGORIES, convert, image_row, write_coco
 
     images = tmp_path / "images"
     images.mkdir()

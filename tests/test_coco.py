@@ -12,32 +12,18 @@ import pytest
 from pycocotools.coco import COCO
 
 from tests.conftest import (
+    CATEGORIES,
+    annotation,
     coco_flags,
+    convert,
     draw_jpeg,
+    image_row,
     manifest_of,
     read_examples,
     rejects_of,
     shard_bytes,
     write_coco,
 )
-
-CATEGORIES = [{"id": 1, "name": "cat"}, {"id": 3, "name": "dog"}]
-
-
-def annotation(id_: int, image_id: int, bbox=(5, 5, 10, 10), category_id: int = 1, **more) -> dict:
-    row = {"id": id_, "image_id": image_id, "category_id": category_id, "bbox": list(bbox), "area": 90, "iscrowd": 0}
-    return row | more
-
-
-def image_row(id_: int, file_name: str, width: int | None = 40, height: int | None = 30) -> dict:
-    return {"id": id_, "file_name": file_name, "width": width, "height": height}
-
-
-def convert(recordmill, folder: Path, instances: Path, *more: object):
-    """Run the job with `folder`/images as input and `folder`/out as output."""
-    flags = ["--images", folder / "images", "--instances", instances, "--output", folder / "out", *more]
-    return recordmill("coco", *flags)
-
 
 # What is in the records
 

@@ -1,4 +1,4 @@
-"""Every form of COCO's segmentation becomes run lengths; what is none becomes a SegmentationError and nothing else."""
+"""Every form of COCO's segmentation becomes run lengths; what is none becomes a UnusableError and nothing else."""
 
 import contextlib
 import io
@@ -15,9 +15,9 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
-from schemas.rejects import Reason
+from schemas.rejects import Reason, UnusableError
 from tests.conftest import SHARED_DATA
-from transforms.decode_segmentation import SegmentationError, decode_segmentation
+from transforms.decode_segmentation import decode_segmentation
 from transforms.encode_masks import mask_png, mask_rle
 
 COCO_MINI = SHARED_DATA / "coco_mini" / "annotations"
@@ -214,7 +214,7 @@ def rle(counts: object, size: object = (3, 4)) -> bytes:
     ],
 )
 def test_what_is_malformed_is_told(text, message):
-    with pytest.raises(SegmentationError, match=message) as caught:
+    with pytest.raises(UnusableError, match=message) as caught:
         decode_segmentation(text, width=4, height=3)
     assert caught.value.reason is Reason.MALFORMED_SEGMENTATION
     assert len(str(caught.value)) < 220
@@ -222,14 +222,14 @@ def test_what_is_malformed_is_told(text, message):
 
 
 def test_of_a_long_text_the_message_shows_the_beginning():
-    with pytest.raises(SegmentationError) as caught:
+    with pytest.raises(UnusableError) as caught:
         decode_segmentation(b"[[" + b"1," * 50_000 + b"1]]", 4, 3)
     assert str(caught.value) == f"a polygon of 50001 numbers: '[[{'1,' * 39}'…"
 
 
 @pytest.mark.parametrize("size", [[4, 3], [3, 5], [3], [3, 4, 1], [], [-3, -4], [0, 0], [1 << 40, 1 << 40], [7] * 5000])
 def test_another_size_is_told_with_both(size):
-    with pytest.raises(SegmentationError) as caught:
+    with pytest.raises(UnusableError) as caught:
         decode_segmentation(rle([12], size), width=4, height=3)
     assert caught.value.reason is Reason.MASK_SIZE_MISMATCH
     found = f"run lengths of size {str(size)[:60]} for an image of size [3, 4] (height, width)"
@@ -237,7 +237,7 @@ def test_another_size_is_told_with_both(size):
 
 
 def test_the_error_crosses_process_borders():
-    error = pickle.loads(pickle.dumps(SegmentationError(Reason.MASK_SIZE_MISMATCH, "found")))
+    error = pickle.loads(pickle.dumps(UnusableError(Reason.MASK_SIZE_MISMATCH, "found")))
     assert (error.reason, str(error)) == (Reason.MASK_SIZE_MISMATCH, "found")
 
 
@@ -262,7 +262,7 @@ NEARLY = st.fixed_dictionaries(
 @example(b'{"counts":"<","size":[3,4]}')
 @example(b"[[0,0,4,3],[1e-320,-0.0,5e7,1]]")
 def test_whatever_it_is_it_becomes_runs_or_a_segmentation_error(text):
-    with contextlib.suppress(SegmentationError):
+    with contextlib.suppress(UnusableError):
         runs = decode_segmentation(text, width=4, height=3)
         assert runs.dtype == np.int64
         assert runs.min() >= 0
@@ -290,13 +290,13 @@ def test_hostile_input_is_done_with_soon(text, legal):
     try:
         assert decode_segmentation(text, 640, 480).sum() == 640 * 480
         assert legal
-    except SegmentationError:
+    except UnusableError:
         assert not legal
     assert time.perf_counter() - began < 2
 
 
 def test_polygons_in_images_beyond_pycocotools_are_told():
-    with pytest.raises(SegmentationError, match="polygons in an image of 8000x8000 pixels"):
+    with pytest.raises(UnusableError, match="polygons in an image of 8000x8000 pixels"):
         decode_segmentation(b"[[0, 0, 9, 0, 9, 9]]", 8000, 8000)
     assert decode_segmentation(rle([64_000_000], [8000, 8000]), 8000, 8000).tolist() == [64_000_000]
 

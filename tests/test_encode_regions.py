@@ -13,10 +13,9 @@ from schemas.coco import Category, Panoptic, Region, Segment
 from schemas.images import Picture
 from schemas.labels import LabelMap
 from schemas.layouts import DETECTION, TFDS
-from schemas.rejects import Reason
+from schemas.rejects import Reason, UnusableError
 from transforms.bitmaps import bitmap
 from transforms.encode_regions import RegionEncoder
-from transforms.read_panoptic import PanopticError
 
 LABELS = LabelMap(
     (),
@@ -92,7 +91,7 @@ def test_a_category_id_that_a_byte_does_not_hold_is_refused_where_there_is_a_cat
     labels = LabelMap((), (Category(category_id, "odd"),))
     Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
     row = Panoptic(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
-    with pytest.raises(PanopticError, match=rf"'p\.png': category id {category_id} is not 1 to 255") as caught:
+    with pytest.raises(UnusableError, match=rf"'p\.png': category id {category_id} is not 1 to 255") as caught:
         RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
     assert caught.value.reason is Reason.TOO_MANY_SEGMENTS
     assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, PICTURE)["segments.class_index"] == [0]
@@ -108,7 +107,7 @@ def test_the_edges_of_what_a_category_mask_holds(tmp_path, category_id):
 
 def test_a_png_that_is_gone_is_told(tmp_path):
     row = Panoptic(str(tmp_path / "gone.png"), "gone.png", ())
-    with pytest.raises(PanopticError) as caught:
+    with pytest.raises(UnusableError) as caught:
         RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
     assert caught.value.reason is Reason.MASK_MISSING
 

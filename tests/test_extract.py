@@ -14,9 +14,20 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
 from launch.cli import main
-from tests.conftest import SHARED_DATA, coco_flags, draw_jpeg, rejects_of, shard_bytes, write_coco
-from tests.test_coco import CATEGORIES, annotation, convert, image_row
-from tests.test_kinds import SQUARE, every_kind
+from tests.conftest import (
+    CATEGORIES,
+    SHARED_DATA,
+    SQUARE,
+    annotation,
+    coco_flags,
+    convert,
+    draw_jpeg,
+    every_kind,
+    image_row,
+    rejects_of,
+    shard_bytes,
+    write_coco,
+)
 from tests.test_verify import changed, records, rewrite
 
 MASKS = ("both", "png", "rle")

@@ -18,7 +18,8 @@ from schemas.reports import Fault
 from schemas.shards import ShardInfo
 from transforms.extract_files import WrittenFile
 from transforms.extract_rows import EncodedRow, ImageRow, RecordRows
-from transforms.extract_shards import ExtractedRecord, ExtractedShard, ExtractShards, ListedShard
+from transforms.extract_shards import ExtractedRecord, ExtractedShard, ExtractShards
+from transforms.read_shards import ListedShard
 
 
 def png() -> bytes:

@@ -22,11 +22,6 @@ def test_features_out_of_order_or_given_twice_are_refused(features):
         FeatureTable("test", features)
 
 
-@pytest.mark.parametrize(("source", "name"), [("objects.area", "b/areas"), ("image.file_name", "a/name"), ("x", None)])
-def test_name_of(source, name):
-    assert TABLE.name_of(source) == name
-
-
 def test_the_spec_parses_one_record():
     parsed = tf.io.parse_single_example(record(b"x.jpg", [1.5, 2.5], [7, -7]), parse_spec(TABLE))
     assert parsed["a/name"].numpy() == b"x.jpg"

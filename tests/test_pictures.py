@@ -17,9 +17,17 @@ from PIL import Image, ImageDraw
 
 from schemas.images import ImageRef, ImageTask, PictureRules
 from schemas.rejects import Rejected
-from tests.conftest import SHARED_DATA, manifest_of, read_examples, rejects_of, shard_bytes
-from tests.test_coco import annotation, image_row
-from tests.test_kinds import SKELETON, grey
+from tests.conftest import (
+    SHARED_DATA,
+    SKELETON,
+    annotation,
+    grey,
+    image_row,
+    manifest_of,
+    read_examples,
+    rejects_of,
+    shard_bytes,
+)
 from transforms.load_images import load_image
 
 CAT = [{"id": 1, "name": "cat", **SKELETON}]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from schemas.coco import Panoptic, Segment
-from schemas.rejects import Reason
+from schemas.rejects import Reason, UnusableError
 from transforms import read_panoptic as module
-from transforms.read_panoptic import MAX_SEGMENTS, PanopticError, PanopticMap, read_panoptic
+from transforms.read_panoptic import MAX_SEGMENTS, PanopticMap, read_panoptic
 
 CATEGORIES = frozenset({1, 3, 92})
 COLOURS = np.array([[[0, 0, 0], [7, 1, 0]], [[7, 1, 0], [1, 2, 3]], [[0, 0, 255], [0, 0, 0]]], np.uint8)
@@ -47,7 +47,7 @@ def read(folder: Path, data: bytes, segments=SEGMENTS, width: int = 2, height: i
 
 
 def fault(folder: Path, data: bytes, *segments: Segment, width: int = 2, height: int = 3) -> tuple[Reason, str]:
-    with pytest.raises(PanopticError) as caught:
+    with pytest.raises(UnusableError) as caught:
         read(folder, data, segments or SEGMENTS, width, height)
     assert caught.value.detail.startswith("'p.png': ")
     assert str(caught.value) == caught.value.detail
@@ -94,7 +94,7 @@ def test_as_many_segments_as_a_byte_tells_apart_and_one_more(tmp_path):
 
 
 def test_a_png_that_is_not_there_is_told_by_its_name_in_the_json(tmp_path):
-    with pytest.raises(PanopticError, match=r"'sub/gone\.png': no such file under --panoptic-masks") as caught:
+    with pytest.raises(UnusableError, match=r"'sub/gone\.png': no such file under --panoptic-masks") as caught:
         read_panoptic(Panoptic(str(tmp_path / "sub" / "gone.png"), "sub/gone.png", SEGMENTS), 2, 3, CATEGORIES)
     assert caught.value.reason is Reason.MASK_MISSING
 
@@ -134,7 +134,7 @@ def test_a_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_fact
     damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
     try:
         found = read(tmp_path_factory.getbasetemp(), bytes(damaged)).places.tolist()
-    except PanopticError as error:
+    except UnusableError as error:
         found = error.reason
     assert found in (PLACES, Reason.MASK_UNREADABLE, Reason.MASK_SIZE_MISMATCH, Reason.SEGMENT_MISMATCH)
 
@@ -175,7 +175,7 @@ def test_a_png_is_read_out_of_an_archive(tmp_path, name):
 
 
 def test_a_png_that_an_archive_does_not_have_is_missing(tmp_path):
-    with pytest.raises(PanopticError, match="no such file under --panoptic-masks") as caught:
+    with pytest.raises(UnusableError, match="no such file under --panoptic-masks") as caught:
         read_panoptic(panoptic(archived(tmp_path) / "q.png", *SEGMENTS), 2, 3, CATEGORIES)
     assert caught.value.reason is Reason.MASK_MISSING
 
@@ -207,7 +207,7 @@ def unknown_method(path: Path) -> None:
 def test_a_member_that_is_damaged_or_encrypted_is_unreadable(tmp_path, damage, method):
     path = archived(tmp_path, method=method)
     damage(path)
-    with pytest.raises(PanopticError, match=r"'p\.png': damaged or encrypted") as caught:
+    with pytest.raises(UnusableError, match=r"'p\.png': damaged or encrypted") as caught:
         read_panoptic(panoptic(path / "p.png", *SEGMENTS), 2, 3, CATEGORIES)
     assert caught.value.reason is Reason.MASK_UNREADABLE
 

@@ -8,7 +8,8 @@ import tensorflow as tf
 from PIL import Image
 
 from schemas.images import PictureRules
-from transforms.rewrite_picture import UnsupportedPixelsError, rewrite_picture, shrunk_size
+from schemas.rejects import UnusableError
+from transforms.rewrite_picture import rewrite_picture, shrunk_size
 
 KEEP = PictureRules("decode", jpeg_quality=100)
 # Smooth, so that JPEG keeps it; each corner of its own colour.
@@ -114,7 +115,7 @@ def test_shrunk(mode):
 @pytest.mark.parametrize("values", [np.float32(0.5), np.int32(70_000), np.int32(-1)])
 def test_pixels_that_no_format_holds(values):
     image = opened(Image.fromarray(np.full((3, 4), values)), "TIFF")
-    with pytest.raises(UnsupportedPixelsError):
+    with pytest.raises(UnusableError):
         rewrite_picture(image, "tiff", (4, 3), False, KEEP)
 
 

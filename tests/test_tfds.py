@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.conftest import coco_flags, draw_jpeg, read_examples, write_coco
-from tests.test_coco import annotation, convert, image_row
+from tests.conftest import annotation, coco_flags, convert, draw_jpeg, image_row, read_examples, write_coco
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="the extra dev is not installed")
 

@@ -140,7 +140,7 @@ def test_a_manifest_whose_counts_disagree(folder, recordmill, part, count):
 )
 def test_a_record_that_contradicts_itself(tmp_path, recordmill, feature, value, reason):
     """Whole as a file, but not what it should be."""
-    from tests.test_coco import CATEGORIES, annotation, convert, draw_jpeg, image_row, write_coco
+    from tests.conftest import CATEGORIES, annotation, convert, draw_jpeg, image_row, write_coco
 
     for name in ("a.jpg", "b.jpg"):
         draw_jpeg(tmp_path / "images" / name)
@@ -181,7 +181,7 @@ def test_a_manifest_that_points_elsewhere(folder, recordmill):
 
 
 def test_an_image_that_ends_in_zeros_is_whole(tmp_path, recordmill):
-    from tests.test_coco import CATEGORIES, convert, draw_jpeg, image_row, write_coco
+    from tests.conftest import CATEGORIES, convert, draw_jpeg, image_row, write_coco
 
     draw_jpeg(tmp_path / "images" / "a.jpg")
     with open(tmp_path / "images" / "a.jpg", "ab") as file:

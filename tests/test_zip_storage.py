@@ -1,5 +1,6 @@
 """Archives are read in place."""
 
+import errno
 import struct
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -199,3 +200,15 @@ def test_threads_may_read_one_archive_at_once(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda name: storage.read(f"{path}/{name}"), list(members) * 4))
     assert found == list(members.values()) * 4
+
+
+def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch):
+    path = archive(tmp_path / "masks.zip")
+
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        storage_for(path).read(f"{path}/val/1.png")
+    assert not isinstance(caught.value, UnreadableFileError)

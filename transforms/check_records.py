@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from schemas.features import Feature, FeatureTable, RecordOf, parse_spec
+from schemas.features import FeatureTable, RecordOf
 from schemas.labels import LabelMap
-
-RecordFault = tuple[str, str]
-"""Reason and detail."""
+from transforms.load_images import brief
+from transforms.record_values import RecordFault, RecordParseError, RecordParser, length_faults
 
 
 class RecordChecker:
@@ -26,20 +25,17 @@ class RecordChecker:
 
     def __init__(self, table: FeatureTable, labels: LabelMap, boxes_inside: bool):
         self._table = table
-        self._spec = parse_spec(table)
+        self._parse = RecordParser(table)
         self._labels = labels
         self._boxes_inside = boxes_inside
 
     def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
         """The number of objects in a record, and its faults."""
-        import tensorflow as tf
-
         try:
-            parsed = tf.io.parse_single_example(record, self._spec)
-        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow quotes what it cannot read
-            return 0, [("schema", _first_line(error))]
-        values = {feature.source: _flat(parsed[feature.name]) for feature in self._table.features}
-        faults = [*self._image_faults(values), *self._length_faults(values)]
+            values = self._parse(record)
+        except RecordParseError as error:
+            return 0, [("schema", str(error))]
+        faults = [*self._image_faults(values), *length_faults(values, self._table, self._labels.keypoints)]
         if not faults:
             faults += [*self._box_faults(values), *self._class_faults(values), *_mask_faults(values)]
         if self._table.record_of is RecordOf.ANNOTATION:
@@ -49,8 +45,8 @@ class RecordChecker:
     def _image_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         import tensorflow as tf
 
-        encoded = values["image.encoded"].item()
-        if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"].item():
+        encoded = values["image.encoded"]
+        if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
             yield "image_sha256", "the image's SHA-256 is not the record's"
         try:
             image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
@@ -65,21 +61,6 @@ class RecordChecker:
         if said != (None, None) and said != size:
             yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
 
-    def _length_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
-        """Lists of which one has another length than the others of its dimension."""
-        by_dimension: dict[str, dict[str, float]] = {}
-        for feature in self._table.features:
-            if feature.shape and not feature.shape[0].isdecimal():
-                length = values[feature.source].size / _values_each(feature)  # whole, unless the list is damaged
-                by_dimension.setdefault(feature.shape[0], {})[feature.source] = length
-        for lengths in by_dimension.values():
-            if len(set(lengths.values())) > 1:
-                yield "object_lists", f"lists of one object each differ in length: {lengths}"
-        if "objects.keypoint_x" in values:
-            keypoints, objects = values["objects.keypoint_x"].size, values["objects.id"].size
-            if keypoints != objects * self._labels.keypoints:
-                yield "keypoints", f"{keypoints} keypoints of {objects} objects with {self._labels.keypoints} each"
-
     def _box_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         columns = _boxes(values)
         if self._boxes_inside:
@@ -92,8 +73,8 @@ class RecordChecker:
 
     def _class_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         ids = [category.id for category in self._labels.categories]
-        indices = np.atleast_1d(values["objects.class_index"]).tolist()
-        for index, id_ in zip(indices, np.atleast_1d(values["objects.category_id"]).tolist(), strict=True):
+        indices = values["objects.class_index"].tolist()
+        for index, id_ in zip(indices, values["objects.category_id"].tolist(), strict=True):
             if not 0 <= index < len(ids) or ids[index] != id_:
                 yield "class", f"category id {id_} with class index {index} is not in the manifest"
         for index in values.get("segments.class_index", ()):
@@ -103,16 +84,6 @@ class RecordChecker:
 
 _ONE = 1 + 1e-6
 """Pixels over pixels, as 32-bit floats."""
-
-
-def _flat(value: Any) -> np.ndarray:
-    array = value.numpy()
-    # Objects, because numpy's own type for bytes drops zeros at their end.
-    return np.asarray(array, dtype=object if isinstance(array, bytes) else None)
-
-
-def _values_each(feature: Feature) -> int:
-    return int(np.prod([int(size) for size in feature.shape[1:]]))
 
 
 def _boxes(values: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -134,12 +105,13 @@ _MASKS = ("objects.mask_png", "semantic.png", "panoptic.category_png", "panoptic
 def _mask_faults(values: dict[str, Any]) -> Iterator[RecordFault]:
     """Masks are PNGs of the image's size that decode; those of objects hold 0 and 1."""
     for source in _MASKS:
-        for data in np.atleast_1d(values.get(source, ())).tolist():
+        found = values.get(source, ())
+        for data in [found] if isinstance(found, bytes) else found:
             try:
                 with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
                     pixels = np.asarray(image)
             except Exception as error:  # Pillow raises nearly anything on damaged bytes
-                yield "mask", f"a mask of {source} does not decode ({type(error).__name__}: {error})"
+                yield "mask", f"a mask of {source} does not decode ({brief(error)})"
                 continue
             width, height = values["image.size"]
             if pixels.shape[:2] != (height, width):

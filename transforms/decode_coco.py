@@ -153,10 +153,10 @@ class _Decoders(NamedTuple):
 
 def _decoders(row: type, malformed: Reason = Reason.MALFORMED_ANNOTATION) -> _Decoders:
     # Row by row, "5" and 5.0 pass for 5, as in files written by spreadsheets and by JavaScript.
-    named, addressed = _TypedFile[ImageRow, row], _TypedFile[AddressedImageRow, row]  # type: ignore[valid-type]
+    file: Any = _TypedFile
     return _Decoders(
-        msgspec.json.Decoder(named),
-        msgspec.json.Decoder(addressed),
+        msgspec.json.Decoder(file[ImageRow, row]),
+        msgspec.json.Decoder(file[AddressedImageRow, row]),
         msgspec.json.Decoder(row, strict=False),
         malformed,
     )

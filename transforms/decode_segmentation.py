@@ -11,7 +11,7 @@ import numpy as np
 from pycocotools import mask as coco_mask
 
 from schemas.coco import Int64
-from schemas.rejects import Reason
+from schemas.rejects import Reason, UnusableError
 
 # pycocotools walks an edge in steps of 1/5 pixel, and keeps 8 to 16 bytes a step. What is walked at most is two sides
 # of each pixel, as many as an image has; more where the image is small, as polygons may reach out of it; and never more
@@ -27,21 +27,6 @@ _MAX_COORDINATE_PX = 1e8
 _MAX_POLYGON_IMAGE_PX = 3 << 24
 
 _MAX_CHARACTERS = 7  # of one number in compressed counts: 35 bits, of which pycocotools uses 32
-
-
-class SegmentationError(ValueError):
-    """A segmentation that is no mask of its image.
-
-    Attributes:
-        reason: MALFORMED_SEGMENTATION or MASK_SIZE_MISMATCH.
-    """
-
-    def __init__(self, reason: Reason, detail: str):
-        super().__init__(detail)
-        self.reason = reason
-
-    def __reduce__(self):
-        return SegmentationError, (self.reason, str(self))
 
 
 class _RunLengths(msgspec.Struct):
@@ -67,7 +52,7 @@ def decode_segmentation(segmentation: bytes, width: int, height: int) -> np.ndar
         run of zeros. Runs of length 0 come from counts that have them.
 
     Raises:
-        SegmentationError: it is none of these, or of another size.
+        UnusableError: it is none of these (MALFORMED_SEGMENTATION), or of another size (MASK_SIZE_MISMATCH).
 
     >>> decode_segmentation(b"[[1, 0, 3, 0, 3, 2, 1, 2]]", width=4, height=3)
     array([3, 2, 1, 2, 4])
@@ -86,9 +71,9 @@ class _MalformedError(Exception):
     """What is wrong; what was found is told by decode_segmentation."""
 
 
-def _malformed(fault: str, segmentation: bytes) -> SegmentationError:
+def _malformed(fault: str, segmentation: bytes) -> UnusableError:
     found = repr(segmentation[:80].decode(errors="replace"))[:90] + ("…" if len(segmentation) > 80 else "")
-    return SegmentationError(Reason.MALFORMED_SEGMENTATION, f"{fault}: {found}")
+    return UnusableError(Reason.MALFORMED_SEGMENTATION, f"{fault}: {found}")
 
 
 def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | None:
@@ -103,7 +88,7 @@ def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | Non
 def _check_runs(form: _RunLengths, width: int, height: int) -> np.ndarray:
     if form.size != [height, width]:
         found = f"run lengths of size {str(form.size)[:60]} for an image of size [{height}, {width}] (height, width)"
-        raise SegmentationError(Reason.MASK_SIZE_MISMATCH, found)
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, found)
     runs = _decompress(form.counts) if isinstance(form.counts, str) else np.array(form.counts, np.int64)
     area = height * width
     # One by one first: their sum could pass 2 ** 63 and come round to the right number.

@@ -4,13 +4,13 @@ call into the picture and into a map of object numbers, and everything else is r
 import math
 import random
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from schemas.coco import Category
+from transforms.bitmaps import run_lengths
 
 Points = list[tuple[float, float]]
 
@@ -157,7 +157,4 @@ def rle_of(mask: np.ndarray) -> dict[str, list[int]]:
     >>> rle_of(np.array([[False, True], [True, True]]))
     {'counts': [1, 3], 'size': [2, 2]}
     """
-    flat = mask.flatten(order="F")
-    changes = np.flatnonzero(np.diff(flat, prepend=False)).tolist()
-    edges = [0, *changes, len(flat)]
-    return {"counts": [end - start for start, end in pairwise(edges)], "size": list(mask.shape)}
+    return {"counts": run_lengths(mask).tolist(), "size": list(mask.shape)}

@@ -14,14 +14,13 @@ from schemas.example import ExampleWriter
 from schemas.features import FeatureTable, Part, RecordOf
 from schemas.images import ImageTask, Picture, Rewriting
 from schemas.labels import LabelMap
-from schemas.rejects import REWRITTEN_FROM, Reason, Rejected, Tally
+from schemas.rejects import REWRITTEN_FROM, Reason, Rejected, Tally, UnusableError
 from transforms.bitmaps import bitmap, resized, run_lengths
 from transforms.boxes import FittedBox, fit_box
-from transforms.decode_segmentation import SegmentationError, decode_segmentation
+from transforms.decode_segmentation import decode_segmentation
 from transforms.encode_keypoints import KeypointEncoder
 from transforms.encode_masks import mask_png, mask_rle
 from transforms.encode_regions import RegionEncoder
-from transforms.read_panoptic import PanopticError
 
 
 class Encoded(NamedTuple):
@@ -65,15 +64,6 @@ class _Object(NamedTuple):
 
 
 _NO_RUNS = np.zeros(0, np.int64)
-
-
-class _UnusableError(Exception):
-    """Why an annotation is left out."""
-
-    def __init__(self, reason: Reason, detail: str):
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 class ExampleEncoder:
@@ -139,7 +129,7 @@ class ExampleEncoder:
         for annotation in task.annotations:
             try:
                 objects.append(self._object(annotation, picture))
-            except _UnusableError as fault:
+            except UnusableError as fault:
                 rejected.append(Rejected("annotation", annotation.id, fault.reason, fault.detail, task.image_id))
         return objects
 
@@ -148,7 +138,7 @@ class ExampleEncoder:
         if isinstance(box, Reason):
             x, y, width, height = annotation.bbox_xywh_px
             detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {'x'.join(map(str, picture.frame))}"
-            raise _UnusableError(box, detail)
+            raise UnusableError(box, detail)
         if Part.MASK_PNG in self._parts or Part.MASK_RLE in self._parts:
             return _Object(annotation, box, _runs(annotation.segmentation, picture))
         return _Object(annotation, box, _NO_RUNS)
@@ -191,7 +181,7 @@ class ExampleEncoder:
         for row in task.labels.panoptic:
             try:
                 values = self._regions.of_panoptic(row, picture)
-            except PanopticError as fault:
+            except UnusableError as fault:
                 rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:
                 counted[Tally.PANOPTIC] += 1
@@ -206,7 +196,7 @@ class ExampleEncoder:
         for region in task.labels.regions:
             try:
                 regions.append((region, _runs(region.segmentation, picture)))
-            except _UnusableError as fault:
+            except UnusableError as fault:
                 rejected.append(Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id))
         counted[Tally.REGIONS] = len(regions)
         return self._regions.of_stuff(regions, picture.width, picture.height)
@@ -216,10 +206,12 @@ _encoder = lru_cache(maxsize=1)(ExampleEncoder)
 
 
 def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:
-    try:
-        runs = decode_segmentation(segmentation, *picture.frame)
-    except SegmentationError as error:
-        raise _UnusableError(error.reason, str(error)) from error
+    """Run lengths of a mask of the record's image.
+
+    Raises:
+        UnusableError: it is no mask of the image.
+    """
+    runs = decode_segmentation(segmentation, *picture.frame)
     if picture.annotated_size:
         runs = run_lengths(resized(bitmap(runs, *picture.frame), picture.width, picture.height))
     return runs

@@ -8,10 +8,10 @@ import numpy as np
 from schemas.coco import Panoptic, Region, Segment
 from schemas.images import Picture
 from schemas.labels import SEMANTIC_IGNORE, LabelMap
-from schemas.rejects import Reason
+from schemas.rejects import Reason, UnusableError
 from transforms.bitmaps import bitmap, resized
 from transforms.encode_png import black_png, encode_png, grey_png
-from transforms.read_panoptic import PanopticError, PanopticMap, read_panoptic
+from transforms.read_panoptic import PanopticMap, read_panoptic
 
 _VOID = Panoptic("", "", ())
 
@@ -34,7 +34,7 @@ class RegionEncoder:
         """The values that come of a panoptic annotation.
 
         Raises:
-            PanopticError: its PNG cannot be used, or its category ids do not fit into a category mask.
+            UnusableError: its PNG cannot be used, or its category ids do not fit into a category mask.
             OSError: storage fails.
         """
         if "panoptic.category_png" in self._sources:
@@ -43,7 +43,7 @@ class RegionEncoder:
                 detail = (
                     f"{panoptic.file_name!r}: category id {beyond[0]} is not 1 to 255, what a mask of one byte holds"
                 )
-                raise PanopticError(Reason.TOO_MANY_SEGMENTS, detail)
+                raise UnusableError(Reason.TOO_MANY_SEGMENTS, detail)
         read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
         if picture.annotated_size:
             read = _shrunk(panoptic, read.places, picture)

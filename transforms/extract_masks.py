@@ -6,7 +6,9 @@ import msgspec
 import numpy as np
 from PIL import Image
 
-from transforms.decode_segmentation import SegmentationError, decode_segmentation
+from schemas.rejects import UnusableError
+from transforms.bitmaps import run_lengths
+from transforms.decode_segmentation import decode_segmentation
 from transforms.encode_masks import mask_rle
 from transforms.extract_values import UnusableRecordError
 from transforms.load_images import brief
@@ -32,7 +34,7 @@ def mask_of_rle(counts: bytes, width: int, height: int) -> Segmentation:
     form = RunLengths(counts.decode(errors="replace"), (height, width))
     try:
         runs = decode_segmentation(msgspec.json.encode(form), width, height)
-    except SegmentationError as error:
+    except UnusableError as error:
         raise UnusableRecordError("mask", str(error)) from error
     return form if runs[1::2].any() else []
 
@@ -55,16 +57,4 @@ def mask_of_png(png: bytes, width: int, height: int) -> Segmentation:
     if not pixels.any():
         return []
     # Not by pycocotools' encode, which writes past its memory where a few runs have 2 ** 24 pixels.
-    return RunLengths(mask_rle(bitmap_runs(pixels), width, height).decode(), (height, width))
-
-
-def bitmap_runs(pixels: np.ndarray) -> np.ndarray:
-    """Run lengths down the columns, zeros first, of what is not 0 in [height, width].
-
-    >>> bitmap_runs(np.array([[0, 1], [1, 1]])).tolist(), bitmap_runs(np.array([[1], [0]])).tolist()
-    ([1, 3], [0, 1, 1])
-    """
-    inside = pixels.T.ravel() != 0
-    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-    runs = np.diff(edges, prepend=0, append=inside.size)
-    return np.concatenate([[0], runs]) if inside[0] else runs
+    return RunLengths(mask_rle(run_lengths(pixels != 0), width, height).decode(), (height, width))

@@ -1,39 +1,18 @@
 """Finished shards are taken apart: image files into a folder, and what their records say of them as rows."""
 
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import apache_beam as beam
 import msgspec
 
-from schemas.errors import RecordError
-from schemas.features import FeatureTable
-from schemas.labels import LabelMap
 from schemas.reports import Fault
-from schemas.shards import ShardInfo
 from transforms import progress
 from transforms.extract_files import FileWriter, WrittenFile
 from transforms.extract_rows import RecordRows, RowExtractor
 from transforms.extract_values import RecordReader, UnusableRecordError
-from transforms.read_shards import ShardReader
-from transforms.storage import storage_for
-
-
-class ListedShard(msgspec.Struct, frozen=True):
-    """A shard as the manifest describes it.
-
-    Attributes:
-        path: of the file.
-        table: what is in its records.
-        labels: the data set's classes.
-    """
-
-    path: str
-    split: str
-    info: ShardInfo
-    table: FeatureTable
-    labels: LabelMap
+from transforms.map_ahead import map_ahead
+from transforms.read_shards import ListedShard, ShardReader, readable_records
 
 
 class ExtractedRecord(msgspec.Struct, frozen=True):
@@ -97,47 +76,14 @@ def extract_shard(shard: ListedShard, writer: FileWriter, pool: Executor, thread
     Raises:
         OSError: a file cannot be written.
     """
-    file = shard.info.file
     faults: list[Fault] = []
-    if storage_for(shard.path).size(shard.path) is None:
-        return ExtractedShard(shard.split, file, (), (Fault(file, None, "missing", "no such file"),))
     damage: list[Fault] = []
-    extract = RecordExtractor(shard, writer)
     records = []
-    waiting: deque[Future[tuple[ExtractedRecord | None, list[Fault]]]] = deque()
-    numbered = enumerate(_readable_records(shard, damage))
-    while True:
-        item = next(numbered, None)
-        if item:
-            waiting.append(pool.submit(extract, *item))
-        if waiting and (item is None or len(waiting) > 2 * threads):
-            extracted, found = waiting.popleft().result()
-            records += [extracted] if extracted else []
-            faults += found
-        if item is None and not waiting:
-            return ExtractedShard(shard.split, file, tuple(records), (*faults, *damage))
-
-
-def _readable_records(shard: ListedShard, damage: list[Fault]) -> Iterator[bytes]:
-    """The records of a shard up to the first that is damaged; what is wrong with the file joins `damage`."""
-    reader = ShardReader(shard.path)
-    file = shard.info.file
-    examples = 0
-    try:
-        for record in reader.records():
-            yield record
-            examples += 1
-    except RecordError as error:
-        damage.append(Fault(file, error.record, error.reason, error.detail))
-    except (
-        Exception
-    ) as error:  # a damaged GZIP stream ends in one of several types; the file is named and the others are read
-        damage.append(Fault(file, None, "unreadable", f"{type(error).__name__}: {error}"))
-    else:
-        if examples != shard.info.examples:
-            damage.append(Fault(file, None, "count", f"{examples} records, the manifest says {shard.info.examples}"))
-        if reader.sha256.hexdigest() != shard.info.sha256:
-            damage.append(Fault(file, None, "sha256", "the file's SHA-256 is not the manifest's"))
+    readable = readable_records(shard, ShardReader(shard.path), damage)
+    for extracted, found in map_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
+        records += [extracted] if extracted else []
+        faults += found
+    return ExtractedShard(shard.split, shard.info.file, tuple(records), (*faults, *damage))
 
 
 class RecordExtractor:
@@ -149,12 +95,13 @@ class RecordExtractor:
         self._extract = RowExtractor(shard.table, shard.labels, shard.split)
         self._writer = writer
 
-    def __call__(self, number: int, record: bytes) -> tuple[ExtractedRecord | None, list[Fault]]:
-        """Write a record's files. Without its image it is None.
+    def __call__(self, numbered: tuple[int, bytes]) -> tuple[ExtractedRecord | None, list[Fault]]:
+        """Write the files of a record, whose number in the shard is given. Without its image it is None.
 
         Raises:
             OSError: a file cannot be written.
         """
+        number, record = numbered
         faults: list[tuple[str, str]] = []
         extracted = None
         try:

@@ -4,15 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from schemas.features import Feature, FeatureTable, Kind, parse_spec
+from schemas.features import FeatureTable, Kind
 from schemas.labels import LabelMap
+from transforms.record_values import RecordParseError, RecordParser, length_faults
 
 
 class UnusableRecordError(ValueError):
     """Why a record, or a part of one, cannot be extracted; becomes a Fault.
 
     Attributes:
-        reason: `schema`, `object_lists`, `image_undecodable`, `file_name` or `mask`.
+        reason: `schema`, `object_lists`, `keypoints`, `image_undecodable`, `file_name` or `mask`.
     """
 
     def __init__(self, reason: str, detail: str):
@@ -34,7 +35,7 @@ class RecordReader:
 
     def __init__(self, table: FeatureTable, labels: LabelMap):
         self._table = table
-        self._spec = parse_spec(table)
+        self._parse = RecordParser(table)
         self._keypoints = labels.keypoints
 
     def __call__(self, record: bytes) -> dict[str, Any]:
@@ -44,43 +45,16 @@ class RecordReader:
             UnusableRecordError: it does not parse, lists of one object each differ in length, or a number is not
                 finite.
         """
-        import tensorflow as tf
-
         try:
-            parsed = tf.io.parse_single_example(record, self._spec)
-        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow quotes what it cannot read
-            raise UnusableRecordError("schema", str(error).splitlines()[0]) from error
-        values = {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
-        self._check_lengths(values)
+            values = self._parse(record)
+        except RecordParseError as error:
+            raise UnusableRecordError("schema", str(error)) from error
+        for reason, detail in length_faults(values, self._table, self._keypoints):
+            raise UnusableRecordError(reason, detail)
         for feature in self._table.features:
             if feature.kind is Kind.FLOAT and not np.isfinite(values[feature.source]).all():
                 raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
         return values
-
-    def _check_lengths(self, values: dict[str, Any]) -> None:
-        by_dimension: dict[str, dict[str, float]] = {}
-        for feature in self._table.features:
-            if feature.shape and not feature.shape[0].isdecimal():
-                length = values[feature.source].size / _values_each(feature)
-                by_dimension.setdefault(feature.shape[0], {})[feature.name] = length
-        for lengths in by_dimension.values():
-            if len(set(lengths.values())) > 1:
-                raise UnusableRecordError("object_lists", f"lists of one object each differ in length: {lengths}")
-        if "objects.keypoint_x" in values:
-            found, objects = values["objects.keypoint_x"].size, values["objects.id"].size
-            if found != objects * self._keypoints:
-                detail = f"{found} keypoints of {objects} objects with {self._keypoints} each"
-                raise UnusableRecordError("object_lists", detail)
-
-
-def _values_each(feature: Feature) -> int:
-    return int(np.prod([int(size) for size in feature.shape[1:]]))
-
-
-def _value(tensor: Any) -> Any:
-    value = (tensor.flat_values if hasattr(tensor, "flat_values") else tensor).numpy()
-    # An array of one text would lose the zero bytes at its end.
-    return value if isinstance(value, bytes) else np.ravel(value)
 
 
 def text(value: bytes, name: str) -> str:

@@ -18,10 +18,10 @@ import apache_beam as beam
 from PIL import Image
 
 from schemas.images import ImageTask, Picture, PictureRules, Rewriting
-from schemas.rejects import Reason, Rejected
+from schemas.rejects import Reason, Rejected, UnusableError
 from transforms import check_jpeg, check_png
 from transforms.outputs import REJECTED, tag_by_type
-from transforms.rewrite_picture import UnsupportedPixelsError, rewrite_picture, shrunk_size
+from transforms.rewrite_picture import rewrite_picture, shrunk_size
 from transforms.storage import UnreadableFileError, storage_for
 
 MAX_FILE_BYTES = 256_000_000
@@ -39,15 +39,6 @@ _OTHERS = ("WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
 
 _ORIENTATION = 0x0112  # EXIF
 _LIES_ON_ITS_SIDE = (5, 6, 7, 8)
-
-
-class _UnusableError(Exception):
-    """Why a file is no picture; becomes a Rejected."""
-
-    def __init__(self, reason: Reason, detail: str):
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 class LoadImages(beam.PTransform):
@@ -75,16 +66,14 @@ def load_image(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
     """
     try:
         if task.ref.size_bytes > MAX_FILE_BYTES:
-            raise _UnusableError(
-                Reason.TOO_LARGE, f"{task.ref.size_bytes:,} bytes; at most {MAX_FILE_BYTES:,} are read"
-            )
+            raise UnusableError(Reason.TOO_LARGE, f"{task.ref.size_bytes:,} bytes; at most {MAX_FILE_BYTES:,} are read")
         data = storage_for(task.ref.path).read(task.ref.path)
         return _picture(data, task.width, task.height, rules)
     except FileNotFoundError:
         reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
     except UnreadableFileError as error:
         reason, detail = Reason.IMAGE_UNREADABLE, f"the file cannot be read ({error.strerror})"
-    except _UnusableError as fault:
+    except UnusableError as fault:
         reason, detail = fault.reason, fault.detail
     detail = f"{task.file_name!r}: {detail}"
     return Rejected("image", task.image_id, reason, detail, annotations=task.annotation_rows)
@@ -128,7 +117,7 @@ def _passed(data: bytes, kind: str, size: tuple[int, int]) -> Picture:
 def _kind(data: bytes) -> str:
     """`jpeg` or `png`, by the first bytes; empty for anything else."""
     if not data:
-        raise _UnusableError(Reason.IMAGE_UNREADABLE, "the file is empty")
+        raise UnusableError(Reason.IMAGE_UNREADABLE, "the file is empty")
     return next((kind for kind, start in _START.items() if data.startswith(start)), "")
 
 
@@ -137,9 +126,9 @@ def _opened(data: bytes, kind: str) -> Image.Image:
         return Image.open(io.BytesIO(data), formats=[kind.upper()] if kind else _other_formats())
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         if kind:
-            raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
+            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
         detail = f"no picture in a format that is known; it starts with {data[:12]!r}"
-        raise _UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
+        raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
 
 
 @lru_cache(maxsize=1)
@@ -150,7 +139,7 @@ def _other_formats() -> list[str]:
 
 def _check_pixel_count(image: Image.Image) -> None:
     if image.width * image.height > MAX_PIXELS:
-        raise _UnusableError(
+        raise UnusableError(
             Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
         )
 
@@ -162,7 +151,7 @@ def _is_turned(image: Image.Image, width: int | None, height: int | None) -> boo
         return False
     if image.size == (height, width) and _orientation(image) in _LIES_ON_ITS_SIDE:
         return True
-    raise _UnusableError(
+    raise UnusableError(
         Reason.SIZE_MISMATCH, f"its pixels are {image.width}x{image.height}, the JSON says {width}x{height}"
     )
 
@@ -185,7 +174,7 @@ def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
 def _check_end(data: bytes, kind: str) -> None:
     whole = check_jpeg.jpeg_ends(data) if kind == "jpeg" else check_png.END in data
     if not whole:
-        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
 
 
 def _check_pixels(image: Image.Image, data: bytes, kind: str) -> None:
@@ -199,7 +188,7 @@ def _check_pixels(image: Image.Image, data: bytes, kind: str) -> None:
             image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
         image.load()
     except Exception as error:  # as in _opened
-        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
@@ -219,7 +208,7 @@ def _is_usual(data: bytes, kind: str) -> bool:
     try:
         return check_jpeg.jpeg_frame(data).is_usual
     except check_jpeg.JpegError as error:
-        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def _rewritten(
@@ -228,10 +217,10 @@ def _rewritten(
     try:
         with _opened(data, kind) as image:
             return rewrite_picture(image, original, size, turn, rules)
-    except UnsupportedPixelsError as error:
-        raise _UnusableError(Reason.UNSUPPORTED_FORMAT, str(error)) from error
+    except UnusableError:
+        raise
     except Exception as error:  # as in _opened
-        raise _UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def brief(error: Exception) -> str:

@@ -7,22 +7,13 @@ import numpy as np
 from PIL import Image
 
 from schemas.coco import Panoptic
-from schemas.rejects import Reason
+from schemas.rejects import Reason, UnusableError
 from transforms.check_png import check_png
 from transforms.load_images import MAX_FILE_BYTES, brief
 from transforms.storage import UnreadableFileError, storage_for
 
 MAX_SEGMENTS = 255
 """What a pixel of one byte can tell apart, besides void."""
-
-
-class PanopticError(ValueError):
-    """Why a panoptic annotation cannot be used; becomes a Rejected."""
-
-    def __init__(self, reason: Reason, detail: str):
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 class PanopticMap(NamedTuple):
@@ -44,23 +35,23 @@ def read_panoptic(panoptic: Panoptic, width: int, height: int, category_ids: fro
         category_ids: of all segments; they are how panopticapi's two-channel format is known.
 
     Raises:
-        PanopticError: the PNG is missing, broken or of another size, or its segments are not those of the row.
+        UnusableError: the PNG is missing, broken or of another size, or its segments are not those of the row.
         OSError: storage fails.
     """
     if len(panoptic.segments) > MAX_SEGMENTS:
         detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
-        raise PanopticError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
+        raise UnusableError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
     size = storage_for(panoptic.path).size(panoptic.path)
     if size is not None and size > MAX_FILE_BYTES:
-        raise PanopticError(Reason.MASK_UNREADABLE, _of(panoptic, f"{size:,} bytes are more than are ever read"))
+        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, f"{size:,} bytes are more than are ever read"))
     try:
         if size is None and not storage_for(panoptic.path).is_folder(panoptic.path):  # or it is a pipe
             raise FileNotFoundError
         data = storage_for(panoptic.path).read(panoptic.path)
     except FileNotFoundError as error:
-        raise PanopticError(Reason.MASK_MISSING, _of(panoptic, "no such file under --panoptic-masks")) from error
+        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, "no such file under --panoptic-masks")) from error
     except UnreadableFileError as error:
-        raise PanopticError(Reason.MASK_UNREADABLE, _of(panoptic, str(error.strerror))) from error
+        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, str(error.strerror))) from error
     colours = _decoded(panoptic, data, width, height)
     # Little-endian, the four bytes R, G, B, 0 are R + 256 G + 65536 B.
     ids = np.zeros((height, width, 4), np.uint8)
@@ -72,8 +63,8 @@ def read_panoptic(panoptic: Panoptic, width: int, height: int, category_ids: fro
                 "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
                 "converters/2channels2panoptic_coco_format.py, which also writes the JSON that goes with it"
             )
-            raise PanopticError(Reason.TWO_CHANNEL_PANOPTIC, _of(panoptic, detail))
-        raise PanopticError(Reason.SEGMENT_MISMATCH, _of(panoptic, fault))
+            raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _of(panoptic, detail))
+        raise UnusableError(Reason.SEGMENT_MISMATCH, _of(panoptic, fault))
     return PanopticMap(data, places.astype(np.uint8))
 
 
@@ -91,12 +82,12 @@ def _decoded(panoptic: Panoptic, data: bytes, width: int, height: int) -> np.nda
                 return np.asarray(image.convert("RGB"))
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         detail = f"it does not decode as PNG ({brief(error)})"
-        raise PanopticError(Reason.MASK_UNREADABLE, _of(panoptic, detail)) from error
+        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail)) from error
     if size != (width, height):
         detail = f"it is {size[0]}x{size[1]}, its image {width}x{height}"
-        raise PanopticError(Reason.MASK_SIZE_MISMATCH, _of(panoptic, detail))
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, _of(panoptic, detail))
     detail = f"a PNG of mode {mode}; segment ids are written as RGB"
-    raise PanopticError(Reason.MASK_UNREADABLE, _of(panoptic, detail))
+    raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail))
 
 
 _UNKNOWN = -1

@@ -5,8 +5,14 @@ import io
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+import msgspec
 from isal import igzip
 
+from schemas.errors import RecordError
+from schemas.features import FeatureTable
+from schemas.labels import LabelMap
+from schemas.reports import Fault
+from schemas.shards import ShardInfo
 from schemas.tfrecord import read_records
 from transforms.storage import storage_for
 
@@ -42,6 +48,53 @@ class ShardReader:
                 yield from read_records(seen)
             while seen.read(_READ_BYTES):  # what a gzip reader leaves, so that the digest is of the whole file
                 pass
+
+
+class ListedShard(msgspec.Struct, frozen=True):
+    """A shard as the manifest describes it.
+
+    Attributes:
+        path: of the file.
+        table: what is in its records.
+        labels: the data set's classes.
+    """
+
+    path: str
+    split: str
+    info: ShardInfo
+    table: FeatureTable
+    labels: LabelMap
+
+
+def readable_records(shard: ListedShard, reader: ShardReader, damage: list[Fault]) -> Iterator[bytes]:
+    """The records of a shard up to the first that is damaged; what is wrong with the file joins `damage`.
+
+    Args:
+        reader: of the shard's path.
+    """
+    file = shard.info.file
+    if storage_for(shard.path).size(shard.path) is None:
+        damage.append(Fault(file, None, "missing", "no such file"))
+        return
+    examples = 0
+    records = reader.records()
+    while True:
+        try:
+            record = next(records, None)
+        except RecordError as error:
+            damage.append(Fault(file, error.record, error.reason, error.detail))
+            return
+        except Exception as error:  # a damaged GZIP stream ends in one of several types; the file is named
+            damage.append(Fault(file, None, "unreadable", f"{type(error).__name__}: {error}"))
+            return
+        if record is None:
+            break
+        examples += 1
+        yield record
+    if examples != shard.info.examples:
+        damage.append(Fault(file, None, "count", f"{examples} records, the manifest says {shard.info.examples}"))
+    if reader.sha256.hexdigest() != shard.info.sha256:
+        damage.append(Fault(file, None, "sha256", "the file's SHA-256 is not the manifest's"))
 
 
 class _Seen(io.RawIOBase):

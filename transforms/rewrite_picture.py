@@ -6,15 +6,12 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from schemas.images import PictureRules
+from schemas.rejects import Reason, UnusableError
 
 _ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")  # whose last channel it is
 _GREY = ("1", "L", "LA", "La")
 _DEEP = "I;16"
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
-
-
-class UnsupportedPixelsError(ValueError):
-    """Pixels that neither JPEG nor PNG can hold."""
 
 
 def shrunk_size(width: int, height: int, max_side: int | None) -> tuple[int, int]:
@@ -44,7 +41,7 @@ def rewrite_picture(
         turn: whether to turn it upright, as its EXIF orientation says.
 
     Raises:
-        UnsupportedPixelsError: floats, or integers of more than 16 bits.
+        UnusableError: floats, or integers of more than 16 bits.
         Exception: whatever Pillow raises on pixels that do not decode, or sizes that do not encode.
     """
     image.load()
@@ -82,10 +79,10 @@ def _shallow(image: Image.Image) -> Image.Image:
     if image.mode == "I":
         pixels = np.asarray(image)
         if pixels.min() < 0 or pixels.max() > 0xFFFF:
-            raise UnsupportedPixelsError(f"its pixels reach from {pixels.min()} to {pixels.max()}")
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"its pixels reach from {pixels.min()} to {pixels.max()}")
         return Image.fromarray(pixels.astype(np.uint16))
     if image.mode == "F":
-        raise UnsupportedPixelsError("its pixels are floats")
+        raise UnusableError(Reason.UNSUPPORTED_FORMAT, "its pixels are floats")
     return image
 
 

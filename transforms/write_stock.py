@@ -47,7 +47,7 @@ class WriteStock(beam.PTransform):
             | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
             | "WriteToTFRecord"
             >> beam.io.WriteToTFRecord(
-                output.join(recipe.output, shard_names(recipe.name, self._split, recipe.layout).prefix),
+                output.join(recipe.output, shard_names(recipe.name, self._split, recipe.layout).stable_prefix),
                 file_name_suffix=".gz" if recipe.gzip else "",
                 num_shards=self._num_shards,
                 compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,

@@ -12,6 +12,10 @@ from typing import BinaryIO, NoReturn
 from schemas.errors import ConfigError
 from transforms.storage import LocalStorage, StoredFile, UnreadableFileError
 
+_OF_DAMAGE = (None, errno.EINVAL)
+"""Of the OSErrors that reading a member ends in, those that tell of its bytes (bzip2's; a place before the file's
+start) and not of the disk."""
+
 
 class ZipStorage:
     """The members of one archive, by paths that begin with the archive's. Nothing can be written.
@@ -53,6 +57,8 @@ class ZipStorage:
         try:
             return archive.file.read(info)
         except Exception as error:  # whatever its way of compression raises on damage, or zipfile if it is encrypted
+            if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
+                raise
             raise UnreadableFileError(errno.EIO, f"damaged or encrypted ({error})", path) from error
 
     def join(self, folder: str, name: str) -> str:
