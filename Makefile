@@ -37,6 +37,7 @@ bench: $(VENV)/installed-dev  ## Measure speed and memory (minutes)
 	cd benchmarks && ../$(BIN)/python pictures.py
 	cd benchmarks && ../$(BIN)/python read_coco.py
 	cd benchmarks && ../$(BIN)/python coco.py
+	cd benchmarks && ../$(BIN)/python buckets.py
 
 lock: $(VENV)/installed-dev  ## Pin the newest versions that setup.py allows
 	$(BIN)/pip install --quiet uv

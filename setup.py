@@ -11,7 +11,7 @@ setup(
     packages=["schemas", "transforms", "pipelines", "launch"],
     install_requires=[
         "apache-beam[gcp]>=2.70,<3",
-        "google-cloud-storage>=2.18,<4",
+        "google-cloud-storage>=3.2,<4",
         "google-crc32c>=1.5,<2",
         "isal>=1.7,<2",
         "msgspec>=0.19,<1",

@@ -1,12 +1,17 @@
 """Local files behind the storage interface."""
 
 import os
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from schemas.errors import ConfigError
-from transforms.storage import LocalStorage, storage_for
+from transforms.local_storage import LocalStorage, LocalUpload, TemporaryName
+from transforms.storage import storage_for
 
 STORAGE = LocalStorage()
 
@@ -194,16 +199,75 @@ def test_delete_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def killed_upload(path) -> Path:
+    """A temporary file whose process was killed."""
+    code = (
+        "import os, sys; from transforms.local_storage import LocalStorage; "
+        "LocalStorage().create(sys.argv[1]).write(b'killed'); os._exit(9)"
+    )
+    before = set(path.parent.iterdir())
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False, cwd=Path(__file__).parents[1])
+    (temporary,) = set(path.parent.iterdir()) - before
+    return temporary
+
+
 def test_delete_leftovers_takes_temporary_files_of_ours_only(tmp_path):
-    STORAGE.create(str(tmp_path / "ours-1")).write(b"killed")
-    STORAGE.create(str(tmp_path / "theirs")).write(b"killed")
+    killed_upload(tmp_path / "ours-1")
+    theirs = killed_upload(tmp_path / "theirs")
     kept = ["ours-1", ".ours-1", ".ours-1.tmp", ".ours-1.0123456.tmp", ".ours-1.0123456g.tmp", "ours-1.01234567.tmp"]
     for name in kept:
         (tmp_path / name).write_text("mine")
     STORAGE.delete_leftovers(str(tmp_path), lambda name: name.startswith("ours"))
-    (left,) = set(contents(tmp_path)) - set(kept)
-    assert left.startswith(".theirs.")
+    assert set(contents(tmp_path)) == {*kept, theirs.name}
     STORAGE.delete_leftovers(str(tmp_path / "gone"), lambda name: True)
+
+
+def test_what_a_live_process_is_writing_is_no_leftover(tmp_path):
+    upload = STORAGE.create(str(tmp_path / "ours-1"))
+    upload.write(b"still being written")
+    STORAGE.delete_leftovers(str(tmp_path), lambda name: True)
+    upload.commit()
+    assert contents(tmp_path) == {"ours-1": b"still being written"}
+
+
+@pytest.mark.parametrize(("idle_s", "left"), [(60, True), (3 * 3600, False)])
+def test_what_another_machine_writes_is_left_alone_for_an_hour(tmp_path, idle_s, left):
+    theirs = tmp_path / ".ours-1.000000-1-000000.0000.tmp"
+    theirs.write_bytes(b"of another machine, or of an earlier run in a container of this name")
+    written = time.time() - idle_s
+    os.utime(theirs, (written, written))
+    STORAGE.delete_leftovers(str(tmp_path), lambda name: True)
+    assert theirs.exists() == left
+
+
+def test_an_earlier_run_of_the_same_process_number_is_over(tmp_path):
+    parsed = TemporaryName.parse(TemporaryName.make("ours-1"))
+    assert (parsed.name, parsed.process) == ("ours-1", os.getpid())
+    earlier = tmp_path / f".ours-1.{parsed.host}-{parsed.process}-000000.0000.tmp"
+    earlier.write_bytes(b"")
+    STORAGE.delete_leftovers(str(tmp_path), lambda name: True)
+    assert not earlier.exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "x" * 201])
+def test_names_as_long_as_the_file_system_has_them_are_written(tmp_path, name):
+    STORAGE.write(str(tmp_path / name), b"long")
+    assert contents(tmp_path) == {name: b"long"}
+
+
+def test_a_folder_that_vanishes_while_it_is_written_to_is_made_again(tmp_path, monkeypatch):
+    path = tmp_path / "state" / "shard.json"
+    commit, commits = LocalUpload.commit, []
+
+    def disturbed(self, path=None):
+        commits.append(self)
+        if len(commits) == 1:
+            STORAGE.delete_folder(str(tmp_path / "state"))
+        commit(self, path)
+
+    monkeypatch.setattr(LocalUpload, "commit", disturbed)
+    STORAGE.write(str(path), b"{}")
+    assert (path.read_bytes(), len(commits)) == (b"{}", 2)
 
 
 def test_join(tmp_path):

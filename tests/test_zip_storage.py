@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import ConfigError
-from transforms.storage import LocalStorage, StoredFile, UnreadableFileError, storage_for
+from transforms.local_storage import LocalStorage
+from transforms.storage import StoredFile, UnreadableFileError, storage_for
 from transforms.zip_storage import ZipStorage
 
 MEMBERS = {"val/1.png": b"one", "val/deep/2.png": b"two" * 1000, "val/é ü.png": b""}
@@ -107,9 +108,9 @@ def test_folders_that_are_members_themselves_are_no_files(tmp_path):
 
 
 @pytest.mark.parametrize("members", [{}, {"val/": b""}])
-def test_an_archive_without_files_is_no_folder(tmp_path, members):
+def test_an_archive_without_files_is_an_empty_folder(tmp_path, members):
     path = archive(tmp_path / "masks.zip", members)
-    assert not storage_for(path).is_folder(path)
+    assert storage_for(path).is_folder(path)
     assert list(storage_for(path).walk(path)) == []
 
 
@@ -202,13 +203,87 @@ def test_threads_may_read_one_archive_at_once(tmp_path):
     assert found == list(members.values()) * 4
 
 
-def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch):
-    path = archive(tmp_path / "masks.zip")
+@pytest.mark.parametrize(
+    ("reader", "name", "method"),
+    [(LocalStorage, "read_range", zipfile.ZIP_DEFLATED), (zipfile.ZipFile, "read", zipfile.ZIP_BZIP2)],
+)
+def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch, reader, name, method):
+    path = archive(tmp_path / "masks.zip", method=method)
 
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(zipfile.ZipFile, "read", fail)
+    monkeypatch.setattr(reader, name, fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         storage_for(path).read(f"{path}/val/1.png")
     assert not isinstance(caught.value, UnreadableFileError)
+
+
+# Members by range
+
+
+def test_a_member_is_one_read_of_no_more_than_its_bytes_and_the_next_one_s_header(tmp_path, monkeypatch):
+    members = {f"{number}.png": bytes([number]) * 5000 for number in range(20)}
+    path = archive(tmp_path / "masks.zip", members, zipfile.ZIP_STORED)
+    storage = storage_for(path)
+    storage.size(f"{path}/0.png")  # reads the directory
+    read_range = LocalStorage.read_range
+    reads = []
+
+    def noted(self, path, start, length, version=""):
+        reads.append((start, length))
+        return read_range(self, path, start, length, version)
+
+    monkeypatch.setattr(LocalStorage, "read_range", noted)
+    assert [storage.read(f"{path}/{name}") for name in reversed(members)] == list(members.values())[::-1]
+    assert len(reads) == len(members)
+    assert all(length < 5000 + 100 for _, length in reads)
+
+
+def test_members_behind_others_data_are_found(tmp_path):
+    """A self-extracting archive begins with a program; the places in its directory are counted from behind that."""
+    path = archive(tmp_path / "plain.zip")
+    moved = tmp_path / "moved.zip"
+    moved.write_bytes(b"#!/bin/sh\n" * 100 + Path(path).read_bytes())
+    assert storage_for(str(moved)).read(f"{moved}/val/deep/2.png") == MEMBERS["val/deep/2.png"]
+
+
+def test_zip64(tmp_path, monkeypatch):
+    """Sizes and places of more than 32 bits, here written for small ones, too."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)
+    path = archive(tmp_path / "masks.zip")
+    monkeypatch.undo()
+    assert Path(path).read_bytes().count(b"PK\x06\x06") == 1  # the directory's end record of zip64
+    storage = storage_for(path)
+    assert {file.name: file.size_bytes for file in storage.walk(path)} == {n: len(d) for n, d in MEMBERS.items()}
+    assert [storage.read(f"{path}/{name}") for name in MEMBERS] == list(MEMBERS.values())
+
+
+def test_a_header_of_another_name_than_the_directory_s_is_told(tmp_path):
+    path = archive(tmp_path / "masks.zip", {"a.png": b"abc"})
+    data = bytearray(Path(path).read_bytes())
+    data[data.index(b"a.png")] = ord("b")
+    Path(path).write_bytes(data)
+    with pytest.raises(UnreadableFileError, match="another name than the directory"):
+        storage_for(path).read(f"{path}/a.png")
+
+
+@pytest.mark.parametrize("said", [0, 10, 999])
+def test_no_more_is_unpacked_than_the_directory_says(tmp_path, said):
+    path = archive(tmp_path / "bomb.zip", {"a.png": bytes(1000)})
+    data = bytearray(Path(path).read_bytes())
+    struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, said)
+    Path(path).write_bytes(data)
+    with pytest.raises(UnreadableFileError, match=r"does not end where it should|bytes where the directory says"):
+        storage_for(path).read(f"{path}/a.png")
+
+
+def test_members_that_share_their_bytes_are_read(tmp_path):
+    """As a bomb of overlapping files has them: each costs what the directory says, no more."""
+    path = archive(tmp_path / "bomb.zip", {"a.png": b"abc", "b.png": b"abc"}, zipfile.ZIP_STORED)
+    data = bytearray(Path(path).read_bytes())
+    second = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", data, second + 42, 0)
+    data[second + 46 : second + 51] = b"a.png"
+    Path(path).write_bytes(data)
+    assert storage_for(path).read(f"{path}/a.png") == b"abc"

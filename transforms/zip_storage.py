@@ -1,20 +1,25 @@
-"""Files within a .zip, read in place: `annotations/panoptic_val2017.zip/000000000139.png`."""
+"""Files within a .zip, read in place: `annotations/panoptic_val2017.zip/000000000139.png`, or `gs://…/train2017.zip/…`."""
 
+import base64
 import errno
 import io
-import os
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, NoReturn
 
+import google_crc32c
+
 from schemas.errors import ConfigError
-from transforms.storage import LocalStorage, StoredFile, UnreadableFileError
+from transforms.storage import ChangedFileError, StoredFile, UnreadableFileError, file_storage_for, is_remote
+from transforms.zip_members import DamagedMemberError, is_plain, spans, unpack
 
 _OF_DAMAGE = (None, errno.EINVAL)
 """Of the OSErrors that reading a member ends in, those that tell of its bytes (bzip2's; a place before the file's
 start) and not of the disk."""
+_TRIES = 3
+_TAIL_BYTES = 64 << 10
 
 
 class ZipStorage:
@@ -26,47 +31,95 @@ class ZipStorage:
 
     def __init__(self, archive: str):
         self._archive = archive
+        self._storage = file_storage_for(archive)
 
     def walk(self, folder: str) -> Iterator[StoredFile]:
-        archive = self._open()
+        archive = self._open(again=True)
         prefix = self._member(folder).rstrip("/")
         prefix = f"{prefix}/" if prefix else archive.own_folder
         for name, info in archive.members.items():
             if name.startswith(prefix):
                 short = name[len(prefix) :]
-                yield StoredFile(short, f"{self._archive}/{name}", info.file_size, f"{info.CRC:08x}")
+                yield StoredFile(short, f"{self._archive}/{name}", info.file_size, _version(info))
 
     def names(self, folder: str) -> list[str]:
         return sorted(file.name for file in self.walk(folder) if "/" not in file.name)
 
     def is_folder(self, path: str) -> bool:
-        return any(self.walk(path))
+        return path.rstrip("/") == self._archive or any(self.walk(path))
 
     def size(self, path: str) -> int | None:
-        info = self._open().find(self._member(path))
-        return None if info is None else info.file_size
+        file = self.stat(path)
+        return None if file is None else file.size_bytes
+
+    def stat(self, path: str) -> StoredFile | None:
+        name = self._member(path)
+        info = self._open().find(name)
+        return None if info is None else StoredFile(name, path, info.file_size, _version(info))
 
     def open(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read(path))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, version: str = "") -> bytes:
+        archive = self._open()
+        info = self._found(archive, path, version)
+        if not is_plain(info):
+            return _read_by_zipfile(archive, info, path)
+        # A range comes without a checksum, so what is damaged may be so on its way only.
+        for _ in range(_TRIES if is_remote(self._archive) else 1):
+            try:
+                return unpack(self.read_span(*archive.spans[info.filename]), info)
+            except DamagedMemberError as error:
+                damage = error
+        raise UnreadableFileError(errno.EIO, f"damaged or encrypted ({damage})", path) from damage
+
+    def span(self, path: str) -> tuple[int, int] | None:
+        """Where the bytes of a member with its header begin in the archive, and how many there are at the most; None
+        where there is no such member, or `unpack` cannot unpack it."""
         archive = self._open()
         info = archive.find(self._member(path))
-        if info is None:
-            raise FileNotFoundError(errno.ENOENT, "no such member", path)
-        try:
-            return archive.file.read(info)
-        except Exception as error:  # whatever its way of compression raises on damage, or zipfile if it is encrypted
-            if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
-                raise
-            raise UnreadableFileError(errno.EIO, f"damaged or encrypted ({error})", path) from error
+        return archive.spans[info.filename] if info is not None and is_plain(info) else None
+
+    def read_span(self, start: int, length: int) -> bytes:
+        """So many bytes of the archive."""
+        return self._storage.read_range(self._archive, start, length, self._open().version)
+
+    def unpack(self, path: str, data: bytes, version: str = "") -> bytes:
+        """A member out of the bytes of its span.
+
+        Raises:
+            DamagedMemberError: it cannot be had from them.
+            OSError: see `read`.
+        """
+        return unpack(data, self._found(self._open(), path, version))
+
+    def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
+        return self.read(path, version)[start : start + length]
+
+    def checksum(self, path: str) -> tuple[int, str]:
+        data = self.read(path)
+        return len(data), base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
 
     def join(self, folder: str, name: str) -> str:
         return f"{folder.rstrip('/')}/{name}"
 
-    def _open(self) -> "_Archive":
-        status = os.stat(self._archive)
-        return _archive(self._archive, status.st_size, status.st_mtime_ns)
+    def _open(self, again: bool = False) -> "_Archive":
+        """The archive as it is; one of a bucket as it was when its members were last listed."""
+        if is_remote(self._archive) and not again and self._archive in _opened:
+            return _opened[self._archive]
+        found = self._storage.stat(self._archive)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such archive", self._archive)
+        _opened[self._archive] = archive = _archive(self._archive, found.size_bytes, found.version)
+        return archive
+
+    def _found(self, archive: "_Archive", path: str, version: str) -> zipfile.ZipInfo:
+        info = archive.find(self._member(path))
+        if info is None:
+            raise FileNotFoundError(errno.ENOENT, "no such member", path)
+        if version and version != _version(info):
+            raise ChangedFileError(errno.ESTALE, "another member than was listed", path)
+        return info
 
     def _member(self, path: str) -> str:
         return path[len(self._archive) :].lstrip("/")
@@ -93,15 +146,37 @@ class ZipStorage:
         self._refuse(path)
 
 
-class _Archive:
-    """An open archive; zipfile lets several threads read at once. Size and time are of the file that is open."""
+def _version(info: zipfile.ZipInfo) -> str:
+    return f"{info.CRC:08x}"
 
-    def __init__(self, path: str, size_bytes: int, modified_ns: int):
+
+def _read_by_zipfile(archive: "_Archive", info: zipfile.ZipInfo, path: str) -> bytes:
+    try:
+        return archive.file.read(info)
+    except Exception as error:  # whatever its way of compression raises on damage, or zipfile if it is encrypted
+        if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
+            raise
+        raise UnreadableFileError(errno.EIO, f"damaged or encrypted ({error})", path) from error
+
+
+class _Archive:
+    """An open archive; zipfile lets several threads read at once. Size and version are of the file that is open.
+
+    Attributes:
+        members: by name, without folders; of two that have one name, the last.
+        spans: see `transforms.zip_members.spans`.
+    """
+
+    def __init__(self, path: str, size_bytes: int, version: str):
+        self.version = version
         try:
-            self.file = zipfile.ZipFile(LocalStorage().open(path))
+            self.file = zipfile.ZipFile(_ByRanges(path, size_bytes, version))
         except Exception as error:  # zipfile raises several kinds on bytes that are no archive
+            if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
+                raise
             raise ConfigError(f"{path} is not a ZIP archive that can be read ({error})") from error
         self.members = {info.filename: info for info in self.file.infolist() if not info.is_dir()}
+        self.spans = spans(self.file.infolist(), self.file.start_dir)
         folders = {PurePosixPath(name).parts[0] for name in self.members if "/" in name} - {"__MACOSX"}
         self._folder = f"{folders.pop()}/" if len(folders) == 1 else ""
         is_own = self._folder == f"{PurePosixPath(path).stem}/" and all(
@@ -114,3 +189,44 @@ class _Archive:
 
 
 _archive = lru_cache(maxsize=16)(_Archive)
+_opened: dict[str, _Archive] = {}
+
+
+class _ByRanges(io.RawIOBase):
+    """A file of which every read is one range; its end, where the directory is looked for, is read once and kept."""
+
+    def __init__(self, path: str, size_bytes: int, version: str):
+        super().__init__()
+        self._path = path
+        self._size = size_bytes
+        self._version = version
+        self._place = 0
+        self._tail_start = max(0, size_bytes - _TAIL_BYTES)
+        self._tail = self._range(self._tail_start, size_bytes - self._tail_start)
+
+    def _range(self, start: int, length: int) -> bytes:
+        return file_storage_for(self._path).read_range(self._path, start, length, self._version) if length else b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        if place < 0:
+            raise OSError(errno.EINVAL, "a place before the file's start", self._path)
+        self._place = place
+        return place
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._place)
+        length = left if size is None or size < 0 else min(size, left)
+        if self._place >= self._tail_start:
+            begin = self._place - self._tail_start
+            data = self._tail[begin : begin + length]
+        else:
+            data = self._range(self._place, length)
+        self._place += len(data)
+        return data
