@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from launch.parser import coco_options, parse
+from launch.parser import coco_options, folder_options, parse
 from schemas.errors import ConfigError, RecordmillError
 
 INTERRUPTED = 130
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(error, debug)
         return 1
     except KeyboardInterrupt:
-        goes_on = own[:1] == ["coco"]
+        goes_on = own[:1] in (["coco"], ["folder"])
         left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
         print(f"recordmill: interrupted{left}", file=sys.stderr)
         return INTERRUPTED
@@ -70,6 +70,17 @@ def _coco(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     return 0
 
 
+def _folder(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
+    options = folder_options(parsed)
+    from launch.folder import plan_folder, run_folder
+
+    if options.dry_run:
+        plan_folder(options, parsed.progress)
+    else:
+        run_folder(options, parsed.progress, beam_arguments)
+    return 0
+
+
 def _verify(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     from launch.verify import run_verify
 
@@ -94,6 +105,7 @@ def _sample(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "coco": _coco,
+    "folder": _folder,
     "verify": _verify,
     "extract": _extract,
     "sample": _sample,

@@ -5,19 +5,12 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from launch.flags import names, size_bytes
-from pipelines.options import (
-    ANNOTATIONS,
-    BOX_POLICIES,
-    CHECKS,
-    DEFAULT_SHARD_BYTES,
-    FORMATS,
-    MASKS,
-    WRITERS,
-    CocoOptions,
-)
+from launch.flags import names, size_bytes, split_shares
+from pipelines.coco_options import ANNOTATIONS, BOX_POLICIES, MASKS, CocoOptions
+from pipelines.folder_options import LABEL_FROM, FolderOptions
+from pipelines.options import CHECKS, DEFAULT_SHARD_BYTES, FORMATS, WRITERS, ConvertOptions
 from schemas.errors import ConfigError
-from schemas.layouts import LAYOUTS
+from schemas.layouts import COCO_LAYOUTS
 
 PROGRESS = ("auto", "plain", "none")
 
@@ -80,6 +73,18 @@ def coco_options(parsed: argparse.Namespace) -> CocoOptions:
     return CocoOptions(**given)
 
 
+def folder_options(parsed: argparse.Namespace) -> FolderOptions:
+    """The options of a parsed `recordmill folder`.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    given = {name: getattr(parsed, name) for name in FolderOptions.__dataclass_fields__}
+    for repeatable in ("images", "labels"):
+        given[repeatable] = tuple(given[repeatable] or ())
+    return FolderOptions(**given)
+
+
 def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="recordmill",
@@ -88,7 +93,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
-    for add in (_add_coco, _add_verify, _add_extract, _add_sample):
+    for add in (_add_coco, _add_folder, _add_verify, _add_extract, _add_sample):
         verb = add(verbs)
         verb.add_argument("--debug", action="store_true", help="show tracebacks and Beam's log")
     return parser, verbs.choices
@@ -112,7 +117,8 @@ def _add_coco(verbs) -> _Parser:
         epilog=_EPILOG,
     )
     inputs = verb.add_argument_group("what to read")
-    _add(inputs, "--images", "folder of images; repeatable; a file_name may hold sub-folders", "DIR", action="append")
+    folder = "folder or .zip of images, local or gs://; repeatable; a file_name may hold sub-folders"
+    _add(inputs, "--images", folder, "DIR|ZIP", action="append")
     for flag, text in (
         ("--instances", "objects: boxes, segmentations; repeatable, as every file below; all are joined on image id"),
         ("--keypoints", "objects with keypoints; joined with --instances on annotation id"),
@@ -123,43 +129,96 @@ def _add_coco(verbs) -> _Parser:
     ):
         _add(inputs, flag, text, "FILE", action="append")
     _add(inputs, "--panoptic-masks", "the PNGs of --panoptic", "DIR|ZIP", action="append")
+    _add_switch(inputs, "--no-list", "do not list --images: take every file to be there, and of the usual size")
     outputs = verb.add_argument_group("what to write")
-    _add(outputs, "--output", "folder of the data set, made if need be", "DIR", default="")
-    _add(outputs, "--name", "begins the shards' file names", "NAME", default=CocoOptions.name)
+    _add_output(outputs, CocoOptions.name)
     _add(
         outputs, "--split", "train, val, …; each is added to the folder by a run of its own", default=CocoOptions.split
     )
-    _add_choice(outputs, "--layout", "features of a record", tuple(LAYOUTS), CocoOptions.layout)
+    _add_choice(outputs, "--layout", "features of a record", COCO_LAYOUTS, CocoOptions.layout)
     _add_choice(outputs, "--masks", "masks of objects, as PNG, as COCO's run lengths, or both", tuple(MASKS), "none")
-    size = f"aim at shards of so many bytes, before compression (default {DEFAULT_SHARD_BYTES // 10**6}MB)"
-    _add(outputs, "--shard-size", size, "150MB", type=_typed(size_bytes))
-    _add(outputs, "--num-shards", "so many shards, of equal numbers of images", "N", type=int)
-    per_shard = "so many records in each shard but the last (default of layout keras: 4096)"
-    _add(outputs, "--examples-per-shard", per_shard, "N", type=int)
-    _add_switch(outputs, "--gzip", "compress the shards (JPEGs do not get smaller, and reading gets slower)")
-    _add(
-        outputs, "--seed", "orders the records: the same seed, the same order", "N", type=int, default=CocoOptions.seed
-    )
-    _add_choice(outputs, "--writer", "our writer, or Beam's stock sink", WRITERS, CocoOptions.writer)
-    _add_switch(outputs, "--overwrite", "replace what the folder holds of this split")
-    _add_switch(outputs, "--dry-run", "print the plan and write nothing")
+    _add_sizes(outputs, " of layout keras: 4096")
     screening = verb.add_argument_group("what to leave out")
     policy = "what becomes of a box that crosses its image's edge"
     _add_choice(screening, "--boxes", policy, BOX_POLICIES, CocoOptions.boxes)
     _add_switch(screening, "--no-crowd", "leave out annotations with iscrowd 1")
     _add(screening, "--min-area", "leave out smaller annotations", "PX2", type=float, default=CocoOptions.min_area)
     only = "keep only annotations of these categories"
-    _add(screening, "--categories", only, "NAME[,NAME…]", type=names, default=())
-    _add_choice(screening, "--check", "how closely images are looked at", CHECKS, CocoOptions.check)
-    pictures = verb.add_argument_group("what becomes of pictures")
-    _add_choice(pictures, "--format", "write them as they are, or all in one format", FORMATS, CocoOptions.format)
-    _add(pictures, "--max-side", "shrink larger ones to so many pixels", "PX", type=int)
-    quality = f"of JPEGs that are encoded anew (default {CocoOptions.jpeg_quality})"
-    _add(pictures, "--jpeg-quality", quality, "Q", type=int, default=CocoOptions.jpeg_quality)
-    share = f"fraction of images, or annotations, that may be rejected (default {CocoOptions.max_rejects})"
-    _add(screening, "--max-rejects", share, "FRACTION", type=float, default=CocoOptions.max_rejects)
+    _add(screening, "--categories", only, "NAME[,NAME…]", type=_typed(names), default=())
+    _add_checks(screening, "fraction of images, or annotations, that may be rejected")
+    _add_pictures(verb)
     _add_running(verb)
     return verb
+
+
+def _add_folder(verbs) -> _Parser:
+    verb = verbs.add_parser(
+        "folder",
+        help="class folders, or labelled images -> TFRecord shards",
+        description=(
+            "Images of one class each are checked and written as tf.Examples into sharded TFRecord files. The class is "
+            "the folder that an image is in, the beginning of its name, or what a table says."
+        ),
+        epilog=_EPILOG,
+    )
+    inputs = verb.add_argument_group("what to read")
+    _add(inputs, "--images", "a folder or .zip, and all folders in it; repeatable", "DIR|ZIP", action="append")
+    table = "CSV of image paths and their labels, and perhaps splits; repeatable"
+    _add(inputs, "--labels", table, "FILE", action="append")
+    for what in ("path", "label", "split"):
+        _add(inputs, f"--{what}-column", f"its column of {what}s, if that has no usual name", "NAME")
+    source = "the class is an image's first folder, or begins its file's name"
+    _add_choice(inputs, "--label-from", source, LABEL_FROM, FolderOptions.label_from)
+    separator = "what ends the class in a name: cat_0.jpg (default _)"
+    _add(inputs, "--label-separator", separator, "TEXT", default=FolderOptions.label_separator)
+    outputs = verb.add_argument_group("what to write")
+    _add_output(outputs, FolderOptions.name)
+    shares = "one split, or several with their shares of the images (default train)"
+    _add(outputs, "--split", shares, "NAME|NAME=SHARE,…", type=_typed(split_shares), default=FolderOptions.split)
+    _add(outputs, "--split-seed", "divides otherwise", "N", type=int, default=FolderOptions.split_seed)
+    _add_switch(outputs, "--stratify", "give each split its share of every class")
+    only = "only these classes, in the order of their indices (default all, sorted)"
+    _add(outputs, "--classes", only, "NAME[,NAME…]", type=_typed(names), default=())
+    _add_choice(outputs, "--layout", "features of a record", (FolderOptions.layout,), FolderOptions.layout)
+    _add_sizes(outputs)
+    screening = verb.add_argument_group("what to leave out")
+    _add_checks(screening, "fraction of images that may be rejected")
+    _add_pictures(verb)
+    _add_running(verb)
+    return verb
+
+
+def _add_output(outputs, name: str) -> None:
+    _add(outputs, "--output", "folder of the data set, made if need be", "DIR", default="")
+    _add(outputs, "--name", f"begins the shards' file names (default {name})", default=name)
+    _add_choice(outputs, "--writer", "our writer, or Beam's stock sink", WRITERS, ConvertOptions.writer)
+    _add_switch(outputs, "--overwrite", "replace what the folder holds of these splits")
+    _add_switch(outputs, "--dry-run", "print the plan and write nothing")
+
+
+def _add_sizes(outputs, usual: str = "") -> None:
+    size = f"aim at shards of so many bytes, before compression (default {DEFAULT_SHARD_BYTES // 10**6}MB)"
+    _add(outputs, "--shard-size", size, "150MB", type=_typed(size_bytes))
+    _add(outputs, "--num-shards", "so many shards a split, of equal numbers of images", "N", type=int)
+    default = f" (default{usual})" if usual else ""
+    _add(outputs, "--examples-per-shard", f"so many records in each shard but the last{default}", "N", type=int)
+    _add_switch(outputs, "--gzip", "compress the shards (JPEGs do not get smaller, and reading gets slower)")
+    order = "orders the records: the same seed, the same order"
+    _add(outputs, "--seed", order, "N", type=int, default=ConvertOptions.seed)
+
+
+def _add_checks(screening, rejects: str) -> None:
+    _add_choice(screening, "--check", "how closely images are looked at", CHECKS, ConvertOptions.check)
+    share = f"{rejects} (default {ConvertOptions.max_rejects})"
+    _add(screening, "--max-rejects", share, "FRACTION", type=float, default=ConvertOptions.max_rejects)
+
+
+def _add_pictures(verb: _Parser) -> None:
+    pictures = verb.add_argument_group("what becomes of pictures")
+    _add_choice(pictures, "--format", "write them as they are, or all in one format", FORMATS, ConvertOptions.format)
+    _add(pictures, "--max-side", "shrink larger ones to so many pixels", "PX", type=int)
+    quality = f"of JPEGs that are encoded anew (default {ConvertOptions.jpeg_quality})"
+    _add(pictures, "--jpeg-quality", quality, "Q", type=int, default=ConvertOptions.jpeg_quality)
 
 
 def _add_verify(verbs) -> _Parser:

@@ -4,6 +4,7 @@ import os
 
 from launch.summary import terminal
 from schemas.errors import ConfigError
+from transforms.storage import is_remote
 from transforms.write_sample import write_sample
 
 
@@ -15,6 +16,8 @@ def run_sample(folder: str, count: int, seed: int, odd: bool) -> None:
     """
     if count < 1:
         raise ConfigError(f"--count {count} must be 1 or more")
+    if not folder or is_remote(folder):
+        raise ConfigError(f"DIR {folder!r} is no local folder, and the sample is drawn into one")
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise ConfigError(f"{folder} is there already and is not an empty folder; the sample wants a folder of its own")
     files = write_sample(folder, count, seed, odd)

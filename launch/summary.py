@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.options import CocoOptions
+from pipelines.options import ConvertOptions
 from schemas.features import Part
 from schemas.labels import LabelMap
 from schemas.manifest import REJECTS, Manifest, RewrittenPictures, SplitManifest
@@ -26,26 +26,36 @@ def terminal() -> Console:
     return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
-def print_split(console: Console, folder: str, manifest: Manifest, split_name: str) -> None:
-    """What is in a split that has just been written."""
-    split = manifest.splits[split_name]
-    console.print(f"{manifest.name}-{split_name} is in {folder}")
-    for label, text in _split_lines(folder, manifest, split):
+def terminal_of_errors() -> Console:
+    """Likewise standard error."""
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, stderr=True)
+
+
+def print_splits(console: Console, folder: str, manifest: Manifest, names: Sequence[str]) -> None:
+    """What is in splits that have just been written."""
+    splits = {name: manifest.splits[name] for name in names}
+    for name, split in splits.items():
+        console.print(f"{manifest.name}-{name} is in {folder}")
+        for label, text in _split_lines(folder, manifest, split):
+            console.print(f"  {label:<12} {text}")
+    for label, text in _shared_lines(manifest, next(iter(splits.values()))):
         console.print(f"  {label:<12} {text}")
-    if split.images.rejected or split.annotations.rejected:
+    if any(split.images.rejected or split.annotations.rejected for split in splits.values()):
         console.print(f"Every reject is in {os.path.join(folder, REJECTS)}")
 
 
 def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
     images, annotations = split.images, split.annotations
-    without = {"without an object": images.without_record} if images.without_record else {}
-    yield "images", f"{images.written:,} of {images.rows:,}{_reasons(images.rejected | without)}"
+    further = {"without an object": images.without_record, "of other classes": images.of_other_classes}
+    left_out = images.rejected | {what: number for what, number in further.items() if number}
+    yield "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
     if images.rewritten:
         yield "rewritten", _rewritten(images.rewritten)
     left_out = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
         left_out["of rejected images"] = annotations.of_rejected_images
-    yield "annotations", f"{annotations.in_records:,} of {annotations.rows:,}{_reasons(left_out)}"
+    if annotations.rows or "image.class_index" not in manifest.table.sources:
+        yield "annotations", f"{annotations.in_records:,} of {annotations.rows:,}{_reasons(left_out)}"
     kinds = {
         "objects": annotations.objects,
         "captions": annotations.captions,
@@ -60,16 +70,22 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
         yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
-    if split.unlisted.files:
-        shown = ", ".join(map(printable, split.unlisted.first))
-        yield "not listed", f"{split.unlisted.files:,} files that no image row names ({shown} …)"
-    yield "classes", f"{len(manifest.categories):,}"
-    if names := LabelMap(manifest.categories).duplicate_names():
-        yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
     sizes = sorted(shard.bytes for shard in split.shards)
     spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
     yield "shards", f"{len(sizes):,} of {spread}, {_size(split.bytes)} in all"
     yield "first shard", os.path.join(folder, split.shards[0].file)
+
+
+def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
+    """What is the same for all splits of a job, of which any is given."""
+    yield "classes", f"{len(manifest.categories):,}"
+    if names := LabelMap(manifest.categories).duplicate_names():
+        yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
+    unlisted = split.unlisted
+    if unlisted.files:
+        more = " …" if unlisted.files > len(unlisted.first) else ""
+        shown = ", ".join(map(printable, unlisted.first)) + more
+        yield "not listed", f"{unlisted.files:,} files that are not of the data set ({shown})"
 
 
 def _rewritten(pictures: RewrittenPictures) -> str:
@@ -79,15 +95,18 @@ def _rewritten(pictures: RewrittenPictures) -> str:
     return f"{formats}{more}: {_size(pictures.bytes_read)} became {_size(pictures.bytes_written)}"
 
 
-def print_plan(console: Console, plan: PlanReport, options: CocoOptions) -> None:
+def print_plan(console: Console, plan: PlanReport, options: ConvertOptions, splits: Sequence[str]) -> None:
     """What a dry run found."""
-    console.print(f"{options.name}-{options.split} would be written to {options.output}; nothing was")
-    for label, text in _plan_lines(plan, options):
+    names = ", ".join(f"{options.name}-{split}" for split in splits)
+    console.print(f"{names} would be written to {options.output}; nothing was")
+    for label, text in _plan_lines(plan, options, splits):
         console.print(f"  {label:<12} {text}")
 
 
-def _plan_lines(plan: PlanReport, options: CocoOptions) -> Iterator[tuple[str, str]]:
+def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "images", f"{plan.images:,}{_reasons(plan.rejected['image'])}"
+    if len(splits) > 1:
+        yield "", ", ".join(f"{split} {plan.images_by_split.get(split, 0):,}" for split in splits)
     if plan.rejected["annotation"]:
         yield "annotations", f"some are left out{_reasons(plan.rejected['annotation'])}"
     yield "classes", f"{plan.classes:,}"

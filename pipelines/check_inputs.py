@@ -2,54 +2,70 @@
 
 import difflib
 import os
+from collections.abc import Iterator
+from itertools import permutations
 
-from pipelines.options import ANNOTATIONS, CocoOptions, flag
-from schemas.coco import AnnotationSource
+from pipelines.coco_options import ANNOTATIONS, CocoOptions
+from pipelines.folder_options import FolderOptions
+from pipelines.options import ConvertOptions, flag
 from schemas.errors import ConfigError
-from transforms.decode_coco import decode_coco
-from transforms.storage import storage_for
+from transforms.storage import is_remote, storage_for
 
 
-def check_inputs(options: CocoOptions) -> None:
+def check_coco_inputs(options: CocoOptions) -> None:
     """The files and folders that the options name are there.
 
     Raises:
         ConfigError: with every fault.
     """
-    faults = [
-        *filter(None, map(_annotation_fault, options.sources)),
-        *filter(None, map(_image_fault, options.images)),
-        *filter(None, map(_masks_fault, options.panoptic_masks)),
-    ]
-    faults += filter(None, [_output_fault(options.output)])
-    # One file under two names would be joined with itself, and every annotation written twice.
-    for option in ("images", *ANNOTATIONS):
-        paths = getattr(options, option)
-        if len({os.path.realpath(path) for path in paths}) < len(paths):
-            faults.append(f"{flag(option)} {' '.join(paths)}: two of these are the same")
-    if faults:
-        raise ConfigError("; ".join(faults))
+    files = (_file_fault(flag(source.kind.value), source.path) for source in options.sources)
+    _raise_all(
+        *files,
+        *map(_image_fault, options.images),
+        *map(_masks_fault, options.panoptic_masks),
+        _output_fault(options.output),
+        *_same_faults(options, "images", *ANNOTATIONS),
+    )
 
 
-def check_annotations(options: CocoOptions) -> None:
-    """The annotation files are COCO's, before --overwrite deletes what was made of them the last time. (Without it, the
-    job finds out itself: a large file takes a second or two.)
+def check_folder_inputs(options: FolderOptions) -> None:
+    """The files and folders that the options name are there.
 
     Raises:
-        AnnotationFileError: one is not.
+        ConfigError: with every fault.
     """
-    for source in options.sources:
-        decode_coco(source.path, storage_for(source.path).read(source.path), source.kind)
+    _raise_all(
+        *(_file_fault("--labels", path) for path in options.labels),
+        *map(_image_fault, options.images),
+        _output_fault(options.output),
+        *_same_faults(options, "images", "labels"),
+    )
 
 
-def _annotation_fault(source: AnnotationSource) -> str:
-    path, name = source.path, flag(source.kind.value)
+def _raise_all(*faults: str) -> None:
+    if found := list(filter(None, faults)):
+        raise ConfigError("; ".join(found))
+
+
+def _same_faults(options: ConvertOptions, *names: str) -> Iterator[str]:
+    """One file under two names would be joined with itself, and every annotation or image written twice."""
+    for name in names:
+        paths = getattr(options, name)
+        real = [path.rstrip("/") if is_remote(path) else os.path.realpath(path) for path in paths]
+        if len(set(real)) < len(paths):
+            yield f"{flag(name)} {' '.join(paths)}: two of these are the same"
+        for outer, inner in permutations(sorted(set(real)), 2):
+            if inner.startswith(f"{outer}/"):
+                yield f"{flag(name)}: {inner} is within {outer}, so its files would be taken twice; give one of them"
+
+
+def _file_fault(name: str, path: str) -> str:
     storage = storage_for(path)
     if storage.is_folder(path):
-        return f"{name} {path} is a folder; give the JSON file"
+        return f"{name} {path} is a folder; give the file"
     if storage.size(path) is not None:
         return ""
-    if os.path.exists(path):
+    if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
     return f"{name} {path}: no such file{_near(path)}"
 
@@ -69,7 +85,10 @@ def _image_fault(path: str) -> str:
 
 
 def _output_fault(path: str) -> str:
-    """A file where the folder, or one above it, should be."""
+    """A file where the folder, or one above it, should be. Of a bucket: that it is there, and may be read."""
+    if is_remote(path):
+        storage_for(path).is_folder(path)
+        return ""
     above = path
     while not os.path.lexists(above):
         above = os.path.dirname(above) or "."
@@ -82,6 +101,8 @@ def _output_fault(path: str) -> str:
 def _near(path: str) -> str:
     """What a mistyped path may have meant."""
     folder, name = os.path.split(path.rstrip("/"))
+    if is_remote(path):
+        return ""
     if not os.path.isdir(folder or ".") or os.path.exists(path):
         return ""
     near = difflib.get_close_matches(name, os.listdir(folder or "."), 1)

@@ -1,6 +1,8 @@
 """May a job write where it is told to, and what is there already?"""
 
 import logging
+import os
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 import msgspec
@@ -17,7 +19,7 @@ from schemas.manifest import (
     state_folder,
 )
 from transforms.manifest_file import read_manifest
-from transforms.storage import Storage, storage_for
+from transforms.storage import Storage, is_remote, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -32,20 +34,29 @@ class OutputState(Enum):
     COMPLETE = "the whole split"
 
 
-def claim_output(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
-    """Look at the output folder and, unless the split is complete, note the recipe there, so that an interrupted run
-    can go on.
+def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> list[OutputState]:
+    """Look at the output folder and, for each split that is not complete, note its recipe there, so that an interrupted
+    run can go on.
 
     Args:
-        overwrite: delete what there is of the split, whatever it is.
+        recipes: of the splits of a job.
+        overwrite: delete what there is of them, whatever it is.
 
     Raises:
         ConfigError: the folder holds something that this run must not be mixed with.
     """
-    storage = storage_for(output)
     manifest = read_manifest(output)
     if manifest is not None:
-        _check_same_dataset(output, manifest, recipe, overwrite)
+        replaced = {recipe.split for recipe in recipes} if overwrite else set()
+        for recipe in recipes:
+            _check_same_dataset(output, manifest, recipe, replaced)
+            _check_same_division(output, manifest, recipe, {recipe.split for recipe in recipes})
+    return [_claim_split(output, recipe, overwrite) for recipe in recipes]
+
+
+def _claim_split(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
+    storage = storage_for(output)
+    manifest = read_manifest(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None
     if recorded and not overwrite:
         _check_same_recipe(output, recorded.recipe, recipe, "holds")
@@ -73,6 +84,13 @@ def claim_output(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
     return OutputState.NEW
 
 
+def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
+    """How many finished shards unfinished runs have left; a rerun keeps those that it would write as they are."""
+    storage = storage_for(output)
+    folders = (storage.join(output, state_folder(recipe.split)) for recipe in recipes)
+    return sum(name != _RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
+
+
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
     """What is seen to be wrong with a split's files without reading them."""
     faults = []
@@ -85,8 +103,8 @@ def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[
     return faults
 
 
-def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, overwrite: bool) -> None:
-    others = sorted(set(manifest.splits) - ({recipe.split} if overwrite else set()))
+def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, replaced: set[str]) -> None:
+    others = sorted(set(manifest.splits) - replaced)
     for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
         if others and known != wanted:
             raise ConfigError(
@@ -103,6 +121,29 @@ def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, overwri
         )
     if recipe.shard_names.naming is ShardNaming.KERAS:
         _check_no_other_split(output, recipe, others)
+
+
+def _check_same_division(output: str, manifest: Manifest, recipe: Recipe, written: set[str]) -> None:
+    """Splits of one input that were divided in two ways would share images."""
+    for name, split in manifest.splits.items():
+        known, wanted = split.recipe.options.get("split"), recipe.options.get("split")
+        if name not in written and known != wanted and _share_images(split.recipe, recipe):
+            raise ConfigError(
+                f"{output} holds the split {name} of the same images, divided by --split {known}: with --split "
+                f"{wanted} some images would be in both; give the same --split, or another --output"
+            )
+
+
+def _share_images(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes read the same table of labels, or the same folder where one has no such table."""
+    if _real(file.path for file in one.inputs) & _real(file.path for file in other.inputs):
+        return True
+    listed = any(file.kind == "images" for recipe in (one, other) for file in recipe.inputs)
+    return listed and bool(_real(one.images) & _real(other.images))
+
+
+def _real(paths: Iterable[str]) -> set[str]:
+    return {path if is_remote(path) else os.path.realpath(path) for path in paths}
 
 
 def _check_no_other_split(output: str, recipe: Recipe, splits: list[str]) -> None:

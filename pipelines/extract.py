@@ -14,7 +14,7 @@ from schemas.names import name_fault
 from transforms.extract_documents import ExtractedSplit, WriteDocuments
 from transforms.extract_shards import ExtractShards
 from transforms.read_shards import ListedShard
-from transforms.storage import storage_for
+from transforms.storage import is_remote, storage_for
 
 
 def claim_folder(folder: str) -> None:
@@ -23,8 +23,12 @@ def claim_folder(folder: str) -> None:
     Raises:
         ConfigError: it is not.
     """
-    storage_for(folder)
-    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+    storage = storage_for(folder)
+    if is_remote(folder):
+        is_taken = next(storage.walk(folder), None) is not None
+    else:
+        is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or bool(os.listdir(folder)))
+    if is_taken:
         raise ConfigError(f"{folder} is there already and is not an empty folder; extract wants a folder of its own")
 
 
@@ -51,6 +55,8 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ListedSha
 def not_extracted(manifest: Manifest) -> Iterator[str]:
     """What the records of a data set do not tell, and so cannot come back."""
     layout, sources = manifest.layout, manifest.table.sources
+    if "objects.id" not in sources:
+        return
     if "objects.is_crowd" not in sources:
         yield f"layout {layout} does not say which objects are crowds: iscrowd is 0"
     if manifest.table.record_of is RecordOf.ANNOTATION:

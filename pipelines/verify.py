@@ -32,7 +32,7 @@ def expected_shards(folder: str) -> list[Expected]:
             shard,
             manifest.table,
             manifest.labels,
-            split.recipe.options["boxes"] != "keep",
+            split.recipe.options.get("boxes") != "keep",
         )
         for name, split in manifest.splits.items()
         for shard in split.shards
@@ -51,10 +51,9 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         objects = sum(check.objects for check in checks if check.split == name)
         images, annotations = split.images, split.annotations
         records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
-        rejected = sum(images.rejected.values())
         for what, said, found in (
             ("records", records, split.examples),
-            ("image rows", images.rows, images.written + images.without_record + rejected),
+            ("image rows", images.rows, images.accounted),
             ("annotation rows", annotations.rows, annotations.accounted),
             ("objects", annotations.objects, objects),
         ):

@@ -128,6 +128,7 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
         captions, regions: by annotation id.
         panoptic: one at most, once all files are joined.
         neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
+        class_name: of an image that is of one class; None where images are not.
     """
 
     captions: tuple[Caption, ...] = ()
@@ -135,6 +136,7 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     panoptic: tuple[Panoptic, ...] = ()
     neg_category_ids: tuple[int, ...] = ()
     not_exhaustive_category_ids: tuple[int, ...] = ()
+    class_name: str | None = None
 
     @property
     def rows(self) -> int:
@@ -167,10 +169,11 @@ class ImagePart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
-    """An image row with all its annotations of all files, ordered by annotation id."""
+    """An image row with all its annotations of all files, ordered by annotation id; and the split that it goes to."""
 
     image: CocoImage
-    annotations: tuple[Annotation, ...]
+    split: str
+    annotations: tuple[Annotation, ...] = ()
     labels: ImageLabels = NO_LABELS
 
     @property

@@ -31,6 +31,7 @@ def dataset(
             image           uint8 [height, width, 3]
             boxes           float32 [N, 4]: ymin, xmin, ymax, xmax, as fractions of height and width
             labels          int64 [N]: contiguous class index, 0 .. classes - 1
+            label           int64 []: likewise, of an image of one class
             category_ids    int64 [N]: as in the COCO file
             annotation_ids  int64 [N]
             is_crowd        int64 [N]
@@ -102,6 +103,7 @@ def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -
 
 _AS_THEY_ARE = {
     "captions.text": "captions",
+    "image.class_index": "label",
     "image.file_name": "file_name",
     "objects.area": "area",
     "objects.area_whole": "area",

@@ -4,6 +4,9 @@ import msgspec
 
 from schemas.coco import NO_LABELS, AnnotatedImage, Annotation, ImageLabels
 
+USUAL_IMAGE_BYTES = 133_000
+"""The mean of COCO's, for files whose size is not known."""
+
 
 class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where an image file is.

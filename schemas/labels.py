@@ -69,9 +69,7 @@ def label_map_pbtxt(labels: LabelMap) -> str:
     shifted = any(category.id < 1 and category.name != "background" for category in labels.all)
     lines = []
     if shifted:
-        lines.append(
-            "# id = image/object/class/index + 1: the data set uses category id 0, which means background here"
-        )
+        lines.append("# id = class index + 1: the data set uses category id 0, which means background here")
     for index, category in enumerate(labels.categories if shifted else labels.all):
         name = _text_format(category.name)
         label = index + 1 if shifted else category.id

@@ -2,7 +2,8 @@
 
 A feature's source says what its value is; `transforms.encode_examples` computes these:
 
-    image.encoded  .file_name  .format  .height  .width  .sha256  .id  .number            one value an image
+    image.encoded  .file_name  .format  .height  .width  .channels  .sha256  .id  .number  one value an image
+         .class_index  .class_name                                                        of images of one class
     image.neg_category_ids  .not_exhaustive_category_ids                                  LVIS's lists
     objects.area  .area_whole  .bbox_xywh_px  .bbox_yxyx  .category_id  .category_name
            .class_index  .id  .is_crowd  .mask_png  .mask_rle
@@ -18,6 +19,8 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 
 `keras` is what the recipe "Creating TFRecords" (keras.io) writes and reads; `class_index` is ours. `tfds` is what
 `tfds.load("coco/2017")`, `"coco/2017_panoptic"` and `"coco_captions"` give; `objects/category_id` is ours.
+
+`classification` is what the scripts of ImageNet's TFRecords write and Model Garden's `classification_input.py` reads.
 """
 
 from functools import partial
@@ -281,7 +284,31 @@ TFDS = FeatureTable(
     groups=("captions", "objects", "panoptic_objects"),
 )
 
-LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS)}
+CLASSIFICATION = FeatureTable(
+    "classification",
+    (
+        _int64("image/channels", "image.channels", shape=(), unit="1 to 4", meaning="channels of the encoded pixels"),
+        _int64("image/class/label", "image.class_index", shape=(), unit="0..classes-1", meaning="class index"),
+        _bytes("image/class/text", "image.class_name", shape=(), unit="utf-8", meaning="class name"),
+        _bytes("image/encoded", "image.encoded", shape=(), unit="JPEG or PNG", meaning="the image file"),
+        _bytes("image/filename", "image.file_name", shape=(), unit="utf-8", meaning="path below --images"),
+        _bytes(
+            "image/format",
+            "image.format",
+            shape=(),
+            unit="jpeg or png",
+            meaning="what the bytes are, whatever the file is called",
+        ),
+        _int64("image/height", "image.height", shape=(), unit="px", meaning="height of the encoded pixels"),
+        _bytes("image/key/sha256", "image.sha256", shape=(), unit="hex", meaning="SHA-256 of image/encoded"),
+        _bytes("image/source_id", "image.id", shape=(), unit="decimal", meaning="image id, a hash of image/filename"),
+        _int64("image/width", "image.width", shape=(), unit="px", meaning="width of the encoded pixels"),
+    ),
+)
+
+COCO_LAYOUTS = ("detection", "keras", "tfds")
+"""Those for annotated images."""
+LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION)}
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:

@@ -2,14 +2,14 @@
 
 import msgspec
 
-from schemas.coco import AnnotationKind, Category
+from schemas.coco import Category
 from schemas.errors import ConfigError
 from schemas.features import FeatureTable, Part
 from schemas.labels import LabelMap
 from schemas.layouts import LAYOUTS, shard_names
 from schemas.shards import ShardInfo, ShardNames
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the same inputs and options would give other bytes, or the manifest another shape."""
 
 MANIFEST = "manifest.json"
@@ -22,13 +22,15 @@ def state_folder(split: str) -> str:
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """An annotation file as it was read: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
+    """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
 
     Attributes:
+        kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels; `images` for the names and
+            sizes of the files of a folder whose names give the labels.
         masks: folder or .zip of a panoptic file's PNGs.
     """
 
-    kind: AnnotationKind
+    kind: str
     path: str
     bytes: int
     crc32c: str
@@ -48,7 +50,7 @@ class Recipe(msgspec.Struct, frozen=True):
     split: str
     layout: str
     parts: tuple[Part, ...]
-    annotation_files: tuple[InputFile, ...]
+    inputs: tuple[InputFile, ...]
     images: tuple[str, ...]
     options: dict[str, str | int | float | bool | list[str] | None]
 
@@ -65,10 +67,10 @@ class Unlisted(msgspec.Struct, frozen=True):
 
 
 class InputRows(msgspec.Struct, frozen=True):
-    """How many image and annotation rows an annotation file has, good and bad."""
+    """How many image and annotation rows an input has for a split, good and bad; `kind` as in InputFile."""
 
     path: str
-    kind: AnnotationKind
+    kind: str
     images: int
     annotations: int
 
@@ -85,17 +87,23 @@ class RewrittenPictures(msgspec.Struct, frozen=True):
 
 
 class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`rows` (image rows read) = `written` + `without_record` + the sum of `rejected` (by reason).
+    """`rows` (image rows read) = `written` + `without_record` + `of_other_classes` + the sum of `rejected` (by reason).
 
-    `without_record` have no object, in a layout of one record an object. `rewritten` of the written ones are not their
-    files' bytes; None where all are.
+    `without_record` have no object, in a layout of one record an object. `of_other_classes` are of none of the classes
+    that were asked for. `rewritten` of the written ones are not their files' bytes; None where all are.
     """
 
     rows: int
     written: int
     without_record: int
     rejected: dict[str, int]
+    of_other_classes: int = 0
     rewritten: RewrittenPictures | None = None
+
+    @property
+    def accounted(self) -> int:
+        """What became of rows: as many as there are, if nothing was lost."""
+        return self.written + self.without_record + self.of_other_classes + sum(self.rejected.values())
 
 
 class AnnotationCounts(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ def name_fault(file_name: str) -> str:
     """
     if not file_name.strip():
         return "is empty"
-    if any(unicodedata.category(char) in ("Cc", "Cs") for char in file_name):
+    if has_control_character(file_name):
         return "has a control character"
     if _SCHEME.match(file_name):
         return "is a URL"
@@ -25,6 +25,11 @@ def name_fault(file_name: str) -> str:
     if ".." in re.split(r"[/\\]", file_name):
         return "leads out of the image folder"
     return ""
+
+
+def has_control_character(text: str) -> bool:
+    """Whether there is one, or half of a surrogate pair, which no UTF-8 has."""
+    return any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def name_key(file_name: str) -> str:

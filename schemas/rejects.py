@@ -1,6 +1,7 @@
 """Bad data: what was left out, and why; and what else is counted on the way."""
 
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +18,8 @@ class Reason(str, Enum):
     TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
     DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: a second row with the same id
-    MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id or a file name, or one is of a wrong type
+    MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
+    NO_CLASS = "no_class"  # image: its path or name gives no class
     UNSAFE_FILE_NAME = "unsafe_file_name"  # image: `../x`, an absolute path, a URL, control characters
     UNKNOWN_IMAGE = "unknown_image"  # annotation: no image row has that id
     UNKNOWN_CATEGORY = "unknown_category"  # annotation: no category has that id
@@ -60,6 +62,13 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
     annotations: int = 0
 
 
+class SplitReject(NamedTuple):
+    """A reject and the split that it is missing from."""
+
+    split: str
+    reject: Rejected
+
+
 class UnusableError(ValueError):
     """Why an image or an annotation is left out; becomes a Rejected.
 
@@ -83,6 +92,7 @@ class Tally(str, Enum):
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
     ANNOTATIONS_MERGED = "annotations_merged"  # keypoint rows joined with the instance row of the same annotation
     IMAGES = "images"  # images in records
+    OF_OTHER_CLASSES = "of_other_classes"  # images of none of the classes that were asked for
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout of one record an object
     OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of an image whose reject is in another shard
     OBJECTS = "objects"  # annotations in records

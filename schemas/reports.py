@@ -8,11 +8,13 @@ class PlanReport(msgspec.Struct, frozen=True):
 
     Attributes:
         images, bytes: that would be written; bytes as expected before compression.
+        images_by_split: images of each split.
         shard_bytes: the size aimed at, where shards are sized by bytes.
         rejected: by reason, images and annotations apart.
     """
 
     images: int
+    images_by_split: dict[str, int]
     bytes: int
     shards: int
     shard_bytes: int | None

@@ -21,7 +21,11 @@ _FEATURES = "tensorflow_datasets.core.features."
 _DTYPES = {Kind.FLOAT: "float32", Kind.INT64: "int64"}
 _TRUTHS = ("objects.is_crowd", "segments.is_crowd")
 """Sources whose 0 and 1 TFDS shows as bool, as in its own coco."""
-_CLASSES_OF = {"objects.class_index": "categories", "segments.class_index": "segments"}
+_CLASSES_OF = {
+    "image.class_index": "categories",
+    "objects.class_index": "categories",
+    "segments.class_index": "segments",
+}
 """Sources that are class indices, and which categories of the label map they count."""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from PIL import Image
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -16,6 +17,10 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 from launch.cli import main
 from transforms.write_sample import SampleFiles, write_sample
+
+# How long an example takes is the machine's matter.
+settings.register_profile("recordmill", deadline=None)
+settings.load_profile("recordmill")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Real data sets, where the machine has them; they are not part of the project."""

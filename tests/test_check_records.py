@@ -12,7 +12,7 @@ from schemas.coco import Annotation, Caption, Category, ImageLabels, Panoptic, S
 from schemas.example import ExampleWriter
 from schemas.images import ImageRef, ImageTask, Picture
 from schemas.labels import LabelMap
-from schemas.layouts import DETECTION, KERAS, TFDS
+from schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from transforms.check_records import RecordChecker
 from transforms.encode_examples import ExampleEncoder
 
@@ -218,3 +218,50 @@ def test_a_mask_that_is_damaged_or_of_another_size_is_told(values, layout, chang
 def test_a_mask_of_many_values_is_no_fault_where_it_is_not_of_an_object(values):
     labels = png(np.full((20, 30), 255, np.uint8))
     assert reasons(values, "detection", **{"semantic.png": labels, "panoptic.category_png": labels}) == []
+
+
+# Images of one class each
+
+CLASSES = LabelMap((Category(0, "cat"), Category(1, "été")))
+
+
+def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, str]]]:
+    """What is found of a record of an image of the class `été`, with some values changed."""
+    labels = ImageLabels(class_name="été")
+    task = ImageTask(139, "a.png", None, None, ImageRef("a.png", 1), "train", (), labels)
+    picture = Picture(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
+    found = {}
+    encoder = ExampleEncoder(CLASSES, CLASSIFICATION, "keep")
+    encoder._writer.write = lambda sources: found.update(sources) or b""
+    encoder.encode(task, picture)
+    return RecordChecker(CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(found | changed))
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 2), (20, 30, 3), (20, 30, 4)])
+def test_a_whole_record_of_one_class_has_no_fault_and_no_object(shape):
+    assert of_one_class(png(np.zeros(shape, np.uint8))) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        (
+            {"image.class_index": 0},
+            ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index 0 is not in the manifest"),
+        ),
+        (
+            {"image.class_index": 2},
+            ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index 2 is not in the manifest"),
+        ),
+        (
+            {"image.class_index": -1},
+            ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index -1 is not in the manifest"),
+        ),
+        ({"image.class_name": b"cat"}, ("class", "class b'cat' with class index 1 is not in the manifest")),
+        ({"image.channels": 1}, ("image_channels", "decodes to 3 channels, the record says 1")),
+        ({"image.height": 21}, ("image_size", "decodes to 30x20, the record says 30x21")),
+        ({"image.sha256": b"x"}, ("image_sha256", "the image's SHA-256 is not the record's")),
+    ],
+)
+def test_a_value_that_is_wrong_is_told(changed, fault):
+    assert of_one_class(**changed) == (0, [fault])

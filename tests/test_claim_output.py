@@ -20,7 +20,7 @@ from schemas.manifest import (
     encode_json,
 )
 from schemas.shards import ShardInfo
-from transforms.storage import LocalStorage
+from transforms.local_storage import LocalStorage
 
 RECIPE = Recipe(
     FORMAT,
@@ -69,7 +69,8 @@ def finish(folder, *recipes: Recipe) -> None:
 
 
 def claim(folder, recipe=RECIPE, overwrite=False) -> OutputState:
-    return claim_output(str(folder), recipe, overwrite)
+    (state,) = claim_output(str(folder), [recipe], overwrite)
+    return state
 
 
 def contents(folder) -> dict[str, bytes]:
@@ -90,8 +91,8 @@ OTHERWISE = [
     (changed(images=("images", "more")), "images was images, now images more"),
     (changed(layout="tfds"), "layout was detection, now tfds"),
     (
-        changed(annotation_files=(InputFile(AnnotationKind.INSTANCES, "a.json", 1235, "AAAAAA=="),)),
-        "annotation-files was --instances a.json (1,234 bytes, crc32c yZRlqg==), "
+        changed(inputs=(InputFile(AnnotationKind.INSTANCES, "a.json", 1235, "AAAAAA=="),)),
+        "inputs was --instances a.json (1,234 bytes, crc32c yZRlqg==), "
         "now --instances a.json (1,235 bytes, crc32c AAAAAA==)",
     ),
 ]
@@ -316,6 +317,142 @@ def test_a_manifest_of_another_format_is_left_alone(tmp_path, overwrite):
     with pytest.raises(ConfigError, match="convert into another folder"):
         claim(tmp_path, overwrite=overwrite)
     assert contents(tmp_path) == before
+
+
+# Several splits of one job
+
+TEST = changed(split="test")
+
+
+def claim_all(folder, *recipes: Recipe, overwrite: bool = False) -> list[OutputState]:
+    return claim_output(str(folder), recipes, overwrite)
+
+
+def test_each_split_of_a_job_is_claimed_with_a_note_of_its_own(tmp_path):
+    assert claim_all(tmp_path, TEST, VAL) == [OutputState.NEW, OutputState.NEW]
+    assert contents(tmp_path) == {
+        ".recordmill-test/recipe.json": encode_json(TEST),
+        ".recordmill-val/recipe.json": encode_json(VAL),
+    }
+
+
+def test_each_split_of_a_job_has_a_state_of_its_own(tmp_path):
+    finish(tmp_path, RECIPE)
+    claim(tmp_path, VAL)
+    (tmp_path / "coco-val.tfrecord-00000-of-00002").write_bytes(b"shard")
+    states = claim_all(tmp_path, TEST, RECIPE, VAL)
+    assert states == [OutputState.NEW, OutputState.COMPLETE, OutputState.UNFINISHED]
+
+
+def test_splits_that_are_all_complete_are_left_as_they_are(tmp_path):
+    finish(tmp_path, RECIPE, VAL)
+    before = contents(tmp_path)
+    assert claim_all(tmp_path, VAL, RECIPE) == [OutputState.COMPLETE] * 2
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("fields", [{"name": "faces"}, {"layout": "tfds"}, {"parts": (Part.CAPTIONS,)}])
+def test_overwrite_of_all_splits_may_change_what_they_have_in_common(tmp_path, fields):
+    finish(tmp_path, RECIPE, VAL)
+    recipes = [changed(split=split, **fields) for split in ("train", "val", "test")]
+    assert claim_all(tmp_path, *recipes, overwrite=True) == [OutputState.NEW] * 3
+    assert contents(tmp_path) == {f".recordmill-{recipe.split}/recipe.json": encode_json(recipe) for recipe in recipes}
+
+
+@pytest.mark.parametrize("fields", [{"name": "faces"}, {"layout": "tfds"}])
+@pytest.mark.parametrize("splits", [("train",), ("train", "test"), ("test", "train")])
+def test_overwrite_of_some_splits_may_not(tmp_path, fields, splits):
+    finish(tmp_path, RECIPE, VAL)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=r"\(splits: val\); .* would mix two data sets: give another --output"):
+        claim_all(tmp_path, *(changed(split=split, **fields) for split in splits), overwrite=True)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("fields", [{"name": "faces"}, {"layout": "tfds"}])
+def test_without_overwrite_no_split_of_another_data_set_is_taken(tmp_path, fields):
+    finish(tmp_path, RECIPE, VAL)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match=r"\(splits: train, val\); .* would mix two data sets"):
+        claim_all(tmp_path, changed(**fields), changed(split="val", **fields))
+    assert contents(tmp_path) == before
+
+
+def test_overwrite_of_some_splits_leaves_the_others(tmp_path):
+    finish(tmp_path, RECIPE, VAL, TEST)
+    kept = {name: data for name, data in contents(tmp_path).items() if name.startswith("coco-test")}
+    assert claim_all(tmp_path, RECIPE, VAL, overwrite=True) == [OutputState.NEW] * 2
+    assert list(manifest_of(tmp_path).splits) == ["test"]
+    notes = {NOTE, ".recordmill-val/recipe.json"}
+    assert set(contents(tmp_path)) == {"manifest.json", *notes, *kept}
+    assert contents(tmp_path).items() >= kept.items()
+
+
+# Splits of the same inputs that were divided otherwise have images in common
+
+
+def of_division(split: str, division: str, **fields) -> Recipe:
+    return changed(split=split, options=RECIPE.options | {"split": division}, **fields)
+
+
+OTHER_INPUTS = (InputFile("labels", "b.csv", 5, "AAAAAA=="),)
+GROWN = (InputFile(AnnotationKind.INSTANCES, "a.json", 2000, "AAAAAA=="),)
+HALVES = [of_division(split, "train=0.5,val=0.5") for split in ("train", "val")]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    "recipes",
+    [
+        [of_division("test", "test")],
+        [of_division("test", "test", inputs=GROWN)],
+        [of_division("test", "test", inputs=OTHER_INPUTS + RECIPE.inputs)],
+        [of_division(split, "train=0.9,test=0.1") for split in ("train", "test")],
+    ],
+    ids=["one more", "of inputs that have grown", "of more inputs", "in place of one"],
+)
+def test_a_split_of_the_same_inputs_by_another_division_is_refused(tmp_path, recipes, overwrite):
+    finish(tmp_path, *HALVES)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        claim_all(tmp_path, *recipes, overwrite=overwrite)
+    wanted = recipes[0].options["split"]
+    assert str(caught.value).endswith(
+        f"of the same images, divided by --split train=0.5,val=0.5: with --split {wanted} some images would be in "
+        "both; give the same --split, or another --output"
+    )
+    assert contents(tmp_path) == before
+
+
+def test_which_split_would_share_images_is_told(tmp_path):
+    finish(tmp_path, *HALVES)
+    recipes = [of_division(split, "train=0.9,test=0.1") for split in ("train", "test")]
+    with pytest.raises(ConfigError, match="holds the split val of the same images, divided by --split train=0"):
+        claim_all(tmp_path, *recipes, overwrite=True)
+
+
+@pytest.mark.parametrize("division", ["train=0.9,val=0.1", "val=0.5,train=0.5"])
+def test_overwrite_of_all_splits_may_divide_otherwise(tmp_path, division):
+    finish(tmp_path, *HALVES)
+    recipes = [of_division(split, division) for split in ("train", "val")]
+    assert claim_all(tmp_path, *recipes, overwrite=True) == [OutputState.NEW] * 2
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [of_division("test", "test", inputs=OTHER_INPUTS), of_division("test", "train=0.5,val=0.5")],
+    ids=["of other inputs", "by the same division"],
+)
+def test_a_split_that_shares_no_image_is_added(tmp_path, recipe):
+    finish(tmp_path, *HALVES)
+    assert claim_all(tmp_path, recipe) == [OutputState.NEW]
+
+
+def test_splits_that_nothing_divides_may_be_of_one_input(tmp_path):
+    """`recordmill coco`: whether two splits are of one file is for whoever names it."""
+    finish(tmp_path, RECIPE)
+    assert "split" not in RECIPE.options
+    assert claim(tmp_path, VAL) is OutputState.NEW
 
 
 def test_damaged_shards(tmp_path):

@@ -71,6 +71,10 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
         ["--format", "jpeg", "--jpeg-quality", 10],
         lambda out: growth_of_rewritten(out) < 2,
     ),
+    "--no-list": (
+        ["--no-list"],
+        lambda out: manifest_of(out)["splits"]["train"]["recipe"]["options"]["no_list"],
+    ),
     "--workers": (["--workers", 1], lambda out: len(read_examples(out)) == 22),
     "--instances": ([], lambda out: len(read_examples(out)) == 22),
     "--images": ([], lambda out: len(read_examples(out)) == 22),

@@ -349,7 +349,7 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
         ((folder, folder), "is not an empty folder"),
         ((folder, tmp_path / "dir", "--split", "val"), "has no such split; it has train"),
         ((tmp_path / "mine", tmp_path / "dir"), "has no manifest.json"),
-        ((folder, "gs://bucket/dir"), "not supported"),
+        ((folder, "s3://bucket/dir"), "not supported"),
         ((folder,), "required: DIR"),
     ):
         outcome = recordmill("extract", *arguments)
@@ -501,7 +501,7 @@ def test_a_full_disk_stops_the_job(folder, tmp_path, recordmill, monkeypatch):
     def full(storage, path, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("transforms.storage.LocalStorage.write", full)
+    monkeypatch.setattr("transforms.local_storage.LocalStorage.write", full)
     outcome = recordmill("extract", folder, tmp_path / "dir")
     assert outcome.code == 1
     assert "the job failed in step ExtractShards/Extract: OSError: [Errno 28] No space left on device" in outcome.err

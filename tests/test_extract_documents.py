@@ -9,6 +9,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from schemas.coco import Category
 from schemas.features import Part
+from schemas.image_labels import LabelColumns
 from schemas.labels import LabelMap
 from schemas.layouts import LAYOUTS
 from schemas.reports import Fault
@@ -17,12 +18,14 @@ from transforms.extract_documents import (
     ExtractedSplit,
     WriteDocuments,
     collisions,
+    labels_table,
     numbered_captions,
     write_documents,
 )
 from transforms.extract_files import WrittenFile
 from transforms.extract_rows import CaptionRow, EncodedRow, ImageRow, RecordRows
 from transforms.extract_shards import ExtractedRecord, ExtractedShard
+from transforms.read_labels import label_rows
 
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))
 
@@ -120,3 +123,24 @@ def test_objects_of_one_image_share_its_row(tmp_path):
     found = json.loads((tmp_path / "annotations" / "instances_val.json").read_bytes())
     assert found["annotations"] == [{"id": 1}, {"id": 3}]
     assert [image["file_name"] for image in found["images"]] == ["a.jpg"]
+
+
+def test_images_of_one_class_become_a_table_of_labels(tmp_path):
+    shards = [
+        shard("two", record(0, 4, "cat/b.jpg", class_name="cat")),
+        shard("one", record(0, 5, "dog/a, b.jpg", class_name='dog "Tom"'), record(1, 6, "cat/a.jpg", class_name="cat")),
+    ]
+    split = write_documents("val", shards, str(tmp_path), LAYOUTS["classification"], LABELS)
+    assert split == ExtractedSplit("val", 3, 300, (Document("annotations/labels_val.csv", 3),), ())
+    assert [path.name for path in (tmp_path / "annotations").iterdir()] == ["labels_val.csv"]
+    assert (tmp_path / "annotations" / "labels_val.csv").read_bytes() == (
+        b'path,label,split\ncat/a.jpg,cat,val\ncat/b.jpg,cat,val\n"dog/a, b.jpg","dog ""Tom""",val\n'
+    )
+
+
+def test_a_table_of_labels_is_one_that_recordmill_folder_reads(tmp_path):
+    names = ["été, 1.jpg", 'a "b".jpg', "cat/1;2.jpg"]
+    rows = [record(0, id_, name, class_name=f"class, {id_}").rows for id_, name in enumerate(names)]
+    (tmp_path / "labels.csv").write_bytes(labels_table("val", rows))
+    found = {row.path: (row.label, row.split) for row in label_rows(str(tmp_path / "labels.csv"), LabelColumns())}
+    assert found == {name: (f"class, {id_}", "val") for id_, name in enumerate(names)}

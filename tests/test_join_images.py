@@ -12,7 +12,7 @@ from schemas.coco import AnnotatedImage, Annotation, AnnotationKind, CocoImage, 
 from schemas.errors import CollidingImagesError
 from schemas.images import ImageRef, ImageTask, NameMatch, UnlistedFile
 from schemas.rejects import Counted, Reason, Rejected, Tally
-from transforms.join_images import JoinImages, match_files, merge_parts
+from transforms.join_images import JoinImages, merge_parts
 
 FILE = ImageRef("images/a.jpg", 100, "1")
 
@@ -30,7 +30,9 @@ SIZED, UNSIZED = CocoImage(1, "a.jpg", 40, 30), CocoImage(1, "a.jpg")
 
 def test_annotations_are_ordered_by_id():
     parts = [part("x.json", SIZED, annotations=(annotation(9), annotation(-2), annotation(4)))]
-    assert list(merge_parts(1, parts)) == [AnnotatedImage(SIZED, (annotation(-2), annotation(4), annotation(9)))]
+    assert list(merge_parts(1, parts, "val")) == [
+        AnnotatedImage(SIZED, "val", (annotation(-2), annotation(4), annotation(9)))
+    ]
 
 
 def test_files_add_up_in_whatever_order_they_come():
@@ -39,16 +41,16 @@ def test_files_add_up_in_whatever_order_they_come():
         part("b.json", annotations=(annotation(2), annotation(5, category_id=0))),
         part("c.json", SIZED, annotations=(annotation(3),)),
     ]
-    merged = AnnotatedImage(SIZED, (annotation(2), annotation(3), annotation(5)))
+    merged = AnnotatedImage(SIZED, "val", (annotation(2), annotation(3), annotation(5)))
     detail = "an annotation of this id is in a.json and in b.json; the first is kept"
     second = Rejected("annotation", 5, Reason.DUPLICATE_ANNOTATION_ID, detail, 1)
     for order in permutations(parts):
-        assert list(merge_parts(1, order)) == [second, Counted(Tally.ROWS_MERGED, 1), merged]
+        assert list(merge_parts(1, order, "val")) == [second, Counted(Tally.ROWS_MERGED, 1), merged]
 
 
 def test_annotations_of_an_image_that_no_file_lists_are_rejected():
     parts = [part("x.json", annotations=(annotation(8), annotation(7))), part("y.json", annotations=(annotation(1),))]
-    assert list(merge_parts(1, parts)) == [
+    assert list(merge_parts(1, parts, "val")) == [
         Rejected("annotation", id_, Reason.UNKNOWN_IMAGE, "no image row has the id 1", 1) for id_ in (1, 7, 8)
     ]
 
@@ -56,16 +58,16 @@ def test_annotations_of_an_image_that_no_file_lists_are_rejected():
 def test_a_second_row_in_a_file_is_rejected_and_the_first_one_stands():
     parts = [part("x.json", SIZED, CocoImage(1, "b.jpg"), annotations=(annotation(1),))]
     detail = "x.json has another row with this id: 'b.jpg', after 'a.jpg'"
-    assert list(merge_parts(1, parts)) == [
+    assert list(merge_parts(1, parts, "val")) == [
         Rejected("image", 1, Reason.DUPLICATE_IMAGE_ID, detail),
-        AnnotatedImage(SIZED, (annotation(1),)),
+        AnnotatedImage(SIZED, "val", (annotation(1),)),
     ]
 
 
 def test_sizes_that_contradict_each_other_reject_the_image():
     parts = [part("x.json", SIZED, annotations=(annotation(1),)), part("y.json", CocoImage(1, "a.jpg", 30, 40))]
     detail = "'a.jpg' is 40x30 in x.json but 30x40 in y.json"
-    assert list(merge_parts(1, parts)) == [
+    assert list(merge_parts(1, parts, "val")) == [
         Counted(Tally.ROWS_MERGED, 1),
         Rejected("image", 1, Reason.SIZE_MISMATCH, detail, annotations=1),
     ]
@@ -73,59 +75,22 @@ def test_sizes_that_contradict_each_other_reject_the_image():
 
 @pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "https://example.org/a.jpg", ""])
 def test_an_unsafe_name_rejects_the_image_with_its_annotations(name):
-    (reject,) = merge_parts(1, [part("x.json", CocoImage(1, name), annotations=(annotation(1), annotation(2)))])
+    (reject,) = merge_parts(1, [part("x.json", CocoImage(1, name), annotations=(annotation(1), annotation(2)))], "val")
     assert (reject.what, reject.id, reject.reason, reject.annotations) == ("image", 1, Reason.UNSAFE_FILE_NAME, 2)
     assert repr(name) in reject.detail
 
 
 def test_one_name_spelled_twice_is_one_image():
     parts = [part("x.json", CocoImage(1, "./b/a.jpg")), part("y.json", CocoImage(1, "b//a.jpg", 40, 30))]
-    assert list(merge_parts(1, parts)) == [
+    assert list(merge_parts(1, parts, "val")) == [
         Counted(Tally.ROWS_MERGED, 1),
-        AnnotatedImage(CocoImage(1, "b//a.jpg", 40, 30), ()),
+        AnnotatedImage(CocoImage(1, "b//a.jpg", 40, 30), "val", ()),
     ]
 
 
 def test_one_id_of_two_images_is_an_error():
     with pytest.raises(CollidingImagesError, match=r"image id 1 is 'a\.jpg' in x\.json and 'b\.jpg' in y\.json"):
-        list(merge_parts(1, [part("y.json", CocoImage(1, "b.jpg")), part("x.json", SIZED)]))
-
-
-def listed(image: CocoImage, *annotations: Annotation) -> NameMatch:
-    return NameMatch(image=AnnotatedImage(image, annotations))
-
-
-def test_a_row_and_its_file_are_a_task():
-    matches = [NameMatch(file=FILE), listed(SIZED, annotation(1))]
-    task = ImageTask(1, "a.jpg", 40, 30, FILE, "val", (annotation(1),))
-    assert list(match_files("a.jpg", matches, "val")) == [task]
-    assert list(match_files("a.jpg", reversed(matches), "val")) == [task]
-
-
-def test_two_rows_may_share_a_file():
-    other = CocoImage(2, "./a.jpg")
-    tasks = list(match_files("a.jpg", [listed(SIZED), NameMatch(file=FILE), listed(other, annotation(1))], "val"))
-    assert tasks == [
-        ImageTask(1, "a.jpg", 40, 30, FILE, "val", ()),
-        ImageTask(2, "./a.jpg", None, None, FILE, "val", (annotation(1),)),
-    ]
-
-
-def test_a_row_without_a_file_is_rejected_with_its_annotations():
-    assert list(match_files("a.jpg", [listed(SIZED, annotation(1), annotation(2))], "val")) == [
-        Rejected("image", 1, Reason.IMAGE_MISSING, "no file 'a.jpg' under --images", annotations=2)
-    ]
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_files_that_no_row_names_are_unlisted(count):
-    assert list(match_files("a.jpg", [NameMatch(file=FILE)] * count, "val")) == [UnlistedFile("a.jpg")]
-
-
-def test_a_row_whose_name_two_folders_have_is_an_error():
-    files = [NameMatch(file=ImageRef(f"{folder}/a.jpg", 1)) for folder in ("two", "one")]
-    with pytest.raises(CollidingImagesError, match=r"'a\.jpg' is both one/a\.jpg and two/a\.jpg"):
-        list(match_files("a.jpg", [*files, listed(SIZED)], "val"))
+        list(merge_parts(1, [part("y.json", CocoImage(1, "b.jpg")), part("x.json", SIZED)], "val"))
 
 
 def test_the_transform_joins_by_id_and_then_by_name():
@@ -142,8 +107,8 @@ def test_the_transform_joins_by_id_and_then_by_name():
         Rejected("annotation", 9, Reason.UNKNOWN_IMAGE, "no image row has the id 3", 3),
     ]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        joined = p | "Parts" >> beam.Create(parts) | JoinImages(p | "Files" >> beam.Create(files), "val")
+        joined = p | "Parts" >> beam.Create(parts) | JoinImages("val", p | "Files" >> beam.Create(files))
         assert_that(joined.tasks, equal_to([task]), "Tasks")
-        assert_that(joined.rejected, equal_to(rejected), "Rejected")
-        assert_that(joined.counted, equal_to([Counted(Tally.ROWS_MERGED, 1)]), "Counted")
+        assert_that(joined.rejected, equal_to([("val", reject) for reject in rejected]), "Rejected")
+        assert_that(joined.counted, equal_to([("val", Counted(Tally.ROWS_MERGED, 1))]), "Counted")
         assert_that(joined.unlisted, equal_to([UnlistedFile("b.jpg")]), "Unlisted")

@@ -59,7 +59,7 @@ def test_the_object_detection_api_gets_ids_from_1(labels, items, string_int_labe
 
 
 def test_shifted_ids_are_said_to_be_shifted():
-    assert label_map_pbtxt(ZERO_BASED).startswith("# id = image/object/class/index + 1")
+    assert label_map_pbtxt(ZERO_BASED).startswith("# id = class index + 1")
     assert not label_map_pbtxt(GAPPED).startswith("#")
 
 

@@ -14,7 +14,14 @@ FILES = {
     for path in sorted((ROOT / layer).rglob("*.py"))
 }
 LIGHT = [name for name in FILES if name.startswith("schemas.")]
-LIGHT += ["pipelines.options", "launch.cli", "launch.parser", "launch.flags"]
+LIGHT += [
+    "pipelines.options",
+    "pipelines.coco_options",
+    "pipelines.folder_options",
+    "launch.cli",
+    "launch.parser",
+    "launch.flags",
+]
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -44,14 +44,16 @@ def test_keras_records_are_one_an_annotation(sample, tmp_path, recordmill):
 
 
 def test_keras_reads_each_image_once_and_no_image_without_objects(inputs, recordmill, monkeypatch):
-    from transforms.storage import LocalStorage
+    from transforms.local_storage import LocalStorage
 
     draw_jpeg(inputs.folder / "images" / "b.jpg")
     rows = [annotation(id_, 1) for id_ in range(50)]
     instances = inputs.file("instances.json", rows, images=[image_row(1, "a.jpg"), image_row(2, "b.jpg")])
     reads = []
     read = LocalStorage.read
-    monkeypatch.setattr(LocalStorage, "read", lambda self, path: (reads.append(Path(path).name), read(self, path))[1])
+    monkeypatch.setattr(
+        LocalStorage, "read", lambda self, path, *more: (reads.append(Path(path).name), read(self, path, *more))[1]
+    )
     assert recordmill(*inputs.flags("--instances", instances, "--layout", "keras")).code == 0
     assert [name for name in reads if name.endswith(".jpg")] == ["a.jpg"]
     assert [path.name for path in inputs.out.glob("file_*")] == ["file_00-50.tfrec"]
@@ -136,4 +138,4 @@ def test_overwriting_keras_deletes_its_shards_and_links(inputs, recordmill):
 def test_a_data_set_without_an_object_has_no_keras_record(inputs, recordmill):
     outcome = recordmill(*inputs.flags("--instances", inputs.file("instances.json", []), "--layout", "keras"))
     assert outcome.code == 2
-    assert "of 1 images none has an object" in outcome.err
+    assert "of the 1 images of split train none has an object" in outcome.err

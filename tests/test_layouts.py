@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.features import Part, markdown
-from schemas.layouts import DETECTION, LAYOUTS
+from schemas.layouts import CLASSIFICATION, COCO_LAYOUTS, DETECTION, LAYOUTS
 from schemas.rejects import Reason
 
 
@@ -30,6 +30,28 @@ def test_detection_is_what_model_garden_and_the_object_detection_api_read():
         "image/source_id": ("bytes", ()),
         "image/width": ("int64", ()),
     }
+
+
+def test_classification_is_what_model_garden_reads_of_imagenet():
+    assert {feature.name: (feature.kind.value, feature.shape) for feature in CLASSIFICATION.features} == {
+        "image/channels": ("int64", ()),
+        "image/class/label": ("int64", ()),
+        "image/class/text": ("bytes", ()),
+        "image/encoded": ("bytes", ()),
+        "image/filename": ("bytes", ()),
+        "image/format": ("bytes", ()),
+        "image/height": ("int64", ()),
+        "image/key/sha256": ("bytes", ()),
+        "image/source_id": ("bytes", ()),
+        "image/width": ("int64", ()),
+    }
+    assert CLASSIFICATION.parts == ()
+
+
+def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():
+    of_one_class = {name for name, table in LAYOUTS.items() if "image.class_index" in table.sources}
+    assert set(COCO_LAYOUTS) == set(LAYOUTS) - of_one_class
+    assert of_one_class == {"classification"}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

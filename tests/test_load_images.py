@@ -21,8 +21,8 @@ from schemas.images import ImageRef, ImageTask, Picture, PictureRules
 from schemas.rejects import Reason, Rejected
 from transforms import load_images as module
 from transforms.load_images import LoadImages, load_image
+from transforms.local_storage import LocalStorage
 from transforms.outputs import REJECTED
-from transforms.storage import LocalStorage
 
 CHECKS = ["none", "header", "decode"]
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))

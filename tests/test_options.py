@@ -5,7 +5,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from pipelines.options import ANNOTATIONS, DEFAULT_SHARD_BYTES, MAX_SHARDS, CocoOptions
+from pipelines.coco_options import ANNOTATIONS, CocoOptions
+from pipelines.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from schemas.coco import AnnotationKind, AnnotationSource
 from schemas.errors import ConfigError
 from schemas.features import Part
@@ -131,9 +132,9 @@ def test_a_fault_is_told(changed, fault):
 
 def test_all_faults_are_told_at_once():
     assert faults(images=(), name="/", boxes="x", workers=0) == [
+        "--boxes 'x' is none of clip, drop, keep",
         "--images is missing",
         "--name '/' must be letters, digits, _ . - and begin with a letter or digit",
-        "--boxes 'x' is none of clip, drop, keep",
         "--workers 0 must be 1 to 256",
     ]
 
@@ -239,6 +240,7 @@ DECIDE = {
     "gzip": True,
     "boxes": "keep",
     "no_crowd": True,
+    "no_list": True,
     "min_area": 1.5,
     "categories": ("cat",),
     "check": "none",

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from launch.summary import print_checks, print_plan, print_split, printable, terminal
-from pipelines.options import CocoOptions
+from launch.summary import print_checks, print_plan, print_splits, printable, terminal
+from pipelines.coco_options import CocoOptions
 from schemas.coco import Category
 from schemas.features import Part
 from schemas.manifest import (
@@ -44,7 +44,7 @@ MIXED = SplitManifest(
 
 def shown(capsys, split: SplitManifest, folder: str = "out", categories=ONE_CATEGORY, parts=()) -> list[str]:
     manifest = Manifest(FORMAT, "coco", "detection", parts, categories, (), {"train": split})
-    print_split(terminal(), folder, manifest, "train")
+    print_splits(terminal(), folder, manifest, ["train"])
     return capsys.readouterr().out.splitlines()
 
 
@@ -53,9 +53,9 @@ def test_a_clean_split(capsys):
         "coco-train is in out",
         "  images       1,234 of 1,234",
         "  annotations  5,000 of 5,000",
-        "  classes      1",
         "  shards       1 of 1.2 MB, 1.2 MB in all",
         "  first shard  out/coco-train.tfrecord-00000-of-00001",
+        "  classes      1",
     ]
 
 
@@ -80,11 +80,44 @@ def test_everything_that_was_left_out_is_told(capsys):
         "  images       1,230 of 1,234 (image_missing 3, too_large 1)",
         "  annotations  3,900 of 5,000 (empty_box 1,000, crowd 60, of rejected images 40)",
         "  boxes        2,345 clipped at their image's edge",
-        "  not listed   1,234 files that no image row names (a.jpg, b\\x1b[2J.jpg …)",
-        "  classes      4",
-        "               several category ids share a name: a\\x07b, cat",
         "  shards       3 of 900 bytes to 2.0 GB, 2.0 GB in all",
         "  first shard  out/a",
+        "  classes      4",
+        "               several category ids share a name: a\\x07b, cat",
+        "  not listed   1,234 files that are not of the data set (a.jpg, b\\x1b[2J.jpg …)",
+        "Every reject is in out/rejects.jsonl",
+    ]
+
+
+OF_ONE_CLASS = msgspec.structs.replace(
+    CLEAN,
+    images=ImageCounts(20, 15, 0, {"image_missing": 3}, of_other_classes=2),
+    annotations=AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0),
+    unlisted=Unlisted(1, ("notes.txt",)),
+    shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 15, 900, ""),),
+)
+
+
+def test_splits_of_one_job_share_what_is_the_same_for_all_of_them(capsys):
+    val = msgspec.structs.replace(
+        OF_ONE_CLASS,
+        images=ImageCounts(4, 4, 0, {}),
+        shards=(ShardInfo("images-val.tfrecord-00000-of-00001", 4, 200, ""),),
+    )
+    splits = {"test": CLEAN, "train": OF_ONE_CLASS, "val": val}
+    manifest = Manifest(FORMAT, "images", "classification", (), (Category(0, "cat"), Category(1, "dog")), (), splits)
+    print_splits(terminal(), "out", manifest, ["train", "val"])
+    assert capsys.readouterr().out.splitlines() == [
+        "images-train is in out",
+        "  images       15 of 20 (image_missing 3, of other classes 2)",
+        "  shards       1 of 900 bytes, 900 bytes in all",
+        "  first shard  out/images-train.tfrecord-00000-of-00001",
+        "images-val is in out",
+        "  images       4 of 4",
+        "  shards       1 of 200 bytes, 200 bytes in all",
+        "  first shard  out/images-val.tfrecord-00000-of-00001",
+        "  classes      2",
+        "  not listed   1 files that are not of the data set (notes.txt)",
         "Every reject is in out/rejects.jsonl",
     ]
 
@@ -99,6 +132,7 @@ def test_names_are_no_markup(capsys, name):
 
 PLAN = PlanReport(
     images=118_000,
+    images_by_split={"train": 118_000},
     bytes=19_300_000_000,
     shards=129,
     shard_bytes=150_000_000,
@@ -108,8 +142,8 @@ PLAN = PlanReport(
 OPTIONS = {"images": ("i",), "instances": ("a",), "output": "out", "name": "coco"}
 
 
-def planned(capsys, plan: PlanReport, **options) -> list[str]:
-    print_plan(terminal(), plan, CocoOptions(**OPTIONS | options))
+def planned(capsys, plan: PlanReport, splits=("train",), **options) -> list[str]:
+    print_plan(terminal(), plan, CocoOptions(**OPTIONS | options), splits)
     return capsys.readouterr().out.splitlines()
 
 
@@ -123,6 +157,30 @@ def test_a_plan(capsys):
         "  bytes        19.3 GB to read, and to write before compression",
         "  cost         about 295 seconds of one core (--check decode)",
     ]
+
+
+def test_a_plan_of_several_splits(capsys):
+    by_split = {"test": 1000, "train": 117_000}
+    lines = planned(capsys, msgspec.structs.replace(PLAN, images_by_split=by_split), splits=("train", "test"))
+    assert lines[:4] == [
+        "coco-train, coco-test would be written to out; nothing was",
+        "  images       118,000 (image_missing 2)",
+        "               train 117,000, test 1,000",
+        "  annotations  some are left out (unknown_category 1)",
+    ]
+
+
+def test_a_plan_tells_each_split_in_its_order_and_those_without_an_image_too(capsys):
+    plan = msgspec.structs.replace(PLAN, images_by_split={"c": 117_000, "a": 1000})
+    lines = planned(capsys, plan, splits=("val", "c", "b", "a"))
+    assert lines[0] == "coco-val, coco-c, coco-b, coco-a would be written to out; nothing was"
+    assert lines[2] == "               val 0, c 117,000, b 0, a 1,000"
+
+
+def test_a_plan_of_one_split_tells_its_images_once(capsys):
+    lines = planned(capsys, msgspec.structs.replace(PLAN, images=0, images_by_split={}), splits=("val",))
+    assert lines[:2] == ["coco-val would be written to out; nothing was", "  images       0 (image_missing 2)"]
+    assert not any("val 0" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +206,7 @@ def test_the_shards_of_a_plan(capsys, options, line):
     ],
 )
 def test_the_cost_of_a_plan(capsys, images, cost):
-    plan = PlanReport(images, 0, 0, None, {"image": {}, "annotation": {}}, 0)
+    plan = PlanReport(images, {"train": images}, 0, 0, None, {"image": {}, "annotation": {}}, 0)
     assert f"  cost         {cost} of one core (--check decode)" in planned(capsys, plan)
 
 

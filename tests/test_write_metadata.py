@@ -3,239 +3,75 @@
 import csv
 import json
 
+import apache_beam as beam
 import msgspec
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
 
-from schemas.coco import AnnotationFile, AnnotationKind, Category
-from schemas.errors import CategoryError, EmptyDatasetError, LostImagesError, TooManyRejectsError
-from schemas.features import Part, RecordOf
+from schemas.coco import Category
+from schemas.errors import CategoryError, LostImagesError, TooManyRejectsError
+from schemas.features import Part
 from schemas.images import UnlistedFile
 from schemas.labels import LabelMap
 from schemas.layouts import DETECTION, LAYOUTS
-from schemas.manifest import (
-    FORMAT,
-    AnnotationCounts,
-    ImageCounts,
-    InputRows,
-    Recipe,
-    SplitManifest,
-    Unlisted,
-    decode_manifest,
-)
-from schemas.rejects import Reason, Rejected, Tally
+from schemas.manifest import SplitManifest, Unlisted, decode_manifest
+from schemas.rejects import Counted, Tally
 from schemas.shards import ShardInfo
-from transforms.write_metadata import UnlistedFn, check_rejects, check_whole, describe_split, write_metadata
+from tests.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
+from transforms.describe_split import describe_split
+from transforms.local_storage import TemporaryName
+from transforms.outputs import Written
+from transforms.write_metadata import Findings, UnlistedFn, WriteMetadata, write_metadata
 
-RECIPE = Recipe(FORMAT, "coco", "train", "detection", (), (), ("images",), {"gzip": False, "seed": 0})
 VAL = msgspec.structs.replace(RECIPE, split="val")
 TABLE = DETECTION.with_parts(())
 LABELS = LabelMap((Category(1, "cat"), Category(3, "dog, or puppy")))
-SHARDS = [
-    ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 200, "b"),
-    ShardInfo("coco-train.tfrecord-00000-of-00002", 6, 600, "a"),
-]
-FILES = [
-    AnnotationFile("b.json", AnnotationKind.CAPTIONS, 4, 17, ()),
-    AnnotationFile("a.json", AnnotationKind.INSTANCES, 8, 16, ()),
-]
-REJECTED = [
-    Rejected("image", 9, Reason.IMAGE_MISSING, "no file 'ü.jpg'", annotations=2),
-    Rejected("annotation", 5, Reason.EMPTY_BOX, "box", 2),
-    Rejected("image", None, Reason.MALFORMED_IMAGE, "row"),
-    Rejected("annotation", 4, Reason.EMPTY_BOX, "box", 2),
-]
-COUNTS = {
-    Tally.ROWS_MERGED.value: 2,
-    Tally.IMAGES.value: 8,
-    Tally.OBJECTS.value: 9,
-    Tally.CAPTIONS.value: 8,
-    Tally.REGIONS.value: 5,
-    Tally.PANOPTIC.value: 3,
-    Tally.ANNOTATIONS_MERGED.value: 1,
-    Tally.MASKS.value: 7,
-    Tally.BOXES_CLIPPED.value: 4,
-    Tally.RECORD_BYTES.value: 700,
-    Tally.FILTERED_CROWD.value: 3,
-}
-UNLISTED = Unlisted(1, ("x.jpg",))
-
-SPLIT = SplitManifest(
-    recipe=RECIPE,
-    compression="",
-    inputs=(
-        InputRows("a.json", AnnotationKind.INSTANCES, 8, 16),
-        InputRows("b.json", AnnotationKind.CAPTIONS, 4, 17),
-    ),
-    images=ImageCounts(rows=10, written=8, without_record=0, rejected={"image_missing": 1, "malformed_image": 1}),
-    annotations=AnnotationCounts(
-        rows=33,
-        objects=9,
-        captions=8,
-        stuff=5,
-        panoptic=3,
-        joined=1,
-        rejected={"empty_box": 2},
-        filtered={"crowd": 3},
-        of_rejected_images=2,
-        boxes_clipped=4,
-        masks=7,
-    ),
-    unlisted=UNLISTED,
-    record_bytes=700,
-    shards=(SHARDS[1], SHARDS[0]),
-)
 
 
-def write(folder, **changed) -> SplitManifest:
-    arguments = {
-        "recipe": RECIPE,
-        "output": str(folder),
-        "max_rejects": 0.2,
-        "labels": LABELS,
-        "table": TABLE,
-        "shards": SHARDS,
-        "rejected": REJECTED,
-        "files": FILES,
-        "counts": COUNTS,
-        "unlisted": UNLISTED,
+def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts=COUNTS) -> dict[str, list]:
+    """What was found of a split, as WriteMetadata collects it."""
+    return {
+        "shards": [(split, shard) for shard in shards],
+        "rejected": [(split, reject) for reject in rejected],
+        "inputs": [(split, rows) for rows in inputs],
+        "counts": [((split, tally), number) for tally, number in counts.items()],
     }
-    return write_metadata(**arguments | changed)
+
+
+def write(
+    folder, recipe=RECIPE, max_rejects=0.2, labels=LABELS, table=TABLE, unlisted=UNLISTED, **found
+) -> SplitManifest:
+    """Write one split."""
+    found = of_split(recipe.split, **found)
+    manifest = write_metadata([recipe], str(folder), max_rejects, labels, table, **found, unlisted=unlisted)
+    return manifest.splits[recipe.split]
 
 
 def lines(folder) -> list[dict]:
     return [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
 
 
-def test_describe_split():
-    assert describe_split(RECIPE, SHARDS, REJECTED, FILES, COUNTS, UNLISTED) == SPLIT
-    assert describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], FILES[::-1], COUNTS, UNLISTED) == SPLIT
-
-
-def test_compression_is_as_tensorflow_names_it():
-    recipe = msgspec.structs.replace(RECIPE, options={"gzip": True})
-    assert describe_split(recipe, SHARDS, [], FILES, COUNTS, UNLISTED).compression == "GZIP"
-
-
-# Nothing is lost
-
-
-def test_a_split_that_adds_up_is_whole():
-    check_whole(SPLIT, RecordOf.IMAGE)
-
-
-@pytest.mark.parametrize(
-    ("part", "changed", "told"),
-    [
-        (
-            "images",
-            {"rows": 11},
-            "11 images came in, 8 were written, 0 give no record and {'image_missing': 1, 'malformed_image': 1} are",
-        ),
-        (
-            "images",
-            {"written": 9},
-            "10 images came in, 9 were written, 0 give no record and {'image_missing': 1, 'malformed_image': 1} are",
-        ),
-        (
-            "images",
-            {"without_record": 1},
-            "10 images came in, 8 were written, 1 give no record and {'image_missing': 1, 'malformed_image': 1} are",
-        ),
-        ("images", {"rejected": {}}, "10 images came in, 8 were written, 0 give no record and {} are rejected"),
-        ("annotations", {"rows": 32}, "32 annotations came in and 33 are accounted for"),
-        ("annotations", {"objects": 8}, "33 annotations came in and 32 are accounted for"),
-        ("annotations", {"captions": 7}, "33 annotations came in and 32 are accounted for"),
-        ("annotations", {"stuff": 6}, "33 annotations came in and 34 are accounted for"),
-        ("annotations", {"panoptic": 1}, "33 annotations came in and 31 are accounted for"),
-        ("annotations", {"joined": 0}, "33 annotations came in and 32 are accounted for"),
-        ("annotations", {"rejected": {}}, "33 annotations came in and 31 are accounted for"),
-        ("annotations", {"filtered": {}}, "33 annotations came in and 30 are accounted for"),
-        ("annotations", {"of_rejected_images": 0}, "33 annotations came in and 31 are accounted for"),
-    ],
-)
-def test_one_number_that_is_wrong_is_told(part, changed, told):
-    counts = msgspec.structs.replace(getattr(SPLIT, part), **changed)
-    with pytest.raises(LostImagesError) as caught:
-        check_whole(msgspec.structs.replace(SPLIT, **{part: counts}), RecordOf.IMAGE)
-    assert str(caught.value).startswith(told)
-
-
-@pytest.mark.parametrize(
-    ("record_of", "examples", "told"),
-    [
-        (RecordOf.IMAGE, 7, "8 records were made and 7 are in the shards"),
-        (RecordOf.IMAGE, 9, "8 records were made and 9 are in the shards"),
-        (RecordOf.ANNOTATION, 8, "9 records were made and 8 are in the shards"),
-    ],
-)
-def test_a_record_that_did_not_reach_a_shard_is_told(record_of, examples, told):
-    split = msgspec.structs.replace(SPLIT, shards=(ShardInfo("x", examples, 1, "a"),))
-    with pytest.raises(LostImagesError, match=told):
-        check_whole(split, record_of)
-
-
-def test_with_one_record_an_object_an_image_may_give_none():
-    images = ImageCounts(10, 7, 1, SPLIT.images.rejected)
-    split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "a"),))
-    check_whole(split, RecordOf.ANNOTATION)
-
-
-def test_clipped_boxes_and_masks_are_not_counted_twice():
-    counts = msgspec.structs.replace(SPLIT.annotations, boxes_clipped=9, masks=9)
-    check_whole(msgspec.structs.replace(SPLIT, annotations=counts), RecordOf.IMAGE)
-
-
-# Too much is rejected
-
-
-@pytest.mark.parametrize("max_rejects", [0.2, 0.5, 1.0])
-def test_rejects_up_to_the_limit_are_accepted(max_rejects):
-    check_rejects(SPLIT, REJECTED, max_rejects, "out/rejects.jsonl")
-
-
-def test_too_many_rejected_images_are_told_with_the_first_of_them():
-    with pytest.raises(TooManyRejectsError) as caught:
-        check_rejects(SPLIT, REJECTED, 0.19, "out/rejects.jsonl")
-    assert str(caught.value).startswith(
-        "2 of 10 images (20.0%) are rejected, more than --max-rejects 0.19 allows: "
-        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. All are in out/rejects.jsonl. "
-    )
-
-
-def test_too_many_rejected_annotations_are_told_even_if_no_image_is():
-    split = msgspec.structs.replace(SPLIT, images=ImageCounts(10, 10, 0, {}))
-    with pytest.raises(TooManyRejectsError, match=r"2 of 33 annotations \(6\.1%\)"):
-        check_rejects(split, REJECTED, 0.06, "rejects.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("images", "told"),
-    [
-        (ImageCounts(0, 0, 0, {}), "b.json: no image rows"),
-        (ImageCounts(2, 0, 0, {"image_missing": 2}), "of 2 images all are rejected"),
-        (ImageCounts(2, 0, 2, {}), "of 2 images none has an object"),
-    ],
-)
-def test_a_split_without_examples_is_an_error(images, told):
-    nothing = AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
-    split = msgspec.structs.replace(SPLIT, images=images, annotations=nothing, shards=(ShardInfo("x", 0, 0, ""),))
-    with pytest.raises(EmptyDatasetError) as caught:
-        check_rejects(split, REJECTED, 1.0, "rejects.jsonl")
-    assert told in str(caught.value)
-
-
 # What is written
+
+
+def left_by_a_killed_run(name: str) -> str:
+    """The temporary file of an earlier run that had the number of this process."""
+    own = TemporaryName.parse(TemporaryName.make(name))
+    return f".{name}.{own.host}-{own.process}-000000.0000.tmp"
 
 
 def test_everything_is_in_its_place(tmp_path):
     state = tmp_path / ".recordmill-train"
     state.mkdir()
     (state / "recipe.json").write_text("{}")
-    (tmp_path / ".coco-train.tfrecord-00000-of-00002.0a1b2c3d.tmp").write_text("of a killed run")
-    (tmp_path / ".coco-val.tfrecord-00000-of-00002.0a1b2c3d.tmp").write_text("of a run that may be alive")
+    (tmp_path / left_by_a_killed_run("coco-train.tfrecord-00000-of-00002")).write_text("of this split")
+    of_another = left_by_a_killed_run("coco-val.tfrecord-00000-of-00002")
+    (tmp_path / of_another).write_text("of another")
     assert write(tmp_path) == SPLIT
     hidden = [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
-    assert hidden == [".coco-val.tfrecord-00000-of-00002.0a1b2c3d.tmp"]
+    assert hidden == [of_another]
     manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert (manifest.name, manifest.layout) == ("coco", "detection")
     assert (manifest.categories, manifest.splits) == (LABELS.categories, {"train": SPLIT})
@@ -346,3 +182,61 @@ def test_unlisted_files_are_counted_and_the_first_named():
         bundles[place % 2] = combine.add_input(bundles[place % 2], UnlistedFile(name))
     found = combine.extract_output(combine.merge_accumulators(iter(bundles)))
     assert found == Unlisted(7, ("1.jpg", "2.jpg", "3.jpg", "5.jpg", "7.jpg"))
+
+
+# Several splits in one job
+
+
+def test_splits_of_one_job_are_written_together(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / f".recordmill-{split}").mkdir()
+        (tmp_path / f"coco-{split}.tfrecord-00006-of-00007").write_text("of an earlier run")
+    val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
+    found = of_split("train"), of_split("val", val_shards, REJECTED[:3], counts={**COUNTS, "objects": 10})
+    both = {what: [*found[1][what], *found[0][what]] for what in found[0]}
+    manifest = write_metadata([VAL, RECIPE], str(tmp_path), 0.2, LABELS, TABLE, **both, unlisted=UNLISTED)
+    assert manifest == decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, {**COUNTS, "objects": 10}, UNLISTED)
+    assert manifest.splits == {"train": SPLIT, "val": val}
+    assert list(manifest.splits) == ["train", "val"]
+    assert [line["split"] for line in lines(tmp_path)] == ["val"] * 3 + ["train"] * 4
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith((".", "coco-"))] == []
+
+
+def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_path):
+    found = of_split("train"), of_split("val", SHARDS[:1])
+    both = {what: [*found[0][what], *found[1][what]] for what in found[0]}
+    with pytest.raises(LostImagesError, match="8 records were made and 2 are in the shards"):
+        write_metadata([RECIPE, VAL], str(tmp_path), 0.2, LABELS, TABLE, **both, unlisted=UNLISTED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
+    found = of_split("train")
+    found["rejected"].append(("tset", REJECTED[0]))
+    with pytest.raises(KeyError, match="tset"):
+        write_metadata([RECIPE], str(tmp_path), 0.2, LABELS, TABLE, **found, unlisted=UNLISTED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_transform_collects_what_the_steps_before_found(tmp_path):
+    def created(p, label, items):
+        return p | label >> beam.Create(items)
+
+    counted = [(Tally(tally), number) for tally, number in COUNTS.items()]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        written = Written(
+            created(p, "Shards", [("train", shard) for shard in SHARDS]),
+            created(p, "Counted", [("train", Counted(tally, number - 1)) for tally, number in counted]),
+            created(p, "Rejected", [("train", reject) for reject in REJECTED[:2]]),
+        )
+        findings = Findings(
+            created(p, "Inputs", [("train", rows) for rows in INPUTS]),
+            created(p, "FoundRejected", [("train", reject) for reject in REJECTED[2:]]),
+            created(p, "FoundCounted", [("train", Counted(tally, 1)) for tally, _ in counted]),
+            created(p, "Unlisted", [UnlistedFile("x.jpg")]),
+        )
+        labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
+        manifests = written | WriteMetadata(labels, table, findings, [RECIPE], str(tmp_path), 0.2)
+        assert_that(manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": SPLIT}]))
+    assert decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json").splits == {"train": SPLIT}

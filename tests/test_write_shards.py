@@ -218,7 +218,7 @@ def tasks(tmp_path) -> list[ImageTask]:
         Image.new("RGB", (40, 30), (id_, 0, 0)).save(path)
         if id_ == 2:
             path.write_bytes(path.read_bytes()[:-12])
-        ref = ImageRef(str(path), path.stat().st_size, "1")
+        ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
         found.append(ImageTask(id_, path.name, 40, 30, ref, "train", annotations))
     return found
 
@@ -322,7 +322,8 @@ def test_a_shard_that_is_not_known_to_be_whole_is_written_again(tmp_path, tasks,
 def test_a_changed_image_is_written_again(tmp_path, tasks):
     finish(tasks, recipe(tmp_path))
     Image.new("RGB", (40, 30), (0, 0, 255)).save(tasks[0].ref.path)
-    newer = msgspec.structs.replace(tasks[0], ref=msgspec.structs.replace(tasks[0].ref, version="2"))
+    version = str(Path(tasks[0].ref.path).stat().st_mtime_ns)
+    newer = msgspec.structs.replace(tasks[0], ref=msgspec.structs.replace(tasks[0].ref, version=version))
     finish([newer, *tasks[1:]], recipe(tmp_path))
     records = read(tmp_path / "out" / FILE)
     assert any(Path(tasks[0].ref.path).read_bytes() in record for record in records)
@@ -379,12 +380,14 @@ def test_the_transform_writes_full_and_empty_shards(tmp_path, tasks):
         plans = ShardPlans(placed, p | "Empty" >> beam.Create([empty]), p | "Plans" >> beam.Create([]))
         labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
         written = plans | WriteShards(labels, table, made, threads=2)
-        files = written.shards | "Files" >> beam.Map(lambda info: (info.file, info.examples))
-        objects = written.counted | "Objects" >> beam.Filter(lambda counted: counted.what == Tally.OBJECTS)
-        reasons = written.rejected | "Reasons" >> beam.Map(lambda reject: (reject.id, reject.reason))
+        files = written.shards | "Files" >> beam.MapTuple(lambda split, info: (split, info.file, info.examples))
+        objects = written.counted | "Objects" >> beam.Filter(lambda counted: counted[1].what == Tally.OBJECTS)
+        reasons = written.rejected | "Reasons" >> beam.MapTuple(lambda split, reject: (split, reject.id, reject.reason))
         names = [f"coco-train.tfrecord-{index:05}-of-00002.gz" for index in range(2)]
-        assert_that(files, equal_to([(names[0], 2), (names[1], 0)]), "Shards")
-        assert_that(objects, equal_to([Counted(Tally.OBJECTS, 1)]), "Counted")
-        assert_that(reasons, equal_to([(6, Reason.EMPTY_BOX), (2, Reason.IMAGE_UNREADABLE)]), "Rejected")
+        assert_that(files, equal_to([("train", names[0], 2), ("train", names[1], 0)]), "Shards")
+        assert_that(objects, equal_to([("train", Counted(Tally.OBJECTS, 1))]), "Counted")
+        assert_that(
+            reasons, equal_to([("train", 6, Reason.EMPTY_BOX), ("train", 2, Reason.IMAGE_UNREADABLE)]), "Rejected"
+        )
     assert sorted(source_ids(tmp_path / "out" / names[0])) == [1, 3]
     assert read(tmp_path / "out" / names[1]) == []

@@ -9,6 +9,7 @@ END = b"IEND\xaeB`\x82"
 _PNG_MAX_SIDE = 1_000_000
 _PALETTE = 3
 _CHANNELS = {0: 1, 2: 3, _PALETTE: 1, 4: 2, 6: 4}
+_CHANNELS_DECODED = _CHANNELS | {_PALETTE: 3}
 # First column, first row, column step, row step of the seven passes of an interlaced PNG.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
@@ -53,6 +54,28 @@ def check_png(data: bytes) -> None:
     expected = _png_bytes(width, height, depth * _CHANNELS[colour], interlace)
     if pixels.size < expected or not pixels.ended:
         raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} and a checksum are expected")
+
+
+def png_channels(data: bytes) -> int:
+    """How many channels TensorFlow makes of a PNG: a palette becomes colours, and so does what is transparent of it.
+
+    Raises:
+        ValueError, struct.error: it has no header.
+    """
+    place, depth, colour, palette = len(START), 0, -1, 0
+    while True:
+        length, kind = struct.unpack_from(">I4s", data, place)
+        if kind == b"IHDR":
+            depth, colour = struct.unpack_from(">BB", data, place + 16)
+        elif colour not in _CHANNELS_DECODED:
+            raise ValueError("it has no header")
+        elif kind == b"PLTE":
+            palette = min(length // 3, 1 << depth)
+        elif kind == b"tRNS" and colour == _PALETTE and 0 < length <= palette:  # libpng passes others over
+            return 4
+        elif kind in (b"IDAT", b"IEND"):
+            return _CHANNELS_DECODED[colour]
+        place += 12 + length
 
 
 def _png_bytes(width: int, height: int, bits: int, interlace: int) -> int:

@@ -36,11 +36,13 @@ class RecordChecker:
         except RecordParseError as error:
             return 0, [("schema", str(error))]
         faults = [*self._image_faults(values), *length_faults(values, self._table, self._labels.keypoints)]
-        if not faults:
+        if not faults and "objects.id" in values:
             faults += [*self._box_faults(values), *self._class_faults(values), *_mask_faults(values)]
+        if not faults and "image.class_index" in values:
+            faults += self._image_class_faults(values)
         if self._table.record_of is RecordOf.ANNOTATION:
             return 1, faults
-        return values["objects.id"].size, faults
+        return values["objects.id"].size if "objects.id" in values else 0, faults
 
     def _image_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         import tensorflow as tf
@@ -49,7 +51,9 @@ class RecordChecker:
         if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
             yield "image_sha256", "the image's SHA-256 is not the record's"
         try:
-            image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+            # Records that say how many channels there are let TensorFlow count them, too.
+            channels = 0 if "image.channels" in values else 3
+            image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
         except tf.errors.InvalidArgumentError as error:
             yield "image_undecodable", _first_line(error)
             return
@@ -60,6 +64,9 @@ class RecordChecker:
         values["image.size"] = size
         if said != (None, None) and said != size:
             yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
+        if "image.channels" in values and image.shape[2] != values["image.channels"].item():
+            said_channels = values["image.channels"].item()
+            yield "image_channels", f"decodes to {image.shape[2]} channels, the record says {said_channels}"
 
     def _box_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         columns = _boxes(values)
@@ -80,6 +87,12 @@ class RecordChecker:
         for index in values.get("segments.class_index", ()):
             if not 0 <= index < len(self._labels.segments):
                 yield "class", f"a segment's class index {index} is not in the manifest"
+
+    def _image_class_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
+        index, name = values["image.class_index"].item(), values["image.class_name"]
+        classes = self._labels.categories
+        if not 0 <= index < len(classes) or classes[index].name.encode() != name:
+            yield "class", f"class {name[:80]!r} with class index {index} is not in the manifest"
 
 
 _ONE = 1 + 1e-6

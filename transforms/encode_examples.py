@@ -17,6 +17,8 @@ from schemas.labels import LabelMap
 from schemas.rejects import REWRITTEN_FROM, Reason, Rejected, Tally, UnusableError
 from transforms.bitmaps import bitmap, resized, run_lengths
 from transforms.boxes import FittedBox, fit_box
+from transforms.check_jpeg import jpeg_frame
+from transforms.check_png import png_channels
 from transforms.decode_segmentation import decode_segmentation
 from transforms.encode_keypoints import KeypointEncoder
 from transforms.encode_masks import mask_png, mask_rle
@@ -76,6 +78,7 @@ class ExampleEncoder:
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str):
+        self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._index = labels.index_by_id()
         self._name = {id_: name.encode() for id_, name in labels.name_by_id().items()}
         self._keypoints = KeypointEncoder(labels)
@@ -97,6 +100,8 @@ class ExampleEncoder:
             {Tally.OBJECTS: len(objects), Tally.BOXES_CLIPPED: sum(item.box.clipped for item in objects)}
         )
         values = _image_values(task, picture) | self._object_values(objects, picture)
+        if "image.class_index" in self._sources:
+            values |= self._class_values(task, picture)
         if Part.CAPTIONS in self._parts:
             values |= _caption_values(task)
             counted[Tally.CAPTIONS] = len(task.labels.captions)
@@ -173,6 +178,15 @@ class ExampleEncoder:
         if Part.MASK_RLE in self._parts:
             values["objects.mask_rle"] = [mask_rle(item.runs, width, height) for item in objects]
         return values
+
+    def _class_values(self, task: ImageTask, picture: Picture) -> dict[str, Any]:
+        """The values of `schemas.layouts` that images of one class each have."""
+        name = task.labels.class_name or ""
+        return {
+            "image.channels": encoded_channels(picture.data, picture.format),
+            "image.class_index": self._class_index[name],
+            "image.class_name": name.encode(),
+        }
 
     def _panoptic_values(
         self, task: ImageTask, picture: Picture, counted: Counter[Tally], rejected: list[Rejected]
@@ -252,6 +266,12 @@ def _image_values(task: ImageTask, picture: Picture) -> dict[str, Any]:
         "image.sha256": picture.sha256.encode(),
         "image.width": picture.width,
     }
+
+
+def encoded_channels(data: bytes, format_: str) -> int:
+    """How many channels `tf.io.decode_image(data)` gives, if it is left to choose."""
+    # Of CMYK it makes RGB.
+    return min(jpeg_frame(data).channels, 3) if format_ == "jpeg" else png_channels(data)
 
 
 def _caption_values(task: ImageTask) -> dict[str, Any]:

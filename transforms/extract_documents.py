@@ -1,5 +1,7 @@
-"""The rows of a split's records become COCO's JSON files."""
+"""The rows of a split's records become COCO's JSON files, or a table of labels where images are of one class each."""
 
+import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ from schemas.labels import LabelMap
 from schemas.names import name_key
 from schemas.reports import Fault
 from transforms.extract_files import WrittenFile
-from transforms.extract_rows import CaptionRow, EncodedRow, PanopticRow, panoptic_path
+from transforms.extract_rows import CaptionRow, EncodedRow, PanopticRow, RecordRows, panoptic_path
 from transforms.extract_shards import ExtractedRecord, ExtractedShard
 from transforms.storage import storage_for
 
@@ -21,7 +23,7 @@ ANNOTATIONS = "annotations"
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A JSON file and how many annotations it has."""
+    """A file, and how many annotations, or labels, it has."""
 
     file: str
     annotations: int
@@ -38,7 +40,7 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
 
 
 class WriteDocuments(beam.PTransform):
-    """(split, ExtractedShard) become ExtractedSplit, its JSON files written below `folder`."""
+    """(split, ExtractedShard) become ExtractedSplit, its documents written below `folder`."""
 
     def __init__(self, folder: str, table: FeatureTable, labels: LabelMap):
         super().__init__()
@@ -80,6 +82,10 @@ def write_documents(
     images = {record.rows.image.id: record for record in reversed(records)}
     written = {record.files[0].path: record.files[0].bytes for record in images.values()}
     documents = []
+    if "image.class_name" in table.sources:
+        file = f"{ANNOTATIONS}/labels_{split}.csv"
+        storage.write(storage.join(folder, file), labels_table(split, (record.rows for record in records)))
+        documents.append(Document(file, len(records)))
     for kind, annotations, categories in _contents(split, records, spoiled, table, labels):
         document = {"images": [images[id_].rows.image for id_ in sorted(images)], "annotations": annotations}
         file = f"{ANNOTATIONS}/{kind}_{split}.json"
@@ -89,6 +95,16 @@ def write_documents(
         )
         documents.append(Document(file, len(annotations)))
     return ExtractedSplit(split, len(written), sum(written.values()), tuple(documents), tuple(faults))
+
+
+def labels_table(split: str, rows: Iterable[RecordRows]) -> bytes:
+    """CSV of image paths below the split's folder of images, their classes and the split, by path."""
+    lines = sorted((row.image.file_name, row.class_name or "", split) for row in rows)
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(("path", "label", "split"))
+    writer.writerows(lines)
+    return table.getvalue().encode()
 
 
 class _Found(NamedTuple):
@@ -149,6 +165,8 @@ def _contents(
     split: str, records: Sequence[ExtractedRecord], spoiled: set[str], table: FeatureTable, labels: LabelMap
 ) -> Iterator[tuple[str, list[Any], list[Category] | None]]:
     """Kind, annotations, categories (captions have none) of each file that the data set's records can fill."""
+    if "objects.id" not in table.sources:
+        return
     rows = [record.rows for record in records]
     categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
     yield "instances", _by_id(row for of_record in rows for row in of_record.instances), categories

@@ -91,6 +91,7 @@ class RecordRows(msgspec.Struct, frozen=True):
 
     Attributes:
         keypoints: those of the objects whose category has keypoints.
+        class_name: of an image of one class.
     """
 
     image: ImageRow
@@ -98,6 +99,7 @@ class RecordRows(msgspec.Struct, frozen=True):
     keypoints: tuple[EncodedRow, ...] = ()
     captions: tuple[CaptionRow, ...] = ()
     panoptic: PanopticRow | None = None
+    class_name: str | None = None
 
 
 class Extracted(NamedTuple):
@@ -151,6 +153,7 @@ class RowExtractor:
             tuple(_encoded(row) for row in instances if row.keypoints is not _UNSET),
             tuple(self._captions(values, image_id)),
             panoptic,
+            text(values["image.class_name"], "the class") if "image.class_name" in values else None,
         )
         return Extracted(rows, tuple(files), faults)
 
@@ -162,6 +165,8 @@ class RowExtractor:
     def _instances(
         self, values: dict[str, Any], image: ImageRow, faults: list[tuple[str, str]]
     ) -> Iterator[InstanceRow]:
+        if "objects.id" not in values:
+            return
         ids = values["objects.id"].tolist()
         category_ids = values["objects.category_id"].tolist()
         boxes = list(_boxes(values, image.width, image.height))

@@ -1,6 +1,7 @@
 """Image rows, annotations and image files are joined: by image id across annotation files, then by name with the
 files."""
 
+import posixpath
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -9,12 +10,14 @@ from apache_beam.pvalue import PCollection
 
 from schemas.coco import AnnotatedImage, CocoImage, ImagePart
 from schemas.errors import CollidingImagesError
-from schemas.images import ImageTask, NameMatch, UnlistedFile
+from schemas.images import USUAL_IMAGE_BYTES, ImageRef, NameMatch
 from schemas.names import name_fault, name_key
 from schemas.rejects import Counted, Reason, Rejected, Tally
 from transforms import coders  # noqa: F401  registers the coders of the elements
+from transforms.match_files import MatchFiles
 from transforms.merge_annotations import merge_annotations
-from transforms.outputs import COUNTED, REJECTED, UNLISTED, tag_by_type
+from transforms.outputs import COUNTED, REJECTED, tag_by_type
+from transforms.storage import storage_for
 
 
 class JoinedImages(NamedTuple):
@@ -22,8 +25,8 @@ class JoinedImages(NamedTuple):
 
     Attributes:
         tasks: ImageTask.
-        rejected: Rejected.
-        counted: Counted.
+        rejected: (split, Rejected).
+        counted: (split, Counted).
         unlisted: UnlistedFile.
     """
 
@@ -37,51 +40,55 @@ class JoinImages(beam.PTransform):
     """(image id, ImagePart) become JoinedImages.
 
     Args:
-        files: (name, NameMatch) of the image files.
         split: that every task will be of.
+        files: (name, NameMatch) of the image files; None where they are not listed, but taken to be in `folder`.
     """
 
-    def __init__(self, files: PCollection, split: str):
+    def __init__(self, split: str, files: PCollection | None, folder: str = ""):
         super().__init__()
-        self._files = files
         self._split = split
+        self._files = files
+        self._folder = folder
 
     def expand(self, parts):
         merged = (
             parts
             | "GroupByImageId" >> beam.GroupByKey()  # (image id, [ImagePart])
             | "MergeParts"
-            >> beam.FlatMap(_merge)
+            >> beam.FlatMap(_merge, self._split, self._folder)
             .with_output_types(tuple[str, NameMatch])
             .with_outputs(REJECTED, COUNTED, main="images")
         )
-        matched = (
-            # Not CoGroupByKey, which pickles: both sides are of one type.
-            (merged.images, self._files)
-            | "BothSides" >> beam.Flatten()
-            | "GroupByName" >> beam.GroupByKey()  # (name, [NameMatch])
-            | "MatchFiles"
-            >> beam.FlatMap(_match, self._split)
-            .with_output_types(ImageTask)
-            .with_outputs(REJECTED, UNLISTED, main="tasks")
+        sides = (merged.images,) if self._files is None else (merged.images, self._files)
+        matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+        rejected = merged[REJECTED] | "RejectedBySplit" >> beam.WithKeys(self._split)
+        return JoinedImages(
+            matched.tasks,
+            (rejected, matched.rejected) | "Rejected" >> beam.Flatten(),
+            merged[COUNTED] | "CountedBySplit" >> beam.WithKeys(self._split),
+            matched.unlisted,
         )
-        rejected = (merged[REJECTED], matched[REJECTED]) | "Rejected" >> beam.Flatten()
-        return JoinedImages(matched.tasks, rejected, merged[COUNTED], matched[UNLISTED])
 
 
-def _merge(group: tuple[int, Iterable[ImagePart]]) -> Iterator[Any]:
+def _merge(group: tuple[int, Iterable[ImagePart]], split: str, folder: str) -> Iterator[Any]:
     return tag_by_type(
-        (name_key(item.image.file_name), NameMatch(image=item)) if isinstance(item, AnnotatedImage) else item
-        for item in merge_parts(*group)
+        _named(item, folder) if isinstance(item, AnnotatedImage) else item for item in merge_parts(*group, split)
     )
 
 
-def _match(group: tuple[str, Iterable[NameMatch]], split: str) -> Iterator[Any]:
-    return tag_by_type(match_files(*group, split))
+def _named(image: AnnotatedImage, folder: str) -> tuple[str, NameMatch]:
+    name = image.image.file_name
+    file = unlisted_file(folder, name) if folder else None
+    return name_key(name), NameMatch(image, file)
 
 
-def merge_parts(image_id: int, parts: Iterable[ImagePart]) -> Iterator[AnnotatedImage | Rejected | Counted]:
-    """What all annotation files say of one image id, as one AnnotatedImage.
+def unlisted_file(folder: str, file_name: str) -> ImageRef:
+    """The file of that name, in a folder that has not been listed; whether it is there shows when it is read."""
+    return ImageRef(storage_for(folder).join(folder, posixpath.normpath(file_name)), USUAL_IMAGE_BYTES)
+
+
+def merge_parts(image_id: int, parts: Iterable[ImagePart], split: str) -> Iterator[AnnotatedImage | Rejected | Counted]:
+    """What all annotation files say of one image id, as one AnnotatedImage of `split`.
 
     Rejects a second row with the id in one file, annotations of an id that no file has a row for, a second annotation
     of one id, an image to which two files give different sizes, and one whose file name must not be looked up.
@@ -109,7 +116,7 @@ def merge_parts(image_id: int, parts: Iterable[ImagePart]) -> Iterator[Annotated
     if len(listing) > 1:
         yield Counted(Tally.ROWS_MERGED, len(listing) - 1)
     image, reason, detail = _agreed_row(listing)
-    annotated = AnnotatedImage(image, merged.annotations, merged.labels)
+    annotated = AnnotatedImage(image, split, merged.annotations, merged.labels)
     yield Rejected("image", image_id, reason, detail, annotations=annotated.annotation_rows) if reason else annotated
 
 
@@ -134,37 +141,3 @@ def _agreed_row(parts: list[ImagePart]) -> tuple[CocoImage, Reason | None, str]:
     if fault := name_fault(image.file_name):
         return image, Reason.UNSAFE_FILE_NAME, f"the file name {image.file_name!r} {fault}"
     return image, None, ""
-
-
-def match_files(name: str, matches: Iterable[NameMatch], split: str) -> Iterator[ImageTask | Rejected | UnlistedFile]:
-    """The image rows of one file name and the files of that name, as tasks.
-
-    Raises:
-        CollidingImagesError: rows name a file that two folders have.
-    """
-    matches = list(matches)
-    images = [match.image for match in matches if match.image]
-    files = [match.file for match in matches if match.file]
-    if not images:
-        yield UnlistedFile(name)
-    elif len(files) > 1:
-        paths = " and ".join(sorted(file.path for file in files))
-        raise CollidingImagesError(
-            f"{name!r} is both {paths}; give --images only the folder that is meant, or rename one"
-        )
-    for annotated in images:
-        row = annotated.image
-        if files:
-            yield ImageTask(
-                row.id,
-                row.file_name,
-                row.width,
-                row.height,
-                files[0],
-                split,
-                annotated.annotations,
-                annotated.labels,
-            )
-        else:
-            detail = f"no file {row.file_name!r} under --images"
-            yield Rejected("image", row.id, Reason.IMAGE_MISSING, detail, annotations=annotated.annotation_rows)

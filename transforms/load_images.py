@@ -20,12 +20,16 @@ from PIL import Image
 from schemas.images import ImageTask, Picture, PictureRules, Rewriting
 from schemas.rejects import Reason, Rejected, UnusableError
 from transforms import check_jpeg, check_png
+from transforms.budget import Budget
+from transforms.fetch_images import Fetch, fetch_file
 from transforms.outputs import REJECTED, tag_by_type
 from transforms.rewrite_picture import rewrite_picture, shrunk_size
-from transforms.storage import UnreadableFileError, storage_for
+from transforms.storage import ChangedFileError, UnreadableFileError
 
 MAX_FILE_BYTES = 256_000_000
 MAX_PIXELS = 178_000_000
+"""Of one picture, and of all that a process decodes at once."""
+_decoding = Budget(MAX_PIXELS)
 
 # The size that a header claims is held against MAX_PIXELS before any pixel is decoded; Pillow's own guard would raise
 # at half of that.
@@ -58,8 +62,8 @@ def _load(task: ImageTask, rules: PictureRules) -> Iterator[object]:
     return tag_by_type([loaded if isinstance(loaded, Rejected) else (task, loaded)])
 
 
-def load_image(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
-    """Read a task's image file, check it, and encode it anew if need be.
+def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) -> Picture | Rejected:
+    """Read a task's image file by `fetch`, check it, and encode it anew if need be.
 
     Raises:
         OSError: storage fails in another way than that the file is gone or cannot be read.
@@ -67,8 +71,9 @@ def load_image(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
     try:
         if task.ref.size_bytes > MAX_FILE_BYTES:
             raise UnusableError(Reason.TOO_LARGE, f"{task.ref.size_bytes:,} bytes; at most {MAX_FILE_BYTES:,} are read")
-        data = storage_for(task.ref.path).read(task.ref.path)
-        return _picture(data, task.width, task.height, rules)
+        return _picture(fetch(task), task.width, task.height, rules)
+    except ChangedFileError:
+        reason, detail = Reason.IMAGE_MISSING, "the file has been replaced since it was listed"
     except FileNotFoundError:
         reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
     except UnreadableFileError as error:
@@ -82,22 +87,30 @@ def load_image(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
     """`data` as a picture of the size the JSON gives, if it gives one."""
     kind = _kind(data)
-    is_wanted = rules.format in ("keep", kind)
-    if kind and is_wanted and not rules.max_side and width and height:
+    if kind and rules.format in ("keep", kind) and not rules.max_side and width and height:
         if rules.check == "none":
             return _passed(data, kind, (width, height))
         if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, width, height):
             _check_end(data, kind)
             return _passed(data, kind, (width, height))
-    with _opened(data, kind) as image:
-        _check_pixel_count(image)
+    image = _opened(data, kind)
+    _check_pixel_count(image)
+    with _decoding.part(image.width * image.height):
+        return _decoded(image, data, kind, (width, height), rules)
+
+
+def _decoded(
+    image: Image.Image, data: bytes, kind: str, said: tuple[int | None, int | None], rules: PictureRules
+) -> Picture:
+    """An opened file as a picture; `said` is its width and height by the JSON."""
+    with image:
         original = kind or str(image.format).lower()
-        turn = _is_turned(image, width, height)
+        turn = _is_turned(image, *said)
         size = image.size[::-1] if turn else image.size
         if kind:
             _check_file(image, data, kind, rules.check)
     target = shrunk_size(*size, rules.max_side)
-    if kind and is_wanted and not turn and target == size and _is_usual(data, kind):
+    if kind and rules.format in ("keep", kind) and not turn and target == size and _is_usual(data, kind):
         return _passed(data, kind, size)
     data_, format_ = _rewritten(data, kind, original, target, turn, rules)
     return Picture(

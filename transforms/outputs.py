@@ -7,7 +7,7 @@ from apache_beam.pvalue import PCollection, TaggedOutput
 
 from schemas.coco import AnnotationFile
 from schemas.images import UnlistedFile
-from schemas.rejects import Counted, Rejected
+from schemas.rejects import Counted, Rejected, SplitReject
 from transforms import progress
 
 REJECTED = "rejected"
@@ -15,7 +15,13 @@ COUNTED = "counted"
 FILES = "files"
 UNLISTED = "unlisted"
 
-_TAGS: dict[type, str] = {Rejected: REJECTED, Counted: COUNTED, AnnotationFile: FILES, UnlistedFile: UNLISTED}
+_TAGS: dict[type, str] = {
+    AnnotationFile: FILES,
+    Counted: COUNTED,
+    Rejected: REJECTED,
+    SplitReject: REJECTED,
+    UnlistedFile: UNLISTED,
+}
 
 
 def tag_by_type(items: Iterable[Any]) -> Iterator[Any]:
@@ -23,7 +29,7 @@ def tag_by_type(items: Iterable[Any]) -> Iterator[Any]:
     for item in items:
         tag = _TAGS.get(type(item))
         if tag == REJECTED:
-            progress.rejected(item)
+            progress.rejected(item.reject if isinstance(item, SplitReject) else item)
         yield TaggedOutput(tag, item) if tag else item
 
 
@@ -31,9 +37,9 @@ class Written(NamedTuple):
     """What the steps that write records give.
 
     Attributes:
-        shards: ShardInfo, one a file.
-        counted: Counted, of what is in the records.
-        rejected: Rejected.
+        shards: (split, ShardInfo), one a file.
+        counted: (split, Counted), of what is in the records.
+        rejected: (split, Rejected).
     """
 
     shards: PCollection

@@ -21,16 +21,17 @@ from schemas.images import ImageTask, PictureRules
 from schemas.labels import LabelMap
 from schemas.layouts import shard_names
 from schemas.manifest import state_folder
-from schemas.rejects import Counted, Rejected, Tally
+from schemas.rejects import Counted, Reason, Rejected, Tally
 from schemas.shards import ShardInfo, ShardKey, ShardResult
 from schemas.tfrecord import frame
 from transforms import progress
 from transforms.encode_examples import Encoded, ExampleEncoder
 from transforms.estimate_records import RecordEstimate
+from transforms.fetch_images import Fetch, fetch_file, fetch_for
 from transforms.load_images import load_image
 from transforms.outputs import Written
 from transforms.plan_shards import image_order
-from transforms.storage import Storage, storage_for
+from transforms.storage import Storage, is_remote, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -92,22 +93,22 @@ class WriteShards(beam.PTransform):
             empty | "WriteEmpty" >> beam.ParDo(write, *sides),
         ) | "Results" >> beam.Flatten()
         return Written(
-            results | "Shards" >> beam.Map(_info),
+            results | "Shards" >> beam.Map(_shard),
             results | "Counted" >> beam.FlatMap(_counted),
             results | "Rejected" >> beam.FlatMap(_rejected),
         )
 
 
-def _info(result: ShardResult) -> ShardInfo:
-    return result.info
+def _shard(result: ShardResult) -> tuple[str, ShardInfo]:
+    return result.key.split, result.info
 
 
-def _counted(result: ShardResult) -> list[Counted]:
-    return [Counted(tally, number) for tally, number in result.counted.items()]
+def _counted(result: ShardResult) -> list[tuple[str, Counted]]:
+    return [(result.key.split, Counted(tally, number)) for tally, number in result.counted.items()]
 
 
-def _rejected(result: ShardResult) -> tuple[Rejected, ...]:
-    return result.rejected
+def _rejected(result: ShardResult) -> list[tuple[str, Rejected]]:
+    return [(result.key.split, reject) for reject in result.rejected]
 
 
 def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:
@@ -183,8 +184,10 @@ def _finished(storage: Storage, recipe: ShardRecipe, state: str, plan: str) -> S
         return None
     try:
         result = msgspec.json.decode(storage.read(state), type=ShardResult)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, FileNotFoundError):  # another run may be done just now
         return None
+    if any(reject.reason is Reason.IMAGE_MISSING for reject in result.rejected):
+        return None  # it has been listed again as it was: it was out of reach for a while only
     written = storage.size(storage.join(recipe.output, result.info.file))
     return result if result.plan == plan and written == result.info.bytes else None
 
@@ -200,7 +203,7 @@ def _write_shard(
     threads: int,
 ) -> ShardResult:
     encoder = ExampleEncoder(labels, table, recipe.boxes)
-    prepare = partial(prepare_batch, encoder=encoder, rules=recipe.pictures)
+    prepare = partial(prepare_batch, encoder=encoder, rules=recipe.pictures, fetch=fetch_for(tasks))
     size_of = RecordEstimate(table).bytes
     counted: Counter[Tally] = Counter()
     rejected: list[Rejected] = []
@@ -228,14 +231,16 @@ def _write_shard(
 Prepared = tuple[ImageTask, Encoded | Rejected]
 
 
-def prepare_batch(tasks: list[ImageTask], encoder: ExampleEncoder, rules: PictureRules) -> list[Prepared]:
+def prepare_batch(
+    tasks: list[ImageTask], encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch = fetch_file
+) -> list[Prepared]:
     """Each task with its record, or with why there is none. Runs in a thread, so it counts nothing in Beam."""
     prepared: list[Prepared] = []
     for task in tasks:
         if not encoder.wants_image(task):
             prepared.append((task, _NO_RECORD))
             continue
-        loaded = load_image(task, rules)
+        loaded = load_image(task, rules, fetch)
         prepared.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
     return prepared
 
@@ -272,12 +277,13 @@ def prepare_ahead(
 
 def batches(tasks: Iterable[ImageTask], size_of: Callable[[ImageTask], int]) -> Iterator[list[ImageTask]]:
     """Neighbours together, up to _BATCH_IMAGES of them and _BATCH_BYTES: a thread that is handed single local images
-    spends a fifth of its time on being handed them."""
+    spends a fifth of its time on being handed them. Images of buckets are alone, so that each thread has one."""
     batch: list[ImageTask] = []
     size = 0
     for task in tasks:
         task_size = size_of(task)
-        if batch and (len(batch) == _BATCH_IMAGES or size + task_size > _BATCH_BYTES):
+        full = len(batch) == _BATCH_IMAGES or size + task_size > _BATCH_BYTES or is_remote(task.ref.path)
+        if batch and full:
             yield batch
             batch, size = [], 0
         batch.append(task)

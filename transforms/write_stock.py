@@ -58,7 +58,12 @@ class WriteStock(beam.PTransform):
             loaded[REJECTED],
             encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
         ) | "Rejected" >> beam.Flatten()
-        return Written(shards, encoded | "Counted" >> beam.FlatMap(_counted), rejected)
+        counted = encoded | "Counted" >> beam.FlatMap(_counted)
+        return Written(
+            shards | "ShardsBySplit" >> beam.WithKeys(self._split),
+            counted | "CountedBySplit" >> beam.WithKeys(self._split),
+            rejected | "RejectedBySplit" >> beam.WithKeys(self._split),
+        )
 
 
 def _records(encoded: Encoded) -> tuple[bytes, ...]:

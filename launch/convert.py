@@ -1,0 +1,100 @@
+"""A conversion, whatever it converts: from checked options to the summary on the terminal."""
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from launch.check_regions import distant_buckets
+from launch.summary import print_plan, print_splits, terminal, terminal_of_errors
+from pipelines.claim_output import OutputState, claim_output, finished_shards
+from pipelines.options import ConvertOptions
+from schemas.errors import EmptyDatasetError
+from schemas.manifest import Recipe
+from schemas.reports import PlanReport
+from transforms.manifest_file import read_manifest, require_manifest
+
+
+class Conversion(NamedTuple):
+    """What makes one kind of conversion.
+
+    Attributes:
+        gather: of a `beam.Pipeline`, the `pipelines.convert.Gathered`; imports Beam when it is called, not before.
+    """
+
+    options: ConvertOptions
+    gather: Callable[[Any], Any]
+
+
+def convert(
+    conversion: Conversion, recipes: Sequence[Recipe], progress_mode: str, beam_arguments: Sequence[str]
+) -> None:
+    """Write the splits that there are recipes for, or find that it has been done, and print what is there.
+
+    Raises:
+        RecordmillError: see `launch.run.run`.
+    """
+    options = conversion.options
+    if beam_arguments:
+        from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+        from launch.run import beam_options
+
+        # What is wrong with them is told before --overwrite deletes anything.
+        region = beam_options(beam_arguments).view_as(GoogleCloudOptions).region
+        for line in distant_buckets([*options.images, options.output], region) if region else ():
+            terminal_of_errors().print(f"warning: {line}")
+    splits = [recipe.split for recipe in recipes]
+    if options.overwrite and read_manifest(options.output):
+        _check_there_is_something(conversion, splits, progress_mode)
+    states = claim_output(options.output, recipes, options.overwrite)
+    console = terminal()
+    if set(states) == {OutputState.COMPLETE}:
+        what = "the whole split" if len(recipes) == 1 else "all these splits"
+        console.print(f"{options.output} holds {what} already; --overwrite would write again.")
+    else:
+        if OutputState.UNFINISHED in states:
+            finished = finished_shards(options.output, recipes)
+            console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
+        from launch import progress
+        from launch.run import run
+        from pipelines.convert import write_all
+
+        with progress.shown(progress_mode):
+            run(lambda p: write_all(conversion.gather(p), options, recipes), beam_arguments)
+    print_splits(console, options.output, require_manifest(options.output), splits)
+
+
+def _check_there_is_something(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:
+    """Plan, before --overwrite deletes what was made the last time: inputs that are none are told by that. (Without it,
+    the job finds out itself.)
+
+    Raises:
+        RecordmillError: see `launch.run.run`; or there is no image for a split.
+    """
+    plan = _plan(conversion, progress_mode)
+    for split in splits:
+        if not plan.images_by_split.get(split):
+            raise EmptyDatasetError(
+                f"there is no image to write to split {split}; {conversion.options.output} is left as it was"
+            )
+
+
+def show_plan(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:
+    """Print what `convert` would do. The plan is made in this process, whatever runner the job will have."""
+    print_plan(terminal(), _plan(conversion, progress_mode), conversion.options, splits)
+
+
+def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:
+    from launch import progress
+    from launch.run import run
+    from pipelines.convert import report_all
+
+    with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
+        report = os.path.join(folder, "plan.json")
+        with progress.shown(progress_mode):
+            run(lambda p: report_all(conversion.gather(p), conversion.options, report), [])
+        with open(report, "rb") as file:
+            return msgspec.json.decode(file.read(), type=PlanReport)

@@ -1,0 +1,95 @@
+"""What every conversion does with what it has gathered: write it, and say so in the manifest."""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from pipelines.options import ConvertOptions
+from schemas.images import ImageTask
+from schemas.manifest import FORMAT, Recipe
+from transforms.outputs import Written
+from transforms.plan_shards import PlanShards
+from transforms.report_plan import ReportPlan
+from transforms.storage import is_remote
+from transforms.write_metadata import Findings, WriteMetadata
+from transforms.write_shards import ShardRecipe, WriteShards
+from transforms.write_stock import WriteStock
+
+_IN_FLIGHT = 32
+"""Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
+
+
+class Gathered(NamedTuple):
+    """What there is to write.
+
+    Attributes:
+        tasks: ImageTask.
+        labels: one LabelMap, of the classes that were asked for.
+        table: one FeatureTable: what is in a record.
+        findings: what was found on the way.
+    """
+
+    tasks: PCollection
+    labels: PCollection
+    table: PCollection
+    findings: Findings
+
+
+def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Recipe]) -> None:
+    """Write the splits that there are recipes for; tasks are of no other."""
+    written = _written(gathered, options, [recipe.split for recipe in recipes])
+    written | "WriteMetadata" >> WriteMetadata(
+        gathered.labels, gathered.table, gathered.findings, recipes, options.output, options.max_rejects
+    )
+
+
+def report_all(gathered: Gathered, options: ConvertOptions, report: str) -> None:
+    """Write nothing but the plan, as JSON into the local file `report`."""
+    planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
+    planned.plans | "ReportPlan" >> ReportPlan(gathered.findings.rejected, gathered.labels, report)
+
+
+def _written(gathered: Gathered, options: ConvertOptions, splits: Sequence[str]) -> Written:
+    """The records, by our own writer or by Beam's."""
+    recipe = _shard_recipe(options)
+    if options.writer == "beam":
+        parts = [
+            gathered.tasks
+            | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
+            | f"WriteStock-{split}"
+            >> WriteStock(gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
+            for split in splits
+        ]
+        shards, counted, rejected = zip(*parts, strict=True)
+        return Written(
+            shards | "Shards" >> beam.Flatten(),
+            counted | "Counted" >> beam.Flatten(),
+            rejected | "Rejected" >> beam.Flatten(),
+        )
+    planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
+    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else os.cpu_count() or 1)
+    return planned | "WriteShards" >> WriteShards(gathered.labels, gathered.table, recipe, threads)
+
+
+def _is_of_split(task: ImageTask, split: str) -> bool:
+    return task.split == split
+
+
+def _plan_shards(options: ConvertOptions) -> PlanShards:
+    return PlanShards(options.sizing, options.seed, options.table)
+
+
+def _shard_recipe(options: ConvertOptions) -> ShardRecipe:
+    return ShardRecipe(
+        options.output,
+        options.name,
+        options.seed,
+        options.layout,
+        options.gzip,
+        options.box_policy,
+        options.pictures,
+        FORMAT,
+    )

@@ -1,0 +1,90 @@
+"""`recordmill folder`: images of one class each become TFRecord shards, divided into splits."""
+
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from pipelines.convert import Gathered
+from pipelines.folder_options import FolderOptions
+from schemas.images import NameMatch
+from schemas.manifest import InputRows
+from transforms.choose_classes import ChooseClasses, ListClasses
+from transforms.label_paths import LabelPaths
+from transforms.list_images import ListImages
+from transforms.match_files import MatchFiles
+from transforms.outputs import REJECTED, UNLISTED
+from transforms.read_labels import LabelTable, ReadLabels
+from transforms.stratify import Stratify
+from transforms.write_metadata import Findings
+
+
+class _Labelled(NamedTuple):
+    """Images and their classes.
+
+    Attributes:
+        images: (name, NameMatch) of image rows, perhaps with their file.
+        files: (name, NameMatch) of further files.
+        rejected: SplitReject.
+        unlisted: UnlistedFile.
+    """
+
+    images: PCollection
+    rejected: PCollection
+    files: tuple[PCollection, ...] = ()
+    unlisted: tuple[PCollection, ...] = ()
+
+
+def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) -> Gathered:
+    """Image files, with their classes and splits; `splits` are those of the job."""
+    files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages()
+    labelled = _from_table(p, files, options, splits) if options.labels else _from_paths(files, options)
+    images = labelled.images
+    if options.stratify:
+        images = images | "Stratify" >> Stratify(options.shares)
+    matched = (images, *labelled.files) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+    chosen = matched.tasks | "ChooseClasses" >> ChooseClasses(options.classes)
+    rows = (
+        images | "SplitOfImage" >> beam.Map(_split_of_image),
+        labelled.rejected | "SplitOfReject" >> beam.Keys(),
+    ) | "Rows" >> beam.Flatten()
+    source = ", ".join(sorted(options.labels or options.images))
+    kind = "labels" if options.labels else "images"
+    return Gathered(
+        chosen.tasks,
+        images | "ListClasses" >> ListClasses(options.classes, _class_folders(options)),
+        p | "Table" >> beam.Create([options.table]),
+        Findings(
+            rows
+            | "CountRows" >> beam.combiners.Count.PerElement()
+            | "InputRows" >> beam.Map(_input_rows, source, kind),
+            (labelled.rejected, matched.rejected) | "FoundRejected" >> beam.Flatten(),
+            chosen.counted,
+            (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
+        ),
+    )
+
+
+def _from_paths(files: PCollection, options: FolderOptions) -> _Labelled:
+    labelled = files | "LabelPaths" >> LabelPaths(options.path_labels, options.shares)
+    return _Labelled(labelled.images, labelled[REJECTED], unlisted=(labelled[UNLISTED],))
+
+
+def _from_table(p: beam.Pipeline, files: PCollection, options: FolderOptions, splits: tuple[str, ...]) -> _Labelled:
+    tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
+    labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(options.shares, splits)
+    return _Labelled(labelled.images, labelled[REJECTED], files=(files,))
+
+
+def _class_folders(options: FolderOptions) -> tuple[str, ...]:
+    """The folders whose folders are classes."""
+    return () if options.labels or options.label_from != "folder" else options.images
+
+
+def _split_of_image(row: tuple[str, NameMatch]) -> str:
+    return row[1].image.split  # type: ignore[union-attr]  # rows have one
+
+
+def _input_rows(counted: tuple[str, int], path: str, kind: str) -> tuple[str, InputRows]:
+    split, images = counted
+    return split, InputRows(path, kind, images, 0)

@@ -1,0 +1,89 @@
+"""Which split an image goes to: a matter of its name, so that it stays where it is when others join."""
+
+import re
+from bisect import bisect_right
+from fractions import Fraction
+from hashlib import blake2b
+from itertools import accumulate
+
+import msgspec
+
+_PLACES = 1 << 63
+_MAX_NAME = 80
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
+
+
+def split_name_fault(name: str) -> str:
+    """Why there can be no split of that name; empty for a good one."""
+    if not _NAME.fullmatch(name):
+        return "must be letters, digits and _: it is part of file names"
+    if name == "all":
+        return "is what TFDS calls all splits together"
+    return "" if len(name) <= _MAX_NAME else f"has {len(name)} characters; file names have room for {_MAX_NAME}"
+
+
+class SplitShares(msgspec.Struct, frozen=True):
+    """How a data set is divided.
+
+    Attributes:
+        shares: splits and the fraction of images that each gets; they sum to 1.
+        seed: another one, another division.
+    """
+
+    shares: tuple[tuple[str, Fraction], ...]
+    seed: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.shares)
+
+    @property
+    def borders(self) -> tuple[int, ...]:
+        """The place at which each split but the last ends."""
+        return tuple(int(share * _PLACES) for share in self._sums[:-1])
+
+    @property
+    def _sums(self) -> list[Fraction]:
+        return list(accumulate(share for _, share in self.shares))
+
+    def split_of(self, name: str) -> str:
+        """The split of the image called `name`, by its place and nothing else."""
+        return self.split_at(self.place(name), self.borders)
+
+    def split_at(self, place: int, borders: tuple[int, ...]) -> str:
+        return self.shares[bisect_right(borders, place)][0]
+
+    def place(self, name: str) -> int:
+        """Where a name stands in 0 .. 2**63 - 1: evenly spread, and the same everywhere."""
+        return _hashed(f"split {self.seed}/{name}")
+
+    def ends(self, images: int, group: str) -> tuple[int, ...]:
+        """At which of so many images, in order, each split but the last ends: it gets its share, rounded up or down.
+
+        Which of the two is the group's luck, by a hash of its name. So the shares hold over many small groups, too,
+        where rounding to the nearest would favour the same split in each.
+
+        >>> SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5)))).ends(17, "cat")
+        (14,)
+        """
+        luck = Fraction(_hashed(f"group {self.seed}/{group}"), _PLACES)
+        return tuple(min(images, int(share * images + luck)) for share in self._sums[:-1])
+
+    def __str__(self) -> str:
+        """As --split has it, for shares that are decimal."""
+        if len(self.shares) == 1:
+            return self.names[0]
+        return ",".join(f"{name}={float(share)}" for name, share in self.shares)
+
+
+def name_id(name: str) -> int:
+    """An image id, 0 .. 2**63 - 1, for an image that has only a name.
+
+    >>> name_id("Cat/1.jpg")
+    2695367441031891898
+    """
+    return _hashed(f"image {name}")
+
+
+def _hashed(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
