@@ -61,10 +61,10 @@ def _same_faults(options: ConvertOptions, *names: str) -> Iterator[str]:
 
 def _file_fault(name: str, path: str) -> str:
     storage = storage_for(path)
-    if storage.is_folder(path):
-        return f"{name} {path} is a folder; give the file"
     if storage.size(path) is not None:
         return ""
+    if storage.is_folder(path):
+        return f"{name} {path} is a folder; give the file"
     if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
     return f"{name} {path}: no such file{_near(path)}"

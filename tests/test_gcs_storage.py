@@ -551,7 +551,7 @@ def test_damaged_bytes_are_asked_for_again(gcs, times):
 def test_bytes_that_are_always_damaged_make_the_file_unreadable(gcs):
     gcs.put("a", BYTES)
     gcs.faults.append(Fault(Kind.CORRUPTED, "read", times=ALWAYS))
-    with pytest.raises(UnreadableFileError, match="did not match their checksum when they came, 3 times") as caught:
+    with pytest.raises(UnreadableFileError, match="did not match their checksum when they came, 5 times") as caught:
         STORAGE.read(path_of("a"))
     assert caught.value.filename == path_of("a")
     assert len(gcs.calls("read")) == 3

@@ -31,7 +31,7 @@ RETRY_S = 300.0
 FIRST_WAIT_S = 1.0
 """Upper bound of the wait before the second try; it doubles with each."""
 LONGEST_WAIT_S = 32.0
-TRIES = 3
+TRIES = 5
 """Of what no waiting heals, but asking again may: damaged bytes, an upload that the server lost."""
 SEARCH_S = 2.0
 """How long the machine's metadata server is waited for, which answers in milliseconds where there is one."""

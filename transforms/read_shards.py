@@ -14,7 +14,7 @@ from schemas.labels import LabelMap
 from schemas.reports import Fault
 from schemas.shards import ShardInfo
 from schemas.tfrecord import read_records
-from transforms.storage import storage_for
+from transforms.storage import UnreadableFileError, is_remote, storage_for
 
 _READ_BYTES = 1 << 20
 
@@ -85,6 +85,8 @@ def readable_records(shard: ListedShard, reader: ShardReader, damage: list[Fault
             damage.append(Fault(file, error.record, error.reason, error.detail))
             return
         except Exception as error:  # a damaged GZIP stream ends in one of several types; the file is named
+            if is_remote(shard.path) and isinstance(error, OSError) and not isinstance(error, UnreadableFileError):
+                raise  # a server that does not answer, or may not, says nothing of the shard
             damage.append(Fault(file, None, "unreadable", f"{type(error).__name__}: {error}"))
             return
         if record is None:

@@ -1,0 +1,284 @@
+"""Jobs whose bucket misbehaves: what passes is not seen in the result, and what stays is never silent."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from google.cloud.storage import blob
+from PIL import Image
+
+from launch.cli import main
+from tests.conftest import CATEGORIES, annotation, image_row, write_coco
+from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
+from tests.test_gcs_jobs import (
+    ALWAYS,
+    OUT,
+    ROOT,
+    check_all_accounted,
+    emptied,
+    files_of,
+    is_one_line,
+    objects_of,
+    shards_of,
+    shown,
+    zipped,
+)
+from transforms import gcs_client, gcs_storage
+
+COUNT = 40
+"""Images; those with an even number are in a folder, the others in an archive."""
+SHARE = 0.15
+"""Of the requests fail."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory) -> Path:
+    """JPEGs of some 30 kB, so that a shard is sent in several chunks, and their instances."""
+    folder = tmp_path_factory.mktemp("noise")
+    for name in ("even", "odd"):
+        (folder / name).mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(COUNT):
+        pixels = rng.integers(0, 255, (100, 140, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / ("even", "odd")[number % 2] / f"{number}.jpg", quality=98)
+    rows = [image_row(number, f"{number}.jpg", 140, 100) for number in range(COUNT)]
+    write_coco(folder, rows, [annotation(number, number) for number in range(COUNT)], CATEGORIES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(noise, tmp_path_factory) -> dict[str, bytes]:
+    """The shards of a local run."""
+    folder = tmp_path_factory.mktemp("expected")
+    images = [f"--images={noise}/even", f"--images={noise}/odd"]
+    assert main(["coco", *images, f"--instances={noise}/instances.json", "--num-shards=2", f"--output={folder}"]) == 0
+    return shards_of(files_of(folder))
+
+
+@pytest.fixture
+def gcs(server, noise, monkeypatch) -> GcsStandIn:
+    """The images and instances in a bucket, and clients who send every object in chunks, as large ones are."""
+    gcs = emptied(server, monkeypatch)
+    monkeypatch.setattr(blob, "_MAX_MULTIPART_SIZE", -1)
+    monkeypatch.setattr(gcs_storage, "CHUNK_BYTES", 256 * 1024)
+    for name, data in files_of(noise / "even").items():
+        gcs.put(f"even/{name}", data)
+    gcs.put("odd.zip", zipped(files_of(noise / "odd")))
+    gcs.put("instances.json", (noise / "instances.json").read_bytes())
+    return gcs
+
+
+@pytest.fixture
+def job(recordmill) -> Callable:
+    def run(*more: object):
+        images = [f"--images={ROOT}/even", f"--images={ROOT}/odd.zip", "--workers=8", "--num-shards=2"]
+        return recordmill("coco", *images, f"--instances={ROOT}/instances.json", f"--output={OUT}", *more)
+
+    return run
+
+
+def some(kind: Kind, probability: float = SHARE, operation: str = "*", **more: object) -> Fault:
+    """A fault of a share of the requests."""
+    seed = more.get("status", 0) + list(Kind).index(kind)
+    return Fault(kind, operation, **{"probability": probability, "times": ALWAYS, "seed": seed, **more})
+
+
+def first_of_each(kind: Kind, operation: str, **more: object) -> Fault:
+    """A fault of every object's first request, or of every range's."""
+    seen: set[tuple[str, str]] = set()
+
+    def is_first(call: Call) -> bool:
+        request = call.name, call.range if operation == "read" else ""
+        is_new = request not in seen
+        seen.add(request)
+        return is_new
+
+    return Fault(kind, operation, when=is_first, times=ALWAYS, **more)
+
+
+# What passes
+
+PASSING: dict[str, Callable[[], list[Fault]]] = {
+    "503": lambda: [some(Kind.STATUS, status=503)],
+    "429": lambda: [some(Kind.STATUS, status=429, headers={"Retry-After": "1"})],
+    "500": lambda: [some(Kind.STATUS, status=500)],
+    "408": lambda: [some(Kind.STATUS, status=408)],
+    "reset": lambda: [some(Kind.RESET)],
+    "answer lost": lambda: [some(Kind.LOST)],
+    "truncated": lambda: [some(Kind.TRUNCATED)],
+    "stalled": lambda: [some(Kind.STALL, 0.1, seconds=3)],
+    "slow uploads": lambda: [some(Kind.SLOW, 0.5, "chunk", seconds=0.05)],
+    "corrupted reads": lambda: [first_of_each(Kind.CORRUPTED, "read")],
+    "corrupted uploads": lambda: [first_of_each(Kind.CORRUPTED, "chunk")],
+    "session lost": lambda: [first_of_each(Kind.STATUS, "chunk", status=410)],
+    "nothing kept": lambda: [first_of_each(Kind.PARTIAL, "chunk")],
+    "all of them": lambda: [
+        *(some(Kind.STATUS, 0.02, status=code) for code in (408, 429, 500, 503)),
+        *(some(kind, 0.02) for kind in (Kind.RESET, Kind.LOST, Kind.TRUNCATED, Kind.CORRUPTED)),
+        some(Kind.STATUS, 0.02, "chunk", status=410),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_passes_is_not_seen(gcs, monkeypatch, expected, job, name):
+    monkeypatch.setattr(gcs_client, "TIMEOUT_S", (5, 0.3 if name == "stalled" else 5))
+    gcs.faults = PASSING[name]()
+    outcome = job("--max-rejects", 0)
+    assert outcome.code == 0, outcome
+    assert sum(fault._matched for fault in gcs.faults) > 0
+    gcs.faults = []
+    assert shards_of(objects_of(gcs, "out")) == expected
+    check_all_accounted(shown(gcs))
+    assert shown(gcs)["splits"]["train"]["images"]["written"] == COUNT
+    assert [name for name in objects_of(gcs, "out") if name.startswith(".")] == []
+
+
+# What stays
+
+
+def refusal(operation: str, name: str, code: int = 403, **more: object) -> Fault:
+    return Fault(Kind.STATUS, operation, name, status=code, times=ALWAYS, **more)
+
+
+def check_failed_and_goes_on(gcs: GcsStandIn, job, expected: dict[str, bytes], *told: str) -> None:
+    """The job fails in one line and leaves whole shards and no manifest; without faults, the next run ends well."""
+    outcome = job()
+    assert (outcome.code, is_one_line(outcome.err)) == (1, True), outcome
+    assert [part for part in told if part not in outcome.err] == []
+    left = objects_of(gcs, "out")
+    assert "manifest.json" not in left
+    assert shards_of(left).items() <= expected.items()
+    gcs.faults = []
+    assert job().code == 0
+    assert shards_of(objects_of(gcs, "out")) == expected
+    check_all_accounted(shown(gcs))
+
+
+def test_no_right_to_read_one_image(gcs, expected, job):
+    gcs.faults = [refusal("read", "even/8.jpg")]
+    check_failed_and_goes_on(gcs, job, expected, f"{ROOT}/even/8.jpg", f"{ACCOUNT} does not have storage.objects.get")
+
+
+def test_no_right_to_read_an_archive_any_more(gcs, expected, job):
+    gcs.faults = [refusal("read", "odd.zip", first=3)]
+    check_failed_and_goes_on(gcs, job, expected, f"{ROOT}/odd.zip", f"{ACCOUNT} does not have storage.objects.get")
+
+
+def test_a_server_that_stays_away(gcs, monkeypatch, expected, job):
+    monkeypatch.setattr(gcs_client, "RETRY_S", 0.2)
+    gcs.faults = [refusal("read", "even/8.jpg", 503, message="try later")]
+    check_failed_and_goes_on(gcs, job, expected, f"{ROOT}/even/8.jpg", "given up after trying for 0.2 s", "try later")
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ("manifest.json", 403),
+        ("manifest.json", 503),
+        ("label_map.json", 403),
+        ("rejects.jsonl", 403),
+        ("coco-train.tfrecord-00001-of-00002", 403),
+        ("coco-train.tfrecord-00001-of-00002", 503),
+        (".recordmill-train/coco-train.tfrecord-00001-of-00002.json", 403),
+    ],
+)
+def test_what_cannot_be_written(gcs, monkeypatch, expected, job, what, code):
+    monkeypatch.setattr(gcs_client, "RETRY_S", 0.2)
+    gcs.faults = [refusal("chunk", f"out/{what}", code, message="not here")]
+    check_failed_and_goes_on(gcs, job, expected, f"{OUT}/{what}", "not here")
+
+
+def test_the_state_of_shards_cannot_be_deleted(gcs, expected, job):
+    """The data set is complete by then."""
+    gcs.faults = [refusal("delete", "out/.*")]
+    outcome = job()
+    assert (outcome.code, is_one_line(outcome.err)) == (1, True), outcome
+    assert shards_of(objects_of(gcs, "out")) == expected
+    gcs.faults = []
+    assert job().code == 0
+    check_all_accounted(shown(gcs))
+
+
+def check_rejected(gcs: GcsStandIn, outcome, expected: dict[str, bytes], reasons: dict[str, int]) -> None:
+    """The job went on without so many images, which are counted and named."""
+    assert outcome.code == 0, outcome
+    images = shown(gcs)["splits"]["train"]["images"]
+    assert images["rejected"] == reasons
+    assert images["written"] == COUNT - sum(reasons.values())
+    check_all_accounted(shown(gcs))
+    rows = [json.loads(line) for line in gcs.objects()["out/rejects.jsonl"].splitlines()]
+    assert {row["reason"] for row in rows} == set(reasons)
+    assert len(rows) == sum(reasons.values())
+    assert shards_of(objects_of(gcs, "out")) != expected
+
+
+@pytest.mark.parametrize("how", ["gone", "replaced"])
+def test_an_image_that_changes_after_it_was_listed(gcs, noise, expected, job, how):
+    if how == "gone":
+        gcs.faults = [refusal("read", "even/8.jpg", 404, message="No such object: bucket/even/8.jpg")]
+    else:  # by another one, even of the same size
+        gcs.faults = [Fault(Kind.REPLACED, "read", "even/8.jpg", data=(noise / "even" / "8.jpg").read_bytes())]
+    check_rejected(gcs, job("--max-rejects", 0.1), expected, {"image_missing": 1})
+
+
+def test_it_is_no_success_without_leave(gcs, job):
+    gcs.faults = [refusal("read", "even/8.jpg", 404)]
+    outcome = job()
+    assert (outcome.code, is_one_line(outcome.err)) == (1, True), outcome
+    assert "1 of 40 images (2.5%) are rejected" in outcome.err
+    assert "image_missing 1" in outcome.err
+    assert "manifest.json" not in objects_of(gcs, "out")
+
+
+def test_an_archive_that_is_replaced_after_it_was_listed(gcs, noise, expected, job):
+    other = zipped(files_of(noise / "odd"), zipfile.ZIP_DEFLATED)
+    gcs.faults = [Fault(Kind.REPLACED, "read", "odd.zip", first=2, data=other)]
+    check_rejected(gcs, job("--max-rejects", 1), expected, {"image_missing": COUNT // 2})
+
+
+def test_an_image_that_is_always_damaged_on_its_way(gcs, expected, job):
+    gcs.faults = [Fault(Kind.CORRUPTED, "read", "even/8.jpg", times=ALWAYS)]
+    check_rejected(gcs, job("--max-rejects", 0.1), expected, {"image_unreadable": 1})
+    assert len([call for call in gcs.calls("read") if call.name == "even/8.jpg"]) == gcs_client.TRIES
+
+
+def test_a_member_that_is_always_damaged_on_its_way(gcs, expected, job):
+    gcs.faults = [Fault(Kind.CORRUPTED, "read", "odd.zip", times=ALWAYS)]
+    check_rejected(gcs, job("--max-rejects", 0.1), expected, {"image_unreadable": 1})
+
+
+def test_annotations_that_are_always_damaged_on_their_way(gcs, expected, job):
+    gcs.faults = [Fault(Kind.CORRUPTED, "read", "instances.json", times=ALWAYS)]
+    check_failed_and_goes_on(gcs, job, expected, f"{ROOT}/instances.json", "did not match their checksum")
+
+
+def test_a_shard_that_always_arrives_damaged_is_not_left_there(gcs, expected, job):
+    gcs.faults = [Fault(Kind.CORRUPTED, "chunk", "out/*.tfrecord-00000-of-00002", times=ALWAYS)]
+    check_failed_and_goes_on(gcs, job, expected, f"{OUT}/coco-train.tfrecord-00000-of-00002", "checksum")
+
+
+@pytest.mark.parametrize("times", [1, ALWAYS])
+def test_a_table_that_is_damaged_on_its_way(gcs, recordmill, times):
+    """It is read again; it is not taken for what it says."""
+    rows = ["path,label", *(f"{number}.jpg,{('cat', 'dog')[number % 4 // 2]}" for number in range(0, COUNT, 2))]
+    gcs.put("labels.csv", "\n".join(rows).encode())
+    gcs.faults = [Fault(Kind.CORRUPTED, "read", "labels.csv", first=2, times=times)]  # its header is read first
+    outcome = recordmill("folder", "--images", f"{ROOT}/even", "--labels", f"{ROOT}/labels.csv", "--output", OUT)
+    if times == 1:
+        assert outcome.code == 0
+        assert [category["name"] for category in shown(gcs)["categories"]] == ["cat", "dog"]
+        assert shown(gcs)["splits"]["train"]["images"]["written"] == COUNT // 2
+    else:
+        assert (outcome.code, is_one_line(outcome.err)) == (1, True), outcome
+        assert "its bytes did not match their checksum" in outcome.err
+        assert f"{ROOT}/labels.csv" in outcome.err
