@@ -7,7 +7,7 @@ GARDEN := .venv-model-garden
 DEMO := demo
 JOBS ?= 2
 
-.PHONY: demo test test-consumers lint format bench lock lock-consumers clean
+.PHONY: demo test test-consumers test-faults lint format bench lock lock-consumers clean
 
 demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -18,7 +18,10 @@ demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the re
 	@ls -l $(DEMO)/tfrecords
 
 test: $(VENV)/installed-dev  ## Run the tests
-	$(BIN)/python -m pytest -n $(JOBS) --ignore=tests/consumers $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --ignore=tests/consumers --ignore=tests/faults $(PYTEST_ARGS)
+
+test-faults: $(VENV)/installed-dev  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
+	$(BIN)/python -m pytest -n $(JOBS) tests/faults $(PYTEST_ARGS)
 
 test-consumers: $(VENV)/installed-dev $(GARDEN)/installed  ## Have Model Garden, TFDS, Keras, pycocotools read it
 	$(BIN)/python -m pytest -n $(JOBS) tests/consumers $(PYTEST_ARGS)

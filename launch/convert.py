@@ -15,6 +15,7 @@ from schemas.errors import EmptyDatasetError
 from schemas.manifest import Recipe
 from schemas.reports import PlanReport
 from transforms.manifest_file import read_manifest, require_manifest
+from transforms.tidy_output import tidy
 
 
 class Conversion(NamedTuple):
@@ -64,7 +65,11 @@ def convert(
 
         with progress.shown(progress_mode):
             run(lambda p: write_all(conversion.gather(p), options, recipes), beam_arguments)
-    print_splits(console, options.output, require_manifest(options.output), splits)
+    manifest = require_manifest(options.output)
+    if set(states) == {OutputState.COMPLETE}:  # a run that was killed as it ended may have left something
+        for split in splits:
+            tidy(options.output, manifest.splits[split])
+    print_splits(console, options.output, manifest, splits)
 
 
 def _check_there_is_something(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:

@@ -197,6 +197,8 @@ def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
     try:
         recipe = msgspec.json.decode(storage.read(note), type=Recipe)
         return recipe if recipe.layout in LAYOUTS else None
+    except FileNotFoundError:  # another run may be done just now
+        return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if overwrite:
             return None

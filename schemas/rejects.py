@@ -14,6 +14,7 @@ class Reason(str, Enum):
 
     IMAGE_MISSING = "image_missing"  # image: no file of that name under --images
     IMAGE_UNREADABLE = "image_unreadable"  # image: empty, cut short, or its pixels do not decode
+    IMAGE_INACCESSIBLE = "image_inaccessible"  # image: its file is there, and cannot be read
     UNSUPPORTED_FORMAT = "unsupported_format"  # image: no format that is known, or pixels that no JPEG or PNG can hold
     TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says

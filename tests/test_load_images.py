@@ -276,7 +276,7 @@ def test_storage_that_fails_stops_the_job(tmp_path, monkeypatch):
 def test_one_file_that_cannot_be_read_is_a_reject(tmp_path):
     """Here a folder; one without permission is told by the same class, but not to root, who runs tests."""
     reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
-    assert (reject.id, reject.reason) == (1, Reason.IMAGE_UNREADABLE)
+    assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
     assert "Is a directory" in reject.detail
 
 

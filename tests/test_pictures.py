@@ -267,7 +267,7 @@ def test_damaged_and_encrypted_members_are_rejects(album, recordmill, tmp_path):
     archive.write_bytes(data)
     assert list(album.convert(recordmill, "--images", archive)) == ["good.png"]
     reasons = {reject["id"]: reject["reason"] for reject in rejects_of(album.out)}
-    assert reasons == {2: "image_unreadable", 3: "image_unreadable", 4: "too_large"}
+    assert reasons == {2: "image_inaccessible", 3: "image_inaccessible", 4: "too_large"}
 
 
 # The promise

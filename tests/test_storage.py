@@ -211,21 +211,21 @@ def killed_upload(path) -> Path:
     return temporary
 
 
-def test_delete_leftovers_takes_temporary_files_of_ours_only(tmp_path):
-    killed_upload(tmp_path / "ours-1")
-    theirs = killed_upload(tmp_path / "theirs")
-    kept = ["ours-1", ".ours-1", ".ours-1.tmp", ".ours-1.0123456.tmp", ".ours-1.0123456g.tmp", "ours-1.01234567.tmp"]
+def test_delete_leftovers_takes_temporary_files_of_killed_processes(tmp_path):
+    for name in ("coco-train.tfrecord-00000-of-00002", "rejects.jsonl", "x" * 255):
+        killed_upload(tmp_path / name)
+    kept = ["a", ".a", ".a.tmp", ".a.01234567.tmp", ".a.012345-1-01234g.0123.tmp", "a.012345-1-012345.0123.tmp"]
     for name in kept:
         (tmp_path / name).write_text("mine")
-    STORAGE.delete_leftovers(str(tmp_path), lambda name: name.startswith("ours"))
-    assert set(contents(tmp_path)) == {*kept, theirs.name}
-    STORAGE.delete_leftovers(str(tmp_path / "gone"), lambda name: True)
+    STORAGE.delete_leftovers(str(tmp_path))
+    assert set(contents(tmp_path)) == set(kept)
+    STORAGE.delete_leftovers(str(tmp_path / "gone"))
 
 
 def test_what_a_live_process_is_writing_is_no_leftover(tmp_path):
     upload = STORAGE.create(str(tmp_path / "ours-1"))
     upload.write(b"still being written")
-    STORAGE.delete_leftovers(str(tmp_path), lambda name: True)
+    STORAGE.delete_leftovers(str(tmp_path))
     upload.commit()
     assert contents(tmp_path) == {"ours-1": b"still being written"}
 
@@ -236,7 +236,7 @@ def test_what_another_machine_writes_is_left_alone_for_an_hour(tmp_path, idle_s,
     theirs.write_bytes(b"of another machine, or of an earlier run in a container of this name")
     written = time.time() - idle_s
     os.utime(theirs, (written, written))
-    STORAGE.delete_leftovers(str(tmp_path), lambda name: True)
+    STORAGE.delete_leftovers(str(tmp_path))
     assert theirs.exists() == left
 
 
@@ -245,7 +245,7 @@ def test_an_earlier_run_of_the_same_process_number_is_over(tmp_path):
     assert (parsed.name, parsed.process) == ("ours-1", os.getpid())
     earlier = tmp_path / f".ours-1.{parsed.host}-{parsed.process}-000000.0000.tmp"
     earlier.write_bytes(b"")
-    STORAGE.delete_leftovers(str(tmp_path), lambda name: True)
+    STORAGE.delete_leftovers(str(tmp_path))
     assert not earlier.exists()
 
 

@@ -5,7 +5,7 @@ import errno
 import io
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -148,7 +148,7 @@ class GcsStorage:
         with ThreadPoolExecutor(DELETIONS) as pool:
             list(pool.map(self.delete, paths))
 
-    def delete_leftovers(self, folder: str, is_ours: Callable[[str], bool]) -> None:
+    def delete_leftovers(self, folder: str) -> None:
         """Nothing: what a killed upload sent is no object, and the server forgets it within a week."""
 
     def link(self, path: str, target: str) -> bool:
@@ -169,7 +169,10 @@ class GcsUpload:
         self._checksum = google_crc32c.Checksum()
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, tempfile.gettempdir()) from error
         self._checksum.update(data)
 
     def commit(self, path: str | None = None) -> None:

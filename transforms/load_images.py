@@ -77,7 +77,7 @@ def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) 
     except FileNotFoundError:
         reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
     except UnreadableFileError as error:
-        reason, detail = Reason.IMAGE_UNREADABLE, f"the file cannot be read ({error.strerror})"
+        reason, detail = Reason.IMAGE_INACCESSIBLE, f"the file cannot be read ({error.strerror})"
     except UnusableError as fault:
         reason, detail = fault.reason, fault.detail
     detail = f"{task.file_name!r}: {detail}"

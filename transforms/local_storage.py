@@ -8,7 +8,7 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from hashlib import blake2b
@@ -142,10 +142,10 @@ class LocalStorage:
                 if error.errno != errno.ENOTEMPTY:
                     raise
 
-    def delete_leftovers(self, folder: str, is_ours: Callable[[str], bool]) -> None:
+    def delete_leftovers(self, folder: str) -> None:
         for name in self.names(folder):
             temporary = TemporaryName.parse(name)
-            if temporary and is_ours(temporary.name) and not temporary.may_be_written(os.path.join(folder, name)):
+            if temporary and not temporary.may_be_written(os.path.join(folder, name)):
                 self.delete(os.path.join(folder, name))
 
     def link(self, path: str, target: str) -> bool:

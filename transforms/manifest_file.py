@@ -13,7 +13,13 @@ def read_manifest(output: str) -> Manifest | None:
     """
     storage = storage_for(output)
     path = storage.join(output, MANIFEST)
-    return decode_manifest(storage.read(path), path) if storage.size(path) is not None else None
+    if storage.size(path) is None:
+        return None
+    try:
+        data = storage.read(path)
+    except FileNotFoundError:  # another run may just have deleted it
+        return None
+    return decode_manifest(data, path)
 
 
 def require_manifest(output: str) -> Manifest:

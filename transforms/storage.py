@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import BinaryIO, Protocol
 
@@ -92,9 +92,8 @@ class Storage(Protocol):
         """Delete a folder of files, itself without sub-folders."""
         ...
 
-    def delete_leftovers(self, folder: str, is_ours: Callable[[str], bool]) -> None:
-        """Delete what killed uploads left in `folder`, of files whose names `is_ours` knows; not what another run may
-        be writing."""
+    def delete_leftovers(self, folder: str) -> None:
+        """Delete what killed uploads left in `folder`; not what another run may be writing."""
         ...
 
     def link(self, path: str, target: str) -> bool:

@@ -24,7 +24,6 @@ from schemas.manifest import (
     SplitManifest,
     Unlisted,
     encode_json,
-    state_folder,
 )
 from schemas.rejects import Counted, Rejected
 from schemas.shards import ShardInfo
@@ -32,6 +31,7 @@ from schemas.tfds import is_readable, shard_links, tfds_files
 from transforms.describe_split import check_rejects, check_whole, describe_split, reject_order
 from transforms.manifest_file import read_manifest
 from transforms.storage import storage_for
+from transforms.tidy_output import tidy
 
 _UNLISTED_SHOWN = 5
 
@@ -173,7 +173,7 @@ def write_metadata(
     _write_companions(output, manifest)
     storage.write(storage.join(output, MANIFEST), encode_json(manifest))
     for split in splits.values():
-        _tidy(output, split)
+        tidy(output, split)
     return manifest
 
 
@@ -190,18 +190,6 @@ def _by_split(recipes: Sequence[Recipe], items: Iterable[tuple[str, Item]]) -> d
     for split, item in items:
         of_split[split].append(item)
     return of_split
-
-
-def _tidy(output: str, split: SplitManifest) -> None:
-    """Delete the state of a split that is listed now, and what earlier runs have left of it."""
-    storage = storage_for(output)
-    names = split.recipe.shard_names
-    storage.delete_folder(storage.join(output, state_folder(split.recipe.split)))
-    ours = {shard.file for shard in split.shards} | shard_links(names, split).keys()
-    for name in storage.names(output):  # an earlier run that stopped may have planned another number of shards
-        if names.is_one(name) and name not in ours:
-            storage.delete(storage.join(output, name))
-    storage.delete_leftovers(output, names.is_one)
 
 
 def _write_companions(output: str, manifest: Manifest) -> None:

@@ -42,6 +42,9 @@ _BATCH_BYTES = 2_000_000
 _WRITE_BYTES = 1 << 20
 """Records are written and hashed in pieces of about this size: fewer turns at the interpreter's lock."""
 
+_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE)
+"""Why an image was rejected that may be had now: it has been listed again as it was."""
+
 _GZIP_LEVEL = 1  # of ISA-L; higher ones are slower and no smaller on JPEGs
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
 
@@ -186,8 +189,8 @@ def _finished(storage: Storage, recipe: ShardRecipe, state: str, plan: str) -> S
         result = msgspec.json.decode(storage.read(state), type=ShardResult)
     except (msgspec.DecodeError, UnicodeDecodeError, FileNotFoundError):  # another run may be done just now
         return None
-    if any(reject.reason is Reason.IMAGE_MISSING for reject in result.rejected):
-        return None  # it has been listed again as it was: it was out of reach for a while only
+    if any(reject.reason in _MAY_PASS for reject in result.rejected):
+        return None
     written = storage.size(storage.join(recipe.output, result.info.file))
     return result if result.plan == plan and written == result.info.bytes else None
 

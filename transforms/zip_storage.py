@@ -4,7 +4,7 @@ import base64
 import errno
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, NoReturn
@@ -139,7 +139,7 @@ class ZipStorage:
     def delete_folder(self, path: str) -> None:
         self._refuse(path)
 
-    def delete_leftovers(self, folder: str, is_ours: Callable[[str], bool]) -> None:
+    def delete_leftovers(self, folder: str) -> None:
         self._refuse(folder)
 
     def link(self, path: str, target: str) -> bool:

@@ -248,13 +248,13 @@ def test_an_archive_that_is_replaced_after_it_was_listed(gcs, noise, expected, j
 
 def test_an_image_that_is_always_damaged_on_its_way(gcs, expected, job):
     gcs.faults = [Fault(Kind.CORRUPTED, "read", "even/8.jpg", times=ALWAYS)]
-    check_rejected(gcs, job("--max-rejects", 0.1), expected, {"image_unreadable": 1})
+    check_rejected(gcs, job("--max-rejects", 0.1), expected, {"image_inaccessible": 1})
     assert len([call for call in gcs.calls("read") if call.name == "even/8.jpg"]) == gcs_client.TRIES
 
 
 def test_a_member_that_is_always_damaged_on_its_way(gcs, expected, job):
     gcs.faults = [Fault(Kind.CORRUPTED, "read", "odd.zip", times=ALWAYS)]
-    check_rejected(gcs, job("--max-rejects", 0.1), expected, {"image_unreadable": 1})
+    check_rejected(gcs, job("--max-rejects", 0.1), expected, {"image_inaccessible": 1})
 
 
 def test_annotations_that_are_always_damaged_on_their_way(gcs, expected, job):
