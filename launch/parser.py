@@ -265,7 +265,8 @@ def _add_sample(verbs) -> _Parser:
 
 def _add_running(verb: _Parser) -> None:
     running = verb.add_argument_group("how to run")
-    _add(running, "--workers", "threads that fetch and check images, per process (default: one a core)", "N", type=int)
+    threads = "threads that fetch and check images, per process (default: one a core, 32 for buckets)"
+    _add(running, "--workers", threads, "N", type=int)
     _add_choice(running, "--progress", "a live line, plain lines, or none", PROGRESS, "auto")
 
 

@@ -34,7 +34,7 @@ class ConvertOptions:
     Attributes:
         max_side: pixels; None leaves pictures as large as they are.
         shard_size: bytes.
-        workers: threads that fetch and check images, per process; None for one a core.
+        workers: threads that fetch and check images, per process; None for one a core, or 32 for buckets.
         max_rejects: fraction, 0..1.
     """
 
