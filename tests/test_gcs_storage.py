@@ -144,7 +144,7 @@ def test_threads_share_one_client_and_its_connections(gcs):
     for number in range(32):
         gcs.put(str(number), b"%d" % number)
     gcs.connections = 0
-    gcs.latency_s = 0.02
+    gcs.latency_s = 0.2
     with ThreadPoolExecutor(32) as pool:
         for _ in range(4):  # between which all connections are idle at once
             assert list(pool.map(STORAGE.read, paths)) == [b"%d" % number for number in range(32)]

@@ -15,6 +15,7 @@ import google_crc32c
 from schemas.errors import ConfigError
 from transforms import gcs_client
 from transforms.gcs_client import explained, repeated, retry, split_path
+from transforms.range_stream import RangeStream
 from transforms.storage import StoredFile, UnreadableFileError
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class GcsStorage:
         version = str(blob.generation)
         if blob.content_encoding == "gzip":  # its ranges would be of the compressed bytes
             return io.BytesIO(self.read(path, version))
-        return io.BufferedReader(_RangeStream(path, blob.size, version, blob.crc32c), RANGE_BYTES)
+        ranges = _CheckedRanges(path, blob.size, version, blob.crc32c)
+        return io.BufferedReader(RangeStream(ranges, path, blob.size, RANGE_BYTES), RANGE_BYTES)
 
     def read(self, path: str, version: str = "") -> bytes:
         """All bytes, by one request, their checksum checked. What is stored with gzip encoding is decompressed.
@@ -183,54 +185,26 @@ class GcsUpload:
         self._file.close()
 
 
-class _RangeStream(io.RawIOBase):
-    """An object whose size, version and checksum are known, by ranges."""
+class _CheckedRanges:
+    """Reads ranges of an object; if they are read from its first byte to its last, their checksum is checked, too."""
 
     def __init__(self, path: str, size_bytes: int, version: str, crc32c: str):
-        super().__init__()
         self._path = path
         self._size = size_bytes
         self._version = version
         self._crc32c = crc32c
         self._checksum = google_crc32c.Checksum()
         self._summed = 0  # so many bytes from the first on
-        self._place = 0
 
-    def readable(self) -> bool:
-        return True
+    def __call__(self, start: int, length: int) -> bytes:
+        return repeated(lambda: self._read(start, length), lambda error: isinstance(error, UnreadableFileError))
 
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        if place < 0:
-            raise OSError(errno.EINVAL, "a place before the file's start", self._path)
-        self._place = place
-        return place
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._read_some(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def readall(self) -> bytes:
-        return b"".join(iter(lambda: self._read_some(RANGE_BYTES), b""))  # io's own would ask for 8 kB at a time
-
-    def _read_some(self, most: int) -> bytes:
-        length = max(0, min(most, RANGE_BYTES, self._size - self._place))
-        data = repeated(lambda: self._range(length), lambda error: isinstance(error, UnreadableFileError))
-        self._place += length
-        return data
-
-    def _range(self, length: int) -> bytes:
-        data = GcsStorage().read_range(self._path, self._place, length, self._version)
-        if len(data) != length:
-            raise OSError(errno.EIO, f"{len(data)} bytes came where there are {length}", self._path)
-        if self._place == self._summed:
+    def _read(self, start: int, length: int) -> bytes:
+        data = GcsStorage().read_range(self._path, start, length, self._version)
+        if start == self._summed:
             checksum = self._checksum.copy()
             checksum.update(data)
-            end = self._place + length
+            end = start + len(data)
             if end == self._size and _base64(checksum) != self._crc32c:
                 raise UnreadableFileError(errno.EIO, "its bytes did not match their checksum", self._path)
             self._checksum, self._summed = checksum, end

@@ -5,13 +5,14 @@ import errno
 import io
 import zipfile
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePosixPath
 from typing import BinaryIO, NoReturn
 
 import google_crc32c
 
 from schemas.errors import ConfigError
+from transforms.range_stream import RangeStream
 from transforms.storage import ChangedFileError, StoredFile, UnreadableFileError, file_storage_for, is_remote
 from transforms.zip_members import DamagedMemberError, is_plain, spans, unpack
 
@@ -170,7 +171,8 @@ class _Archive:
     def __init__(self, path: str, size_bytes: int, version: str):
         self.version = version
         try:
-            self.file = zipfile.ZipFile(_ByRanges(path, size_bytes, version))
+            ranges = partial(_read_range, path, version)
+            self.file = zipfile.ZipFile(RangeStream(ranges, path, size_bytes, tail_bytes=_TAIL_BYTES))
         except Exception as error:  # zipfile raises several kinds on bytes that are no archive
             if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
                 raise
@@ -188,45 +190,9 @@ class _Archive:
         return self.members.get(name) or self.members.get(self._folder + name)
 
 
+def _read_range(path: str, version: str, start: int, length: int) -> bytes:
+    return file_storage_for(path).read_range(path, start, length, version)
+
+
 _archive = lru_cache(maxsize=16)(_Archive)
 _opened: dict[str, _Archive] = {}
-
-
-class _ByRanges(io.RawIOBase):
-    """A file of which every read is one range; its end, where the directory is looked for, is read once and kept."""
-
-    def __init__(self, path: str, size_bytes: int, version: str):
-        super().__init__()
-        self._path = path
-        self._size = size_bytes
-        self._version = version
-        self._place = 0
-        self._tail_start = max(0, size_bytes - _TAIL_BYTES)
-        self._tail = self._range(self._tail_start, size_bytes - self._tail_start)
-
-    def _range(self, start: int, length: int) -> bytes:
-        return file_storage_for(self._path).read_range(self._path, start, length, self._version) if length else b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        if place < 0:
-            raise OSError(errno.EINVAL, "a place before the file's start", self._path)
-        self._place = place
-        return place
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._size - self._place)
-        length = left if size is None or size < 0 else min(size, left)
-        if self._place >= self._tail_start:
-            begin = self._place - self._tail_start
-            data = self._tail[begin : begin + length]
-        else:
-            data = self._range(self._place, length)
-        self._place += len(data)
-        return data
