@@ -6,15 +6,20 @@ Nothing heavy is imported before the command line has been understood, so that -
 import argparse
 import io
 import logging
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from launch.parser import coco_options, folder_options, parse
 from schemas.errors import ConfigError, RecordmillError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+TERMINATED = 143
+"""Exit code after SIGTERM, which is what Kubernetes and Airflow send."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in own
+    with _terminated_as_by_ctrl_c() as signals:
+        return _run(own, beam_arguments, debug, signals)
+
+
+def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:
     try:
         parsed = parse(own)
         logging.basicConfig(
@@ -42,8 +52,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         goes_on = own[:1] in (["coco"], ["folder"])
         left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
-        print(f"recordmill: interrupted{left}", file=sys.stderr)
-        return INTERRUPTED
+        print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=sys.stderr)
+        return TERMINATED if signals else INTERRUPTED
+
+
+@contextmanager
+def _terminated_as_by_ctrl_c() -> Iterator[list[int]]:
+    """Within, SIGTERM raises a KeyboardInterrupt as Ctrl-C does; the list tells whether it came."""
+    signals: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        signals.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # which is the only one that may ask for signals
+        yield signals
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield signals
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -460,15 +460,16 @@ def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path):
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_ctrl_c_is_told_and_the_same_command_goes_on(sample, tmp_path):
-    """A process that is interrupted while it writes its second shard."""
+@pytest.mark.parametrize(("name", "code", "told"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+def test_a_signal_is_told_and_the_same_command_goes_on(sample, tmp_path, name, code, told):
+    """A process that gets Ctrl-C, or what Kubernetes sends, while it writes its second shard."""
     folder = tmp_path / "out"
     flags = coco_flags(sample, folder, "--num-shards", 3)
     interrupted = run_disturbed(
-        tmp_path, flags, "if len(seen) == 9: os.kill(os.getpid(), signal.SIGINT); time.sleep(1)"
+        tmp_path, flags, f"if len(seen) == 9: os.kill(os.getpid(), signal.{name}); time.sleep(1)"
     )
-    assert interrupted.returncode == 130, interrupted.stderr
-    assert interrupted.stderr.splitlines()[-1].startswith("recordmill: interrupted; finished shards stay")
+    assert interrupted.returncode == code, interrupted.stderr
+    assert interrupted.stderr.splitlines()[-1].startswith(f"recordmill: {told}; finished shards stay")
     assert len(shard_bytes(folder)) == 1
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
     run_elsewhere(flags, hash_seed="5")
