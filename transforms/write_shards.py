@@ -6,6 +6,7 @@ This is the only step that sees image bytes, and they never leave it but into th
 
 import hashlib
 import logging
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -14,7 +15,6 @@ from functools import partial
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection
-from isal import isal_zlib
 
 from schemas.features import FeatureTable
 from schemas.images import ImageTask, PictureRules
@@ -45,7 +45,7 @@ _WRITE_BYTES = 1 << 20
 _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE)
 """Why an image was rejected that may be had now: it has been listed again as it was."""
 
-_GZIP_LEVEL = 1  # of ISA-L; higher ones are slower and no smaller on JPEGs
+_GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slower and no smaller on JPEGs
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
 
 
@@ -309,7 +309,7 @@ class ShardFile:
         self._names = shard_names(recipe.name, key.split, recipe.layout)
         self._storage = storage_for(recipe.output)
         self._upload = self._storage.create(self._storage.join(recipe.output, self._names.stable(key)))
-        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
+        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
         self._sha256 = hashlib.sha256()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
