@@ -81,8 +81,9 @@ def _class_folders(options: FolderOptions) -> tuple[str, ...]:
     return () if options.labels or options.label_from != "folder" else options.images
 
 
-def _split_of_image(row: tuple[str, NameMatch]) -> str:
-    return row[1].image.split  # type: ignore[union-attr]  # rows have one
+def _split_of_image(named: tuple[str, NameMatch]) -> str:
+    _, match = named
+    return match.row.split
 
 
 def _input_rows(counted: tuple[str, int], path: str, kind: str) -> tuple[str, InputRows]:

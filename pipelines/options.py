@@ -4,6 +4,7 @@ Nothing here imports Beam, so that the command line can be read, and refused, at
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions:
+class ConvertOptions(ABC):
     """What any conversion is asked to do. Names are those of the flags; see docs/cli.md.
 
     Attributes:
@@ -64,9 +65,9 @@ class ConvertOptions:
             raise ConfigError("; ".join(faults))
 
     @property
+    @abstractmethod
     def splits(self) -> tuple[str, ...]:
         """The splits that are asked for by name."""
-        raise NotImplementedError
 
     @property
     def table(self) -> FeatureTable:

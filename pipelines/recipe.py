@@ -1,7 +1,5 @@
 """What decides the bytes of a split, written down: the manifest keeps it, and an interrupted run is known by it."""
 
-import base64
-
 import google_crc32c
 from msgspec.structs import astuple
 
@@ -12,6 +10,7 @@ from schemas.coco import AnnotationSource
 from schemas.errors import ConfigError
 from schemas.image_labels import is_image_name
 from schemas.manifest import FORMAT, InputFile, Recipe
+from transforms.checksums import crc32c_text
 from transforms.read_labels import table_splits
 from transforms.storage import storage_for
 
@@ -82,4 +81,4 @@ def _listing(folder: str) -> InputFile:
     for name, size in sorted((file.name, file.size_bytes) for file in files if is_image_name(file.name)):
         checksum.update(f"{size} {name}\n".encode(errors="surrogateescape"))
         total += size
-    return InputFile("images", folder, total, base64.b64encode(checksum.digest()).decode())
+    return InputFile("images", folder, total, crc32c_text(checksum))

@@ -24,10 +24,20 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NameMatch(msgspec.Struct, frozen=True, array_like=True):
-    """One side of the join by file name: an image row that gives the name, or a file that has it."""
+    """One side of the join by file name: an image row that gives the name, or a file that has it; or both."""
 
     image: AnnotatedImage | None = None
     file: ImageRef | None = None
+
+    @property
+    def row(self) -> AnnotatedImage:
+        """
+        Raises:
+            ValueError: it is a file alone.
+        """
+        if self.image is None:
+            raise ValueError("a file, where a row is expected")
+        return self.image
 
 
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):

@@ -39,21 +39,28 @@ _int64 = partial(Feature, kind=Kind.INT64)
 
 _FRACTIONS = "fraction of height and width"
 
+# In `detection` and in `classification`.
+_ENCODED = _bytes("image/encoded", "image.encoded", shape=(), unit="JPEG or PNG", meaning="the image file")
+_FORMAT = _bytes(
+    "image/format",
+    "image.format",
+    shape=(),
+    unit="jpeg or png",
+    meaning="what the bytes are, whatever the file is called",
+)
+_HEIGHT = _int64("image/height", "image.height", shape=(), unit="px", meaning="height of the encoded pixels")
+_SHA256 = _bytes("image/key/sha256", "image.sha256", shape=(), unit="hex", meaning="SHA-256 of image/encoded")
+_WIDTH = _int64("image/width", "image.width", shape=(), unit="px", meaning="width of the encoded pixels")
+
 DETECTION = FeatureTable(
     "detection",
     (
         _bytes("image/caption", "captions.text", shape=("C",), unit="utf-8", meaning="captions", part=Part.CAPTIONS),
-        _bytes("image/encoded", "image.encoded", shape=(), unit="JPEG or PNG", meaning="the image file"),
+        _ENCODED,
         _bytes("image/filename", "image.file_name", shape=(), unit="utf-8", meaning="COCO file_name"),
-        _bytes(
-            "image/format",
-            "image.format",
-            shape=(),
-            unit="jpeg or png",
-            meaning="what the bytes are, whatever the file is called",
-        ),
-        _int64("image/height", "image.height", shape=(), unit="px", meaning="height of the encoded pixels"),
-        _bytes("image/key/sha256", "image.sha256", shape=(), unit="hex", meaning="SHA-256 of image/encoded"),
+        _FORMAT,
+        _HEIGHT,
+        _SHA256,
         _int64(
             "image/neg_category_ids",
             "image.neg_category_ids",
@@ -183,7 +190,7 @@ DETECTION = FeatureTable(
             part=Part.SEMANTIC,
         ),
         _bytes("image/source_id", "image.id", shape=(), unit="decimal", meaning="COCO image id"),
-        _int64("image/width", "image.width", shape=(), unit="px", meaning="width of the encoded pixels"),
+        _WIDTH,
     ),
 )
 
@@ -290,19 +297,13 @@ CLASSIFICATION = FeatureTable(
         _int64("image/channels", "image.channels", shape=(), unit="1 to 4", meaning="channels of the encoded pixels"),
         _int64("image/class/label", "image.class_index", shape=(), unit="0..classes-1", meaning="class index"),
         _bytes("image/class/text", "image.class_name", shape=(), unit="utf-8", meaning="class name"),
-        _bytes("image/encoded", "image.encoded", shape=(), unit="JPEG or PNG", meaning="the image file"),
+        _ENCODED,
         _bytes("image/filename", "image.file_name", shape=(), unit="utf-8", meaning="path below --images"),
-        _bytes(
-            "image/format",
-            "image.format",
-            shape=(),
-            unit="jpeg or png",
-            meaning="what the bytes are, whatever the file is called",
-        ),
-        _int64("image/height", "image.height", shape=(), unit="px", meaning="height of the encoded pixels"),
-        _bytes("image/key/sha256", "image.sha256", shape=(), unit="hex", meaning="SHA-256 of image/encoded"),
+        _FORMAT,
+        _HEIGHT,
+        _SHA256,
         _bytes("image/source_id", "image.id", shape=(), unit="decimal", meaning="image id, a hash of image/filename"),
-        _int64("image/width", "image.width", shape=(), unit="px", meaning="width of the encoded pixels"),
+        _WIDTH,
     ),
 )
 

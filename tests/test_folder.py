@@ -476,7 +476,7 @@ def test_a_split_that_gets_no_image_is_an_error(tmp_path, recordmill):
     images = draw_all(tmp_path / "images", ["a/1.jpg", "b/2.jpg"])
     outcome = recordmill("folder", "--images", images, "--output", tmp_path / "out", *THREE)
     assert outcome.code == 2
-    assert "gets none of the 2 images; give it a larger share, or leave it out" in outcome.err
+    assert "gets none of the 2 images; give it a larger share, try another --split-seed or --stratify" in outcome.err
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

@@ -42,8 +42,8 @@ class ListClasses(beam.PTransform):
         )
 
 
-def _class_name(row: tuple[str, NameMatch]) -> Iterator[str]:
-    _, match = row
+def _class_name(named: tuple[str, NameMatch]) -> Iterator[str]:
+    _, match = named
     if match.image and match.image.labels.class_name is not None:
         yield match.image.labels.class_name
 

@@ -135,7 +135,8 @@ def check_rejects(
     for name, split in splits.items():
         if not split.images.rows:
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} images; give it a larger share, or leave it out"
+                f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed or "
+                "--stratify, or leave it out; --overwrite starts anew in this folder"
             )
         if not split.examples:
             raise EmptyDatasetError(

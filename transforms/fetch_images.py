@@ -3,7 +3,7 @@
 A request to a bucket takes some 30 ms whatever it brings, so members that are neighbours in the archive come together.
 The images of a shard are in the order of a hash, so its members are first sorted into spans, and a span's bytes are
 kept until the last of its members has been asked for. What is kept is bounded: a shard is cut into windows of
-WINDOW_BYTES, and spans are of one window.
+WINDOW_BYTES of images, spans are of one window, and at most half of a span is what lies between its members.
 """
 
 import threading
@@ -18,7 +18,7 @@ from transforms.zip_storage import ZipStorage
 WINDOW_BYTES = 200_000_000
 SPAN_BYTES = 8 << 20
 GAP_BYTES = 128 << 10
-"""What is read and thrown away, at the most, to save a request."""
+"""What is read between two members to save a request, at the most; and of a span never more than half is such."""
 
 Fetch = Callable[[ImageTask], bytes]
 """Reads the image file of a task; used by several threads.
@@ -61,7 +61,7 @@ class FetchMembers:
                 path = task.ref.path
                 storage = storage_for(path)
                 if is_remote(path) and isinstance(storage, ZipStorage) and (place := storage.span(path)):
-                    by_archive.setdefault(archive_of(path), []).append(Member(*place, path))
+                    by_archive.setdefault(storage.archive, []).append(Member(*place, path))
             for archive, members in by_archive.items():
                 for span in spans_of(members):
                     shared = _Span(ZipStorage(archive), span)
@@ -119,13 +119,15 @@ def _windows(tasks: Iterable[ImageTask]) -> Iterator[list[ImageTask]]:
 def spans_of(members: Iterable[Member]) -> Iterator[list[Member]]:
     """Members in spans of neighbours, each of SPAN_BYTES at the most unless one member is larger."""
     span: list[Member] = []
-    end = 0
+    end = between = 0  # the span's end, and its bytes that are of no member
     for member in sorted(set(members)):
         last = member.start + member.length
-        if span and (member.start - end > GAP_BYTES or last - span[0].start > SPAN_BYTES):
+        gap = max(0, member.start - end) if span else 0
+        size = last - span[0].start if span else 0
+        if span and (gap > GAP_BYTES or size > SPAN_BYTES or 2 * (between + gap) > size):
             yield span
-            span = []
-        end = last if not span else max(end, last)
+            span, end, between, gap = [], 0, 0, 0
         span.append(member)
+        end, between = max(end, last), between + gap
     if span:
         yield span

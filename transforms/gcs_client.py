@@ -45,7 +45,11 @@ _PATH = re.compile(r"gs://([a-z0-9][-_.:a-z0-9]*)(?:/(.*))?", re.DOTALL)
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Bucket and name, which may be empty. No character of a name means anything, `/` included."""
+    """Bucket and name, which may be empty. No character of a name means anything, `/` included.
+
+    Raises:
+        ConfigError: it is no path of a bucket.
+    """
     match = _PATH.fullmatch(path)
     if not match:
         raise ConfigError(f"{path!r} is no path of Google Cloud Storage; they are like gs://bucket/folder/file")
@@ -53,6 +57,7 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def repeated(call: Callable[[], _Result], is_curable: Callable[[Exception], bool]) -> _Result:
+    """What `call` returns, at the latest at the last of TRIES, as long as its errors are curable."""
     for _ in range(TRIES - 1):
         try:
             return call()

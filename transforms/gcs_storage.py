@@ -1,6 +1,5 @@
 """Google Cloud Storage: `gs://bucket/folder/file`."""
 
-import base64
 import errno
 import io
 import re
@@ -14,6 +13,7 @@ import google_crc32c
 
 from schemas.errors import ConfigError
 from transforms import gcs_client
+from transforms.checksums import crc32c_text
 from transforms.gcs_client import explained, repeated, retry, split_path
 from transforms.range_stream import RangeStream
 from transforms.storage import StoredFile, UnreadableFileError
@@ -205,7 +205,7 @@ class _CheckedRanges:
             checksum = self._checksum.copy()
             checksum.update(data)
             end = start + len(data)
-            if end == self._size and _base64(checksum) != self._crc32c:
+            if end == self._size and crc32c_text(checksum) != self._crc32c:
                 raise UnreadableFileError(errno.EIO, "its bytes did not match their checksum", self._path)
             self._checksum, self._summed = checksum, end
         return data
@@ -263,11 +263,7 @@ def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None
     """Send a whole file to its name; anew from its beginning, where the server has lost what it had."""
     _split_object(path)
     with explained(path):
-        repeated(lambda: _send(path, file, _base64(checksum)), _is_lost)
-
-
-def _base64(checksum: google_crc32c.Checksum) -> str:
-    return base64.b64encode(checksum.digest()).decode()
+        repeated(lambda: _send(path, file, crc32c_text(checksum)), _is_lost)
 
 
 def _send(path: str, file: BinaryIO, crc32c: str) -> None:

@@ -1,6 +1,5 @@
 """Local folders."""
 
-import base64
 import errno
 import os
 import re
@@ -17,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 
+from transforms.checksums import crc32c_text
 from transforms.storage import ChangedFileError, StoredFile, UnreadableFileError
 
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
@@ -106,7 +106,7 @@ class LocalStorage:
             while chunk := file.read(_CHUNK_BYTES):
                 checksum.update(chunk)
                 size += len(chunk)
-        return size, base64.b64encode(checksum.digest()).decode()
+        return size, crc32c_text(checksum)
 
     def write(self, path: str, data: bytes) -> None:
         # Another run may be done, and delete the folder of its state, while this one writes into it.

@@ -43,7 +43,13 @@ class LabelTable(msgspec.Struct, frozen=True):
 
 
 class LabelRow(NamedTuple):
-    """A line of the table, counted from 1; `split` is None where the table has no such column."""
+    """A row of the table.
+
+    Attributes:
+        line: that it begins on, counted from 1.
+        split: in lower case; None where the table has no such column.
+        fault: why the row cannot be used; empty for a good one.
+    """
 
     line: int
     path: str

@@ -65,7 +65,15 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str, version: str = "") -> bytes:
-        """All bytes of a file. Where a `version` is given, as of `walk`, another one raises FileNotFoundError."""
+        """All bytes of a file.
+
+        Args:
+            version: as of `walk`; empty for whatever is there.
+
+        Raises:
+            FileNotFoundError: no such file; a ChangedFileError, or likewise, where it is of another version.
+            UnreadableFileError: only this file cannot be read.
+        """
         ...
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:

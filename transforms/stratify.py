@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import AsDict
 
-from schemas.coco import AnnotatedImage
 from schemas.images import NameMatch
 from schemas.splits import SplitShares
 
@@ -37,7 +36,7 @@ class Stratify(beam.PTransform):
 
 def _placed(row: Row, shares: SplitShares) -> tuple[str, int]:
     name, match = row
-    return _class_of(_image_of(match)), shares.place(name)
+    return _class_of(match), shares.place(name)
 
 
 def _divided(group: tuple[str, Iterable[int]], shares: SplitShares) -> tuple[str, tuple[int, ...]]:
@@ -49,7 +48,7 @@ def class_borders(class_name: str, places: np.ndarray, shares: SplitShares) -> t
     """The place at which each split but the last ends, among the images of one class.
 
     Args:
-        places: int64 [N], `SplitShares.place` of each image.
+        places: int64 [N], `SplitShares.place` of each image, in any order.
     """
     ordered = np.append(np.sort(places), np.iinfo(np.int64).max)
     return tuple(ordered[list(shares.ends(len(places), class_name))].tolist())
@@ -57,16 +56,9 @@ def class_borders(class_name: str, places: np.ndarray, shares: SplitShares) -> t
 
 def _assigned(row: Row, borders: dict[str, tuple[int, ...]], shares: SplitShares) -> Row:
     name, match = row
-    image = _image_of(match)
-    split = shares.split_at(shares.place(name), borders[_class_of(image)])
-    return name, NameMatch(msgspec.structs.replace(image, split=split), match.file)
+    split = shares.split_at(shares.place(name), borders[_class_of(match)])
+    return name, NameMatch(msgspec.structs.replace(match.row, split=split), match.file)
 
 
-def _image_of(match: NameMatch) -> AnnotatedImage:
-    if match.image is None:
-        raise ValueError("a file, where a row is expected")
-    return match.image
-
-
-def _class_of(image: AnnotatedImage) -> str:
-    return image.labels.class_name or ""
+def _class_of(match: NameMatch) -> str:
+    return match.row.labels.class_name or ""

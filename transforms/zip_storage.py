@@ -1,6 +1,5 @@
 """Files within a .zip, read in place: `annotations/panoptic_val2017.zip/000000000139.png`, or `gs://…/train2017.zip/…`."""
 
-import base64
 import errno
 import io
 import zipfile
@@ -12,6 +11,7 @@ from typing import BinaryIO, NoReturn
 import google_crc32c
 
 from schemas.errors import ConfigError
+from transforms.checksums import crc32c_text
 from transforms.range_stream import RangeStream
 from transforms.storage import ChangedFileError, StoredFile, UnreadableFileError, file_storage_for, is_remote
 from transforms.zip_members import DamagedMemberError, is_plain, spans, unpack
@@ -28,10 +28,13 @@ class ZipStorage:
 
     COCO's archives hold a folder of the archive's own name (`train2017.zip`: `train2017/`); members are named as below
     that. Where a single folder has another name, a member is found by its name below it, too.
+
+    Attributes:
+        archive: its path.
     """
 
     def __init__(self, archive: str):
-        self._archive = archive
+        self.archive = archive
         self._storage = file_storage_for(archive)
 
     def walk(self, folder: str) -> Iterator[StoredFile]:
@@ -41,13 +44,13 @@ class ZipStorage:
         for name, info in archive.members.items():
             if name.startswith(prefix):
                 short = name[len(prefix) :]
-                yield StoredFile(short, f"{self._archive}/{name}", info.file_size, _version(info))
+                yield StoredFile(short, f"{self.archive}/{name}", info.file_size, _version(info))
 
     def names(self, folder: str) -> list[str]:
         return sorted(file.name for file in self.walk(folder) if "/" not in file.name)
 
     def is_folder(self, path: str) -> bool:
-        return path.rstrip("/") == self._archive or any(self.walk(path))
+        return path.rstrip("/") == self.archive or any(self.walk(path))
 
     def size(self, path: str) -> int | None:
         file = self.stat(path)
@@ -67,7 +70,7 @@ class ZipStorage:
         if not is_plain(info):
             return _read_by_zipfile(archive, info, path)
         # A range comes without a checksum, so what is damaged may be so on its way only.
-        for _ in range(_TRIES if is_remote(self._archive) else 1):
+        for _ in range(_TRIES if is_remote(self.archive) else 1):
             try:
                 return unpack(self.read_span(*archive.spans[info.filename]), info)
             except DamagedMemberError as error:
@@ -83,7 +86,7 @@ class ZipStorage:
 
     def read_span(self, start: int, length: int) -> bytes:
         """So many bytes of the archive."""
-        return self._storage.read_range(self._archive, start, length, self._open().version)
+        return self._storage.read_range(self.archive, start, length, self._open().version)
 
     def unpack(self, path: str, data: bytes, version: str = "") -> bytes:
         """A member out of the bytes of its span.
@@ -99,19 +102,19 @@ class ZipStorage:
 
     def checksum(self, path: str) -> tuple[int, str]:
         data = self.read(path)
-        return len(data), base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+        return len(data), crc32c_text(google_crc32c.Checksum(data))
 
     def join(self, folder: str, name: str) -> str:
         return f"{folder.rstrip('/')}/{name}"
 
     def _open(self, again: bool = False) -> "_Archive":
         """The archive as it is; one of a bucket as it was when its members were last listed."""
-        if is_remote(self._archive) and not again and self._archive in _opened:
-            return _opened[self._archive]
-        found = self._storage.stat(self._archive)
+        if is_remote(self.archive) and not again and self.archive in _opened:
+            return _opened[self.archive]
+        found = self._storage.stat(self.archive)
         if found is None:
-            raise FileNotFoundError(errno.ENOENT, "no such archive", self._archive)
-        _opened[self._archive] = archive = _archive(self._archive, found.size_bytes, found.version)
+            raise FileNotFoundError(errno.ENOENT, "no such archive", self.archive)
+        _opened[self.archive] = archive = _archive(self.archive, found.size_bytes, found.version)
         return archive
 
     def _found(self, archive: "_Archive", path: str, version: str) -> zipfile.ZipInfo:
@@ -123,7 +126,7 @@ class ZipStorage:
         return info
 
     def _member(self, path: str) -> str:
-        return path[len(self._archive) :].lstrip("/")
+        return path[len(self.archive) :].lstrip("/")
 
     def _refuse(self, path: str, *_: object) -> NoReturn:
         raise OSError(errno.EROFS, "archives are only read", path)

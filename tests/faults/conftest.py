@@ -1,0 +1,76 @@
+"""Fixtures of jobs that are to be disturbed."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conftest import CATEGORIES, annotation, image_row, write_coco
+from tests.faults.jobs import IMAGES, Place, SampleJob, Shard, SmallJob, place_called, small_coco
+from tests.faults.warm_process import Command
+from tests.gcs_stand_in import GcsStandIn, running
+from transforms import write_shards
+from transforms.write_sample import write_sample
+
+
+@pytest.fixture
+def server(monkeypatch) -> Iterator[GcsStandIn]:
+    with running() as stand_in:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", stand_in.url)
+        yield stand_in
+
+
+@pytest.fixture(params=["local", "gs"])
+def place(request, tmp_path, server) -> Place:
+    return place_called(request.param, tmp_path, server)
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory) -> Path:
+    """A folder of 240 JPEGs of 45 kB in three class folders, and `instances.json` of them."""
+    Command(["--help"], tmp_path_factory.mktemp("warm") / "up").end()
+    folder = tmp_path_factory.mktemp("pictures")
+    noise = np.random.default_rng(0)
+    drawn = []
+    for _ in range(8):
+        data = io.BytesIO()
+        Image.fromarray(noise.integers(0, 255, (200, 240, 3), np.uint8)).save(data, "JPEG", quality=75)
+        drawn.append(data.getvalue())
+    rows = []
+    for number in range(IMAGES):
+        name = f"{('cat', 'dog', 'owl')[number % 3]}/{number:03}.jpg"
+        (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "images" / name).write_bytes(drawn[number % len(drawn)])
+        rows.append(image_row(number, name, 240, 200))
+    write_coco(folder, rows, [annotation(number, number % IMAGES) for number in range(3 * IMAGES)], CATEGORIES)
+    return folder
+
+
+@pytest.fixture
+def small_job(place, pictures, tmp_path) -> SmallJob:
+    return SmallJob(place, tmp_path, small_coco(pictures, tmp_path))
+
+
+@pytest.fixture
+def shard(place, tmp_path) -> "Shard":
+    return Shard(place, tmp_path)
+
+
+@pytest.fixture(params=["plain", "gzip"])
+def is_gzip(request) -> bool:
+    return request.param == "gzip"
+
+
+@pytest.fixture
+def small_writes(monkeypatch):
+    """Each record goes to the file at once."""
+    monkeypatch.setattr(write_shards, "_WRITE_BYTES", 1)
+
+
+@pytest.fixture
+def sample_job(place, tmp_path) -> SampleJob:
+    """A sample of its own, which may be changed."""
+    return SampleJob(place, write_sample(str(tmp_path / "sample"), count=24, seed=0))

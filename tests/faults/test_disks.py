@@ -1,0 +1,138 @@
+"""Disks that are full, fail, or may not be written to: no partial shard, one line that says where."""
+
+import errno
+import os
+import re
+import subprocess
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CATEGORIES, draw_jpeg, image_row, write_coco
+from tests.faults import warm_process
+from tests.faults.failing import open_failing, raise_
+from tests.faults.jobs import (
+    SHARDS,
+    Job,
+    LocalPlace,
+    Shard,
+    assert_consistent,
+    assert_whole,
+    coco,
+    is_shard,
+    place_called,
+)
+from tests.faults.warm_process import Command
+from transforms import local_storage
+
+
+@pytest.mark.usefixtures("small_writes")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("stage", ["write", "flush", "fsync", "close"])
+def test_a_disk_that_takes_no_more(tmp_path, stage, number, monkeypatch):
+    """The error says where; nothing is left; a rerun writes what the first would have written."""
+    shard = Shard(LocalPlace(tmp_path), tmp_path)
+    whole = shard.undisturbed()
+    error = OSError(number, os.strerror(number))
+    with monkeypatch.context() as patch:
+        if stage == "fsync":
+            patch.setattr(os, "fsync", lambda _: raise_(error))
+        else:
+            patch.setattr(local_storage, "open", partial(open_failing, "xb", "", stage, error), raising=False)
+        with pytest.raises(OSError, match=re.escape(os.strerror(number))) as told:
+            shard.finish()
+    assert "coco-train.tfrecord-00000-of-00001" in str(told.value)
+    assert shard.files() == {}
+    shard.finish()
+    assert shard.files() == whole
+
+
+def test_a_full_disk(pictures, tmp_path):
+    """A file system of 4 MB; then it gets larger."""
+    job = Job(LocalPlace(tmp_path), tmp_path, partial(coco, pictures))
+    whole = job.undisturbed()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here; test_a_disk_that_takes_no_more does without")
+    try:
+        output = f"{disk}/out"
+        failed = job.start(output).end()
+        assert failed.code == 1
+        assert re.fullmatch(rf"recordmill: .*No space left on device: '{output}/\S+-of-00008'.*\n", failed.err), failed
+        left = job.place.files(output)
+        assert_consistent(left, whole)
+        assert 0 < sum(map(is_shard, left)) < SHARDS
+        assert "manifest.json" not in left
+        assert [name for name in left if name.endswith(".tmp")] == []
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        again = job.run(output)
+        assert "Going on with an unfinished run" in again.out
+        assert job.place.files(output) == whole
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_disk_that_is_full_before_anything_is_written(pictures, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        (disk / "others").write_bytes(bytes(4096))
+        failed = Command(coco(pictures, f"{disk}/out"), tmp_path / "run").end()
+        assert failed.code == 1
+        assert re.fullmatch(rf"recordmill: .*No space left on device: '{disk}/out/.*'\n", failed.err), failed
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("where", ["local", "gs"])
+def test_files_that_may_not_grow(where, pictures, tmp_path, server):
+    """`ulimit -f`. An upload to a bucket begins as a temporary file of this machine."""
+    job = Job(place_called(where, tmp_path, server), tmp_path, partial(coco, pictures))
+    output = job.new_output()
+    failed = job.start(output, partial(warm_process.limit_file_size, 400_000)).end()
+    assert failed.code == 1
+    left = job.place.files(output)
+    assert [name for name in left if is_shard(name) or name.endswith((".tmp", "manifest.json"))] == []
+    shown = f"{output}/\\S+-of-00008" if where == "local" else tempfile.gettempdir()
+    assert re.fullmatch(rf"recordmill: .*File too large: '{shown}.*'.*\n", failed.err), failed
+    job.run(output)
+    assert_whole(job.place.files(output))
+
+
+def test_an_output_that_may_not_be_written(pictures):
+    """By a user who is not its owner; everything else he may read."""
+    if os.getuid():
+        pytest.skip("only root can become another user")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        draw_jpeg(folder / "images" / "a.jpg")
+        instances = write_coco(folder, [image_row(1, "a.jpg")], [], CATEGORIES)
+        (folder / "out").mkdir()
+        for output in (folder / "out", folder / "new"):
+            flags = ["--images", folder / "images", "--instances", instances, "--output", output]
+            refused = Command(["coco", *flags], folder / "log", disturbance=warm_process.become_nobody).end()
+            assert refused.code == 1
+            assert re.fullmatch(rf"recordmill: \[Errno 13\] Permission denied: '{output}.*'\n", refused.err), refused
+        assert list((folder / "out").iterdir()) == []
+        assert not (folder / "new").exists()
+
+
+def test_an_image_that_the_disk_does_not_give(sample_job, recordmill, monkeypatch):
+    """It is no reason to leave it out: the disk may be well again."""
+    whole = sample_job.undisturbed(recordmill)
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    with monkeypatch.context() as patch:
+        patch.setattr(local_storage, "open", partial(open_failing, "rb", "5.jpg", "read", error), raising=False)
+        outcome = recordmill(*sample_job.flags())
+    assert outcome.code == 1
+    assert re.fullmatch(rf"recordmill: .*Input/output error: '{sample_job.images}/\S+5\.jpg'.*\n", outcome.err), outcome
+    assert sample_job.visible().items() <= whole.items()
+    assert "manifest.json" not in sample_job.visible()
+    assert recordmill(*sample_job.flags()).code == 0
+    assert sample_job.files() == whole

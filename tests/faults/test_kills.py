@@ -1,0 +1,131 @@
+"""Nothing is lost and nothing is half-written, whenever a run is killed; and the next run mends it."""
+
+import random
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.faults import warm_process
+from tests.faults.jobs import (
+    Files,
+    Job,
+    Left,
+    LocalPlace,
+    SmallJob,
+    assert_consistent,
+    assert_ended,
+    coco,
+    folder_splits,
+    is_shard,
+    place_called,
+    small_coco,
+    zipped,
+)
+
+KILLS = 4
+"""In each round."""
+
+
+@pytest.mark.parametrize(
+    ("where", "command"),
+    [
+        pytest.param("local", coco, id="local"),
+        pytest.param("local", zipped(coco), id="local gzip"),
+        pytest.param("local", zipped(folder_splits), id="local folder"),
+        pytest.param("gs", coco, id="gs"),
+        pytest.param("gs", zipped(coco), id="gs gzip"),
+        pytest.param("gs", folder_splits, id="gs folder"),
+    ],
+)
+def test_killed_at_random_moments(where, command, pictures, tmp_path, server, request):
+    job = Job(place_called(where, tmp_path, server), tmp_path, partial(command, pictures))
+    if request.node.callspec.id == "gs":  # shards of a bucket go in four pieces there, and in one in other rounds
+        job.disturbance = partial(warm_process.upload_in_chunks, 256 * 1024)
+    kill_at_random(job, {}, request.node.callspec.id)
+
+
+def coco_with_another_seed(pictures: Path, output: str) -> list[object]:
+    return coco(pictures, output, "--seed", 1, "--overwrite")
+
+
+def coco_val(pictures: Path, output: str) -> list[object]:
+    return coco(pictures, output, "--split", "val")
+
+
+@pytest.mark.parametrize("command", [coco_with_another_seed, coco_val])
+def test_killed_at_random_moments_where_a_data_set_is_already(command, pictures, tmp_path, request):
+    """--overwrite, and a second split: until the new data set is whole, what the manifest lists is of the old one."""
+    first = Job(LocalPlace(tmp_path / "first"), tmp_path, partial(coco, pictures))
+    old = first.undisturbed()
+    job = Job(LocalPlace(tmp_path), tmp_path, partial(command, pictures), f"{first.place.root}/out1")
+    kill_at_random(job, old, request.node.callspec.id)
+
+
+def kill_at_random(job: Job, old: Files, seed: str) -> None:
+    """Kills at moments of a seeded random generator, within the time that the run takes; every second one in its second
+    half, where shards are written. The same command is run again and may be killed again, twice; then it ends with the
+    bytes of an undisturbed run."""
+    whole = job.undisturbed()
+    seconds = job.seconds
+    moments = random.Random(seed)
+    visible: list[int] = []  # shards after each kill
+    while len(visible) < KILLS:
+        output = job.new_output()
+        for in_a_row in range(4):
+            before = Left(job.place, output)
+            process = job.start(output)
+            if in_a_row < 3 and len(visible) < KILLS:
+                process.process.join(moments.uniform(len(visible) % 2 * seconds / 2, seconds))
+                process.kill()
+            process.end()
+            files = job.place.files(output)
+            assert_consistent(files, old, whole)
+            if "--overwrite" not in job.command(output):
+                before.assert_kept()
+            if not process.was_killed:
+                break
+            visible.append(sum(name not in old and is_shard(name) for name in files))
+        assert process.code == 0, process
+        assert_ended(process, files, whole)
+        if "--overwrite" not in job.command(output):
+            goes_on = before.is_noted and before.manifest != whole["manifest.json"]
+            assert ("Going on with an unfinished run" in process.out) == goes_on, process
+    print(f"KILLS {len(visible)} within {seconds:.2f} s; shards visible after each: {visible}")
+
+
+def test_killed_before_a_change_at_the_end(small_job):
+    """Every third one."""
+    whole = small_job.undisturbed()
+    small_job.before = small_job.all_but_the_end()
+    kills = 0
+    for number in range(1, 100, 3):
+        output = small_job.new_output()
+        killed = small_job.signalled(output, number, signal.SIGKILL).end()
+        assert_consistent(small_job.place.files(output), whole)
+        ended = small_job.run(output) if killed.was_killed else killed
+        assert_ended(ended, small_job.place.files(output), whole)
+        if not killed.was_killed:
+            break
+        kills += 1
+    assert kills >= 3
+    print(f"KILLS {kills}, each before a change at the end")
+
+
+def test_a_kill_in_the_middle_of_rejects_jsonl_leaves_nothing(pictures, tmp_path):
+    job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
+    whole = job.undisturbed()
+    output = job.all_but_the_end()
+    assert [name for name in job.place.files(output) if name.startswith(".rejects")] != []
+    job.run(output)
+    assert job.place.files(output) == whole
+
+
+def test_a_kill_between_the_manifest_and_the_tidying_leaves_nothing(small_job):
+    whole = small_job.undisturbed()
+    output = small_job.all_but_the_end()
+    small_job.place.copy(f"{small_job.place.root}/out1", output)
+    assert set(small_job.place.files(output)) > set(whole)
+    small_job.run(output)
+    assert small_job.place.files(output) == whole

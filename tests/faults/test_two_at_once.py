@@ -1,0 +1,94 @@
+"""Two runs of one job at once, or one that pauses while another does it all, end with one correct data set."""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.faults.jobs import (
+    Files,
+    Job,
+    LocalPlace,
+    SmallJob,
+    assert_ended,
+    coco,
+    folder_splits,
+    place_called,
+    small_coco,
+    zipped,
+)
+from tests.faults.warm_process import Command
+
+
+@pytest.mark.parametrize(
+    ("where", "command"), [("local", coco), ("local", zipped(folder_splits)), ("gs", coco), ("gs", folder_splits)]
+)
+def test_two_at_once(where, command, pictures, tmp_path, server, request, recordmill):
+    """Started together, within some milliseconds, and at random within the time that a run takes."""
+    job = Job(place_called(where, tmp_path, server), tmp_path, partial(command, pictures))
+    whole = job.undisturbed()
+    offsets = random.Random(request.node.callspec.id)
+    for longest in (0, 0.01, job.seconds):
+        output = job.new_output()
+        one = job.start(output)
+        time.sleep(offsets.uniform(0, longest))
+        other = job.start(output)
+        assert_done_or_refused(one.end(), other.end())
+        assert_ended(other, job.place.files(output), whole)
+    assert recordmill("verify", output).code == 0
+
+
+@pytest.mark.parametrize("begin", ["anew", "all but the end"])
+def test_one_pauses_while_another_does_it_all(small_job, begin):
+    """Whatever a run has seen so far may be out of date when it takes its next step."""
+    whole = small_job.undisturbed()
+    if begin == "all but the end":
+        small_job.before = small_job.all_but_the_end()
+    is_local = isinstance(small_job.place, LocalPlace)
+    steps = [2, 3, 8, 20] if is_local else [5, 13, 21]
+    for step in steps:
+        pause(small_job, step, whole)
+
+
+def test_a_run_pauses_before_it_reads_the_note_of_what_another_is_about_to_finish(pictures, tmp_path):
+    job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
+    whole = job.undisturbed()
+    job.before = job.all_but_the_end()
+    pause(job, 1, whole)
+
+
+def pause(job: SmallJob, step: int, whole: Files) -> None:
+    output = job.new_output()
+    paused = job.signalled(output, step, signal.SIGSTOP, with_reads=True)
+    assert wait_until_stopped(paused)
+    job.run(output)
+    os.kill(paused.process.pid, signal.SIGCONT)
+    assert_done_or_refused(paused.end())
+    assert_ended(paused, job.place.files(output), whole)
+    print(f"PAUSE before step {step}")
+
+
+def wait_until_stopped(command: Command) -> bool:
+    """False where it ends without being stopped."""
+    while command.process.exitcode is None:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            status = Path(f"/proc/{command.process.pid}/stat").read_text()
+            if status.rpartition(")")[2].split()[0] == "T":
+                return True
+        time.sleep(0.005)
+    return False
+
+
+def assert_done_or_refused(*commands: Command) -> None:
+    """Of several that do the same at once, one at least is done."""
+    for command in commands:
+        assert command.code in (0, 2), command
+        if command.code == 2:
+            assert re.fullmatch(r"recordmill: .+\n", command.err), command
+    assert len(commands) == 1 or 0 in [command.code for command in commands]
