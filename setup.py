@@ -33,5 +33,5 @@ setup(
             "tensorflow-datasets>=4.9.7; python_version >= '3.11'",
         ],
     },
-    entry_points={"console_scripts": ["recordmill = launch.cli:main"]},
+    entry_points={"console_scripts": ["recordmill = launch.cli:command"]},
 )

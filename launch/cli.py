@@ -11,9 +11,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import NoReturn
 
+from launch.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
 from launch.parser import coco_options, folder_options, parse
+from pipelines.options import ConvertOptions
 from schemas.errors import ConfigError, RecordmillError
 
 INTERRUPTED = 130
@@ -30,18 +33,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in own
-    with _terminated_as_by_ctrl_c() as signals:
+    # Beam's workers print the traceback of what is told in one line here.
+    hiding = others_hidden() if beam_arguments and not debug else nullcontext()
+    with hiding, _terminated_as_by_ctrl_c() as signals:
         return _run(own, beam_arguments, debug, signals)
+
+
+def command(run: Callable[[], int] = main) -> NoReturn:
+    """`main`, or what calls it, as a process."""
+    code = run()
+    if sys.stderr and "--debug" not in sys.argv:
+        sys.stderr.flush()
+        silence()  # all has been told; Beam's threads that the end of the interpreter cuts off have nothing to add
+    sys.exit(code)
 
 
 def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:
     try:
         parsed = parse(own)
-        logging.basicConfig(
-            level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
-        )
-        if not debug:
-            logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # its errors are told by _complain
+        level = logging.DEBUG if debug else logging.WARNING
+        handlers = None if debug else [ErrorStreamHandler()]
+        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", handlers=handlers)
         return _COMMANDS[parsed.verb](parsed, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)
@@ -49,10 +61,11 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
     except OSError as error:
         _complain(error, debug)
         return 1
-    except KeyboardInterrupt:
-        goes_on = own[:1] in (["coco"], ["folder"])
-        left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
-        print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        if str(interrupt):  # launch.watch knows more
+            _complain(interrupt, debug)
+        else:
+            _tell_interrupted(own, bool(signals))
         return TERMINATED if signals else INTERRUPTED
 
 
@@ -82,14 +95,30 @@ def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:place], arguments[place + 1 :]
 
 
-def _complain(error: Exception, debug: bool) -> None:
+def _complain(error: BaseException, debug: bool) -> None:
     if debug:
-        traceback.print_exception(error)
-    print(f"recordmill: {error}", file=sys.stderr)
+        traceback.print_exception(error, file=error_stream())
+    print(f"recordmill: {error}", file=error_stream())
+
+
+def _tell_interrupted(own: list[str], terminated: bool) -> None:
+    goes_on = own[:1] in (["coco"], ["folder"])
+    left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
+    print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
+
+
+def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
+    """What is wrong with them is told before anything is looked for, which in a bucket takes its time."""
+    if beam_arguments:
+        from launch.beam_options import beam_options
+        from launch.check_runner import check_runner
+
+        check_runner(beam_options(beam_arguments), options.paths)
 
 
 def _coco(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     options = coco_options(parsed)
+    _check_beam(beam_arguments, options)
     from launch.coco import plan_coco, run_coco
 
     if options.dry_run:
@@ -101,6 +130,7 @@ def _coco(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
 
 def _folder(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     options = folder_options(parsed)
+    _check_beam(beam_arguments, options)
     from launch.folder import plan_folder, run_folder
 
     if options.dry_run:
@@ -142,4 +172,4 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -11,7 +11,7 @@ from launch.check_regions import distant_buckets
 from launch.summary import print_plan, print_splits, terminal, terminal_of_errors
 from pipelines.claim_output import OutputState, claim_output, finished_shards
 from pipelines.options import ConvertOptions
-from schemas.errors import EmptyDatasetError
+from schemas.errors import ConfigError, EmptyDatasetError
 from schemas.manifest import Recipe
 from schemas.reports import PlanReport
 from transforms.manifest_file import read_manifest, require_manifest
@@ -39,19 +39,16 @@ def convert(
     """
     options = conversion.options
     if beam_arguments:
-        from apache_beam.options.pipeline_options import GoogleCloudOptions
-
-        from launch.run import beam_options
-
-        # What is wrong with them is told before --overwrite deletes anything.
-        region = beam_options(beam_arguments).view_as(GoogleCloudOptions).region
-        for line in distant_buckets([*options.images, options.output], region) if region else ():
-            terminal_of_errors().print(f"warning: {line}")
+        _look_at_buckets(options, beam_arguments)
     splits = [recipe.split for recipe in recipes]
     if options.overwrite and read_manifest(options.output):
         _check_there_is_something(conversion, splits, progress_mode)
     states = claim_output(options.output, recipes, options.overwrite)
     console = terminal()
+    if set(states) == {OutputState.COMPLETE} and _is_template(beam_arguments):
+        raise ConfigError(
+            f"{options.output} holds all that is asked for already, so no job was made; overwrite makes one"
+        )
     if set(states) == {OutputState.COMPLETE}:
         what = "the whole split" if len(recipes) == 1 else "all these splits"
         console.print(f"{options.output} holds {what} already; --overwrite would write again.")
@@ -64,12 +61,36 @@ def convert(
         from pipelines.convert import write_all
 
         with progress.shown(progress_mode):
-            run(lambda p: write_all(conversion.gather(p), options, recipes), beam_arguments)
+            has_run = run(lambda p: write_all(conversion.gather(p), options, recipes), beam_arguments)
+        if not has_run:
+            console.print("The job was made and not run: Beam was asked for a dry run, or for a template.")
+            return
     manifest = require_manifest(options.output)
     if set(states) == {OutputState.COMPLETE}:  # a run that was killed as it ended may have left something
         for split in splits:
             tidy(options.output, manifest.splits[split])
     print_splits(console, options.output, manifest, splits)
+
+
+def _is_template(beam_arguments: Sequence[str]) -> bool:
+    if not beam_arguments:
+        return False
+    from launch.beam_options import beam_options, never_runs
+
+    return never_runs(beam_options(beam_arguments))
+
+
+def _look_at_buckets(options: ConvertOptions, beam_arguments: Sequence[str]) -> None:
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+    from launch.beam_options import beam_options
+    from launch.check_runner import check_staging
+
+    beams = beam_options(beam_arguments)
+    check_staging(beams)
+    region = beams.view_as(GoogleCloudOptions).region
+    for line in distant_buckets([*options.images, options.output], region) if region else ():
+        terminal_of_errors().print(f"warning: {line}")
 
 
 def _check_there_is_something(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:

@@ -22,11 +22,15 @@ def run_extract(
         JobError: a file could not be written.
     """
     from launch import progress
+    from launch.beam_options import beam_options
+    from launch.check_runner import require_local
     from launch.run import run
     from pipelines import extract
     from transforms.extract_documents import ExtractedSplit
     from transforms.progress import planned
 
+    if beam_arguments:
+        require_local(beam_options(beam_arguments), "extract")
     manifest = require_manifest(folder)
     shards = extract.listed_shards(folder, manifest, split)
     extract.claim_folder(target)

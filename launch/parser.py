@@ -85,6 +85,11 @@ def folder_options(parsed: argparse.Namespace) -> FolderOptions:
     return FolderOptions(**given)
 
 
+def flags_of(verb: str) -> list[argparse.Action]:
+    """What argparse knows of a verb's flags, in the order of its help."""
+    return [action for action in _parsers()[1][verb]._actions if action.option_strings and action.dest != "help"]
+
+
 def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     parser = _Parser(
         prog="recordmill",
@@ -274,9 +279,19 @@ def _add(group, flag: str, text: str, metavar: str | None = None, **kwargs: Any)
     group.add_argument(flag, help=text, metavar=metavar or flag[2:].upper(), **kwargs)
 
 
+class Choice(argparse.Action):
+    """One of several words. Not argparse's `choices`: the options name all faults at once."""
+
+    def __init__(self, allowed: tuple[str, ...], **kwargs: Any):
+        super().__init__(metavar="|".join(allowed), **kwargs)
+        self.allowed = allowed
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, values)
+
+
 def _add_choice(group, flag: str, text: str, choices: tuple[str, ...], default: str) -> None:
-    # Not argparse's `choices`: CocoOptions names all faults at once.
-    group.add_argument(flag, help=f"{text} (default {default})", metavar="|".join(choices), default=default)
+    group.add_argument(flag, action=Choice, allowed=choices, help=f"{text} (default {default})", default=default)
 
 
 def _add_switch(group, flag: str, text: str) -> None:

@@ -1,11 +1,11 @@
 """A job's progress on the terminal: one live line, or plain lines where nobody watches."""
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from launch.error_stream import error_stream
 from transforms import progress
 from transforms.progress import Progress
 
@@ -21,7 +21,8 @@ def shown(mode: str) -> Iterator[None]:
     if mode == "none":
         yield
         return
-    live = mode == "auto" and sys.stderr is not None and sys.stderr.isatty()
+    stream = error_stream()
+    live = mode == "auto" and stream is not None and stream.isatty()
     stop = threading.Event()
     watcher = threading.Thread(target=_show_live if live else _show_plain, args=(stop,), name="progress", daemon=True)
     watcher.start()
@@ -70,7 +71,7 @@ def _show_plain(stop: threading.Event) -> None:
     while not stop.wait(_PLAIN_SECONDS):
         line = _line()
         if line != last:
-            print(line, file=sys.stderr, flush=True)
+            print(line, file=error_stream(), flush=True)
         last = line
 
 
@@ -89,5 +90,7 @@ def _show_live(stop: threading.Event) -> None:
         table.add_row(bar, _line())
         return table
 
-    with Live(get_renderable=row, console=Console(stderr=True), refresh_per_second=1 / _LIVE_SECONDS, transient=True):
+    with Live(
+        get_renderable=row, console=Console(file=error_stream()), refresh_per_second=1 / _LIVE_SECONDS, transient=True
+    ):
         stop.wait()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from launch.error_stream import error_stream
 from pipelines.options import ConvertOptions
 from schemas.features import Part
 from schemas.labels import LabelMap
@@ -28,7 +29,7 @@ def terminal() -> Console:
 
 def terminal_of_errors() -> Console:
     """Likewise standard error."""
-    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, stderr=True)
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, file=error_stream())
 
 
 def print_splits(console: Console, folder: str, manifest: Manifest, names: Sequence[str]) -> None:

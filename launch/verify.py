@@ -20,9 +20,13 @@ def run_verify(folder: str, workers: int | None, progress_mode: str, beam_argume
         JobError: the check itself failed.
     """
     from launch import progress
+    from launch.beam_options import beam_options
+    from launch.check_runner import require_local
     from launch.run import run
     from pipelines import verify
 
+    if beam_arguments:
+        require_local(beam_options(beam_arguments), "verify")
     expected = verify.expected_shards(folder)
     require_tensorflow("verify decodes images")
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:

@@ -51,6 +51,10 @@ class CocoOptions(ConvertOptions):
         return (self.split,)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        return (*super().paths, *(source.path for source in self.sources), *self.panoptic_masks)
+
+    @property
     def sources(self) -> tuple[AnnotationSource, ...]:
         """The annotation files to read."""
         masks = dict(zip(self.panoptic, self.panoptic_masks, strict=True))

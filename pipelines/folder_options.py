@@ -44,6 +44,10 @@ class FolderOptions(ConvertOptions):
         return self.shares.names
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        return (*super().paths, *self.labels)
+
+    @property
     def shares(self) -> SplitShares:
         return SplitShares(self.split, self.split_seed)
 

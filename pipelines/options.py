@@ -70,6 +70,11 @@ class ConvertOptions(ABC):
         """The splits that are asked for by name."""
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """All that a job reads, and the folder that it writes."""
+        return (*self.images, self.output)
+
+    @property
     def table(self) -> FeatureTable:
         """What is in a record, as far as the options say."""
         return LAYOUTS[self.layout]

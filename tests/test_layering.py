@@ -11,15 +11,21 @@ LAYERS = ("schemas", "transforms", "pipelines", "launch")
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for layer in LAYERS
-    for path in sorted((ROOT / layer).rglob("*.py"))
+    for path in sorted((ROOT / layer).glob("*.py"))
 }
+DEPLOYED = sorted(path for layer in LAYERS for path in (ROOT / layer).glob("*/**/*.py"))
+"""What is copied to where it runs, a template's image or Airflow's folder of DAGs: no part of the distribution."""
 LIGHT = [name for name in FILES if name.startswith("schemas.")]
 LIGHT += [
     "pipelines.options",
     "pipelines.coco_options",
     "pipelines.folder_options",
+    "launch.airflow_arguments",
     "launch.cli",
+    "launch.flat",
+    "launch.parameters",
     "launch.parser",
+    "launch.template_metadata",
     "launch.flags",
 ]
 
@@ -108,4 +114,13 @@ def test_the_distribution_holds_the_four_layers_and_nothing_else():
     arguments = {keyword.arg: keyword.value for keyword in call.keywords}
     assert sorted(ast.literal_eval(arguments["packages"])) == sorted(LAYERS)
     assert [layer for layer in LAYERS if layer not in FILES] == []
-    assert [module for module in FILES if module.count(".") > 1] == []  # a folder within would not be packaged
+
+
+@pytest.mark.parametrize("path", DEPLOYED, ids=lambda path: path.name)
+def test_what_is_deployed_imports_what_is_in_the_distribution(path):
+    assert path.parent.parent == ROOT / "launch"
+    assert not (path.parent / "__init__.py").exists()  # a package within would be left out of the distribution
+    ours = {name for name in imported(ast.parse(path.read_text())) if name.split(".")[0] in LAYERS}
+    beside = {each.stem for each in path.parent.glob("*.py")}
+    assert [name for name in ours if not any(name == module or name.startswith(f"{module}.") for module in FILES)] == []
+    assert not beside & {module.split(".")[0] for module in FILES}

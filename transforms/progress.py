@@ -1,21 +1,30 @@
 """How far this process's steps are: what a progress line shows, and Beam's counters.
 
-Beam's in-process runner does not tell its metrics before it ends, so the numbers are kept here as well.
+Beam's in-process runner does not tell its metrics before it ends, so the numbers are kept here as well. Of a job that
+runs elsewhere, its counters are all there is: `told`.
 """
 
 import threading
 import time
+from collections.abc import Mapping
 
 import msgspec
 from apache_beam.metrics import Metrics
 
 from schemas.rejects import Rejected
 
-_NAMESPACE = "recordmill"
-_IMAGES_WRITTEN = Metrics.counter(_NAMESPACE, "images_written")
-_IMAGES_SKIPPED = Metrics.counter(_NAMESPACE, "images_skipped")
-_BYTES_WRITTEN = Metrics.counter(_NAMESPACE, "image_bytes_written")
-_SHARDS_WRITTEN = Metrics.counter(_NAMESPACE, "shards_written")
+NAMESPACE = "recordmill"
+"""Of the counters that a job has."""
+
+_IMAGES_PLANNED = Metrics.counter(NAMESPACE, "images_planned")
+_BYTES_PLANNED = Metrics.counter(NAMESPACE, "image_bytes_planned")
+_SHARDS_PLANNED = Metrics.counter(NAMESPACE, "shards_planned")
+_IMAGES_WRITTEN = Metrics.counter(NAMESPACE, "images_written")
+_IMAGES_SKIPPED = Metrics.counter(NAMESPACE, "images_skipped")
+_IMAGES_REFUSED = Metrics.counter(NAMESPACE, "planned_images_rejected")
+_BYTES_WRITTEN = Metrics.counter(NAMESPACE, "image_bytes_written")
+_SHARDS_WRITTEN = Metrics.counter(NAMESPACE, "shards_written")
+_REJECTED = "rejected/"
 
 
 class Progress(msgspec.Struct):
@@ -62,6 +71,9 @@ def entered(step: str) -> None:
 
 
 def planned(images: int, bytes_: int, shards: int) -> None:
+    _IMAGES_PLANNED.inc(images)
+    _BYTES_PLANNED.inc(bytes_)
+    _SHARDS_PLANNED.inc(shards)
     with _lock:
         _progress.planned_at = _progress.planned_at or time.monotonic()
         _progress.images_planned += images
@@ -83,6 +95,7 @@ def skipped_images(images: int, bytes_: int) -> None:
 
 def rejected_image(bytes_: int) -> None:
     """An image that was planned is not written after all; `rejected` counts it under its reason."""
+    _IMAGES_REFUSED.inc()
     _done(1, bytes_)
 
 
@@ -93,7 +106,7 @@ def _done(images: int, bytes_: int) -> None:
 
 
 def rejected(reject: Rejected) -> None:
-    Metrics.counter(_NAMESPACE, f"rejected/{reject.what}/{reject.reason.value}").inc()
+    Metrics.counter(NAMESPACE, f"{_REJECTED}{reject.what}/{reject.reason.value}").inc()
     with _lock:
         _progress.rejected += 1
 
@@ -102,3 +115,27 @@ def finished_shard() -> None:
     _SHARDS_WRITTEN.inc()
     with _lock:
         _progress.shards_done += 1
+
+
+def told(step: str, counts: Mapping[str, int]) -> None:
+    """What a job that runs elsewhere says of itself: its counters by name. They may lag, so none ever goes back."""
+
+    def total(*counters: Metrics.DelegatingCounter) -> int:
+        return sum(counts.get(str(counter.metric_name.name), 0) for counter in counters)
+
+    rejects = sum(number for name, number in counts.items() if name.startswith(_REJECTED))
+    numbers = {
+        "images_planned": total(_IMAGES_PLANNED),
+        "bytes_planned": total(_BYTES_PLANNED),
+        "shards_planned": total(_SHARDS_PLANNED),
+        "images_done": total(_IMAGES_WRITTEN, _IMAGES_SKIPPED, _IMAGES_REFUSED),
+        "bytes_done": total(_BYTES_WRITTEN),
+        "shards_done": total(_SHARDS_WRITTEN),
+        "rejected": rejects,
+    }
+    with _lock:
+        _progress.step = step or _progress.step
+        for name, number in numbers.items():
+            setattr(_progress, name, max(number, getattr(_progress, name)))
+        if _progress.images_planned and not _progress.planned_at:
+            _progress.planned_at = time.monotonic()

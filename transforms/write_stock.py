@@ -7,6 +7,8 @@ what that costs.
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from schemas.layouts import shard_names
 from schemas.rejects import Counted, Rejected
@@ -52,6 +54,8 @@ class WriteStock(beam.PTransform):
                 num_shards=self._num_shards,
                 compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,
             )
+            # Its names are of the end of time, when Prism takes side inputs to be complete already.
+            | "OfNoTime" >> beam.Map(_of_no_time)
             | "DescribeShard" >> beam.Map(describe_shard)
         )
         rejected = (
@@ -68,6 +72,10 @@ class WriteStock(beam.PTransform):
 
 def _records(encoded: Encoded) -> tuple[bytes, ...]:
     return encoded.records
+
+
+def _of_no_time(path: str) -> TimestampedValue:
+    return TimestampedValue(path, MIN_TIMESTAMP)
 
 
 def _counted(encoded: Encoded) -> list[Counted]:

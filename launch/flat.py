@@ -1,0 +1,61 @@
+"""`python -m launch.flat --command=coco --images=… --runner=…`: a conversion from one flat list of flags, Recordmill's
+and Beam's mixed. That is how Dataflow's Flex Template launcher and Airflow's Beam operators start a job.
+
+Flags of ours are the parameters of `launch.parameters`: underscores, `--gzip=true`, lists with commas or repeated.
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+
+from launch import cli
+from launch.parameters import COMMANDS, command_line, parameters
+from schemas.errors import ConfigError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code, as `launch.cli.main` does."""
+    try:
+        typed = from_flat(sys.argv[1:] if arguments is None else arguments)
+    except ConfigError as error:
+        print(f"recordmill: {error}", file=sys.stderr)
+        return error.exit_code
+    return cli.main(typed)
+
+
+def from_flat(arguments: Sequence[str]) -> list[str]:
+    """What a person would have typed after `recordmill`.
+
+    Raises:
+        ConfigError: no command, or a value that its parameter does not take.
+
+    >>> from_flat(["--command=coco", "--runner=DataflowRunner", "--images=gs://b/images", "--region", "us-central1"])
+    ['coco', '--images=gs://b/images', '--', '--runner=DataflowRunner', '--region', 'us-central1']
+    """
+    command, rest = "", []
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if name == "--command":
+            command = value
+        else:
+            rest.append(argument)
+    if command not in COMMANDS:
+        raise ConfigError(f"--command={command} must be one of {', '.join(COMMANDS)}")
+    known = {parameter.name: parameter for parameter in parameters(command)}
+    values, beams = defaultdict(list), []
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        parameter = known.get(name[2:].replace("-", "_")) if name.startswith("--") else None
+        if parameter is None:
+            beams.append(argument)
+        elif equals or parameter.kind == "switch":
+            values[parameter.name].append(value if equals else "true")
+        else:
+            raise ConfigError(f"{name} needs its value in the same word: {name}=…")
+    lists = {name for name in values if known[name].kind == "list"}
+    given = {name: texts if name in lists else texts[-1] for name, texts in values.items()}
+    return [*command_line(command, given), "--", *beams]
+
+
+if __name__ == "__main__":
+    cli.command(main)

@@ -1,0 +1,278 @@
+"""Whole jobs submitted to a stand-in of Dataflow's service, which runs them; in and out of a bucket's stand-in."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import dataflow_stand_in, gcs_stand_in
+from tests.conftest import shard_bytes
+from tests.dataflow_stand_in import JOB_ID, PROJECT, REGION, DataflowStandIn
+from tests.gcs_stand_in import BUCKET, Fault, GcsStandIn, Kind
+from transforms.write_sample import SampleFiles
+
+IMAGE = "europe-west4-docker.pkg.dev/recordmill-test/recordmill/coco:1"
+LINK = f"https://console.cloud.google.com/dataflow/jobs/{REGION}/{JOB_ID}?project={PROJECT}"
+CANCEL = f"gcloud dataflow jobs cancel {JOB_ID} --project={PROJECT} --region={REGION}"
+
+
+@pytest.fixture
+def gcs(monkeypatch, sample) -> Iterator[GcsStandIn]:
+    """A bucket with the sample's images and instances in it."""
+    with gcs_stand_in.running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        monkeypatch.setenv("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "1")
+        images = Path(sample.images)
+        for path in sorted(images.rglob("*")):
+            if path.is_file():
+                server.put(f"in/{path.relative_to(images)}", path.read_bytes())
+        server.put("instances.json", Path(sample.instances).read_bytes())
+        server.log.clear()
+        yield server
+
+
+@pytest.fixture
+def dataflow(gcs) -> Iterator[DataflowStandIn]:
+    with dataflow_stand_in.running(gcs) as server:
+        yield server
+
+
+def coco(dataflow: DataflowStandIn, *more: str, beam: tuple[str, ...] = ()) -> list[str]:
+    return [
+        *("coco", "--images", f"gs://{BUCKET}/in", "--instances", f"gs://{BUCKET}/instances.json"),
+        *("--output", f"gs://{BUCKET}/out", "--num-shards", "3", "--max-rejects", "0.2", *more, "--"),
+        *(
+            "--runner=DataflowRunner",
+            f"--project={PROJECT}",
+            f"--region={REGION}",
+            f"--temp_location=gs://{BUCKET}/tmp",
+        ),
+        *(f"--sdk_container_image={IMAGE}", f"--dataflow_endpoint={dataflow.url}", "--no_auth", *beam),
+    ]
+
+
+def written(gcs: GcsStandIn) -> dict[str, bytes]:
+    return {name.removeprefix("out/"): data for name, data in gcs.objects().items() if name.startswith("out/")}
+
+
+@pytest.fixture(scope="module")
+def local(sample: SampleFiles, tmp_path_factory) -> Path:
+    """The same data set, made on this machine."""
+    from launch.cli import main
+
+    folder = tmp_path_factory.mktemp("local") / "out"
+    inputs = ["--images", sample.images, "--instances", sample.instances]
+    assert main(["coco", *inputs, "--output", str(folder), "--num-shards", "3", "--max-rejects", "0.2"]) == 0
+    return folder
+
+
+def test_a_job_is_submitted_followed_and_told(gcs, dataflow, local, recordmill):
+    ended = recordmill(*coco(dataflow, "--progress", "plain", beam=("--labels=team=vision",)))
+    assert ended.code == 0, ended
+    assert {name: data for name, data in written(gcs).items() if ".tfrecord-" in name} == shard_bytes(local)
+    assert not [name for name in written(gcs) if "recordmill" in name]
+    for told in (f"Created job with id: [{JOB_ID}]", LINK, "warning: gs://bucket is in US"):
+        assert told in ended.err
+    assert f"coco-train is in gs://{BUCKET}/out" in ended.out
+    assert "Traceback" not in ended.err
+
+    job = dataflow.job
+    assert job["name"].startswith("recordmill-20")
+    assert job["labels"] == {"team": "vision", "made-by": "recordmill"}
+    (pool,) = job["environment"]["workerPools"]
+    assert pool["machineType"] == "e2-standard-2"
+    assert int(pool["numThreadsPerWorker"]) == 2
+    assert [image["containerImage"] for image in pool["sdkHarnessContainerImages"]] == [IMAGE]
+    staged = sorted(name.rpartition("/")[2] for name in gcs.objects() if name.startswith("tmp/"))
+    assert staged == ["pipeline.pb", "submission_environment_dependencies.txt"]  # no main session, none of our code
+
+
+def test_the_job_that_the_service_gets(gcs, dataflow, recordmill):
+    """Few shuffles, none of them of what WriteShards reads (tests/test_shuffle.py counts bytes); one environment."""
+    assert recordmill(*coco(dataflow, "--progress", "none")).code == 0
+    transforms = dataflow.pipeline.components.transforms
+    grouping = "beam:transform:group_by_key:v1"
+    groupings = {each.unique_name for each in transforms.values() if each.spec.urn == grouping}
+    assert {name.partition("/")[0] for name in groupings} == {
+        *("JoinImages", "MergeCategories", "ChooseFeatures", "PlanShards", "WriteShards", "WriteMetadata"),
+    }
+    assert [name for name in groupings if name.startswith("WriteShards/")] == ["WriteShards/GroupByShard"]
+    (root,) = dataflow.pipeline.root_transform_ids
+    steps = [transforms[step].unique_name for step in transforms[root].subtransforms]
+    assert [step for step in steps if step in ("ReadCoco", "JoinImages", "PlanShards", "WriteShards")] == [
+        *("ReadCoco", "JoinImages", "PlanShards", "WriteShards")
+    ]
+    (environment,) = dataflow.pipeline.components.environments.values()
+    assert environment.urn == "beam:env:docker:v1"
+    assert IMAGE.encode() in environment.payload
+    assert dict(environment.resource_hints) == {"beam:resources:min_ram_bytes:v1": b"4000000000"}
+
+
+def test_the_progress_line_follows_the_jobs_counters(gcs, dataflow, recordmill, monkeypatch):
+    from launch import progress, watch
+
+    monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.2)
+    monkeypatch.setattr(progress, "_PLAIN_SECONDS", 0.1)
+    told = everything_told(monkeypatch)
+    ended = recordmill(*coco(dataflow, "--progress", "plain"))
+    assert ended.code == 0, ended
+    assert told["images_written"] == 22  # as the service counted: 24 rows, one file missing, one broken
+    assert told["images_planned"] == 23
+    assert told["shards_written"] == 3
+    assert told["rejected/image/image_missing"] == 1
+
+
+def everything_told(monkeypatch) -> dict[str, int]:
+    """Everything that the job told of its counters."""
+    from transforms import progress
+
+    seen: dict[str, int] = {}
+    real = progress.told
+
+    def told(step, counts):
+        seen.update(counts)
+        real(step, counts)
+
+    monkeypatch.setattr(progress, "told", told)
+    return seen
+
+
+def test_a_job_that_fails_is_told_by_its_cause(gcs, dataflow, recordmill):
+    dataflow.messages.append(("JOB_MESSAGE_WARNING", "Quota CPUS exceeded. Limit: 8.0 in region europe-west4."))
+    ended = recordmill(*coco(dataflow, "--max-rejects", "0"))
+    assert ended.code == 1
+    lines = ended.err.splitlines()
+    assert "Dataflow: Quota CPUS exceeded. Limit: 8.0 in region europe-west4." in lines
+    assert lines[-1].startswith("recordmill: 2 of 24 images (8.3%) are rejected, more than --max-rejects 0 allows: ")
+    assert "Traceback" not in ended.err
+    assert "manifest.json" not in written(gcs)
+    again = recordmill(*coco(dataflow, "--progress", "none"))  # with what was kept
+    assert again.code == 0, again
+    assert "3 finished shards are kept" in again.out
+
+
+def test_a_job_that_the_service_refuses_is_told(gcs, dataflow, recordmill):
+    message = "(abc): Current user cannot act as service account worker@recordmill-test.iam.gserviceaccount.com."
+    dataflow.refuse_create = (403, message)
+    ended = recordmill(*coco(dataflow))
+    assert ended.code == 1
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("recordmill: the service refused the job: 403 ")
+    assert message in last
+    assert "docs/dataflow.md" in last
+
+
+def test_missing_rights_to_the_staging_bucket_are_told_before_anything_is_done(gcs, dataflow, recordmill):
+    gcs.put("x", b"", bucket="staging")
+    denied = Fault(Kind.STATUS, operation="upload", when=lambda call: call.bucket == "staging", status=403, times=99)
+    gcs.faults.append(denied)
+    began = time.monotonic()
+    ended = recordmill(*coco(dataflow, beam=("--staging_location=gs://staging/x",)))
+    assert ended.code == 2
+    assert time.monotonic() - began < 60  # Beam tries for eight minutes
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("recordmill: --staging_location=gs://staging/x cannot be written and read, and the job's ")
+    assert "storage.objects.create" in last
+    assert (dataflow.requests, written(gcs)) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("beam", "made"),
+    [(("--dry_run=true",), None), ((f"--template_location=gs://{BUCKET}/t/job.json",), "t/job.json")],
+)
+def test_a_job_that_is_only_made(gcs, dataflow, recordmill, beam, made):
+    ended = recordmill(*coco(dataflow, beam=beam))
+    assert ended.code == 0, ended
+    assert "The job was made and not run" in ended.out
+    assert dataflow.requests == []
+    assert "manifest.json" not in written(gcs)
+    if made:
+        assert json.loads(gcs.objects()[made])["environment"]["workerPools"][0]["machineType"] == "e2-standard-2"
+
+
+def test_a_template_for_what_is_there_already_is_refused(gcs, dataflow, recordmill):
+    """Its launcher waits for a job; that there is none has to be an error."""
+    assert recordmill(*coco(dataflow)).code == 0
+    ended = recordmill(*coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",)))
+    assert ended.code == 2
+    assert "holds all that is asked for already, so no job was made" in ended.err
+    assert "t/job.json" not in gcs.objects()
+
+
+# Ctrl-C, in processes of their own
+
+
+class Terminal:
+    """A command whose standard input is a terminal, or is not."""
+
+    def __init__(self, arguments: list[str], is_terminal: bool):
+        self._person, inside = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "launch.cli", *arguments],
+            stdin=inside if is_terminal else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        os.close(inside)
+
+    def types(self, text: str) -> None:
+        os.write(self._person, text.encode())
+
+    def end(self) -> tuple[int, str, str]:
+        try:
+            out, err = self.process.communicate(timeout=60)
+        finally:
+            self.process.kill()
+            os.close(self._person)
+        return self.process.returncode, out, err
+
+
+@contextlib.contextmanager
+def held(dataflow: DataflowStandIn, is_terminal: bool) -> Iterator[Terminal]:
+    """A command that waits for a job which does not end by itself."""
+    dataflow.is_held = True
+    terminal = Terminal(coco(dataflow, "--progress", "none"), is_terminal)
+    until = time.monotonic() + 90
+    while ("GET", f"/v1b3/projects/{PROJECT}/locations/{REGION}/jobs/{JOB_ID}/messages") not in dataflow.requests:
+        assert terminal.process.poll() is None, terminal.end()
+        assert time.monotonic() < until, dataflow.requests
+        time.sleep(0.1)
+    yield terminal
+    dataflow.cancel()
+
+
+@pytest.mark.parametrize(("answer", "state"), [("c\n", "CANCELLED"), ("\n", "RUNNING")])
+def test_ctrl_c_asks_what_is_to_become_of_the_job(dataflow, answer, state):
+    with held(dataflow, is_terminal=True) as terminal:
+        os.kill(terminal.process.pid, signal.SIGINT)
+        terminal.types(answer)
+        code, out, err = terminal.end()
+        assert dataflow.state == f"JOB_STATE_{state}"
+    assert code == 130
+    assert f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?" in out + err
+    if state == "CANCELLED":
+        assert f"Cancelled job {JOB_ID}" in err
+        assert err.splitlines()[-1].endswith("the same command goes on from there")
+    else:
+        assert err.splitlines()[-1].endswith(f"goes on without this process; to stop it: {CANCEL}")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_where_nobody_can_be_asked_the_job_goes_on(dataflow, number, expected):
+    with held(dataflow, is_terminal=False) as terminal:
+        os.kill(terminal.process.pid, number)
+        code, _, err = terminal.end()
+        assert dataflow.state == "JOB_STATE_RUNNING"
+    assert code == expected
+    assert err.splitlines()[-1] == (f"recordmill: job {JOB_ID} goes on without this process; to stop it: {CANCEL}")

@@ -1,0 +1,61 @@
+"""Metadata is shuffled, image bytes never are: what goes through the groupings of a job, counted."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import execution
+from PIL import Image
+
+from tests.conftest import CATEGORIES, annotation, image_row, write_coco
+
+IMAGES = 100
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory) -> Path:
+    """JPEGs of 100 kB each, 10 MB in all; a few annotations."""
+    folder = tmp_path_factory.mktemp("noise")
+    drawn = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (300, 400, 3), np.uint8)).save(drawn, "JPEG", quality=75)
+    names = [f"{('cat', 'dog')[number % 2]}/{number}.jpg" for number in range(IMAGES)]
+    for name in names:
+        (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "images" / name).write_bytes(drawn.getvalue())
+    rows = [image_row(number, name, 400, 300) for number, name in enumerate(names)]
+    write_coco(folder, rows, [annotation(number, number % IMAGES) for number in range(3 * IMAGES)], CATEGORIES)
+    return folder
+
+
+@pytest.fixture
+def shuffled(monkeypatch) -> list[int]:
+    """Bytes of each piece of data that a GroupByKey of the local runner is given."""
+    pieces: list[int] = []
+    real = execution.GroupingBuffer.append
+
+    def append(self, elements_data: bytes) -> None:
+        pieces.append(len(elements_data))
+        real(self, elements_data)
+
+    monkeypatch.setattr(execution.GroupingBuffer, "append", append)
+    return pieces
+
+
+def image_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.jpg"))
+
+
+@pytest.mark.parametrize("command", ["coco", "folder"])
+def test_image_bytes_are_not_shuffled(noise, tmp_path, recordmill, shuffled, command):
+    annotations = ["--instances", noise / "instances.json"] if command == "coco" else []
+    flags = ["--images", noise / "images", *annotations, "--output", tmp_path / "out", "--num-shards", 4]
+    assert recordmill(command, *flags).code == 0
+    assert 0 < sum(shuffled) < 0.05 * image_bytes(noise)
+
+
+def test_the_stock_sink_shuffles_them_twice(noise, tmp_path, recordmill, shuffled):
+    """Which is why it is not the default; and the count above sees what it should."""
+    flags = ["--images", noise / "images", "--instances", noise / "instances.json", "--num-shards", 4]
+    assert recordmill("coco", *flags, "--output", tmp_path / "out", "--writer", "beam").code == 0
+    assert sum(shuffled) > image_bytes(noise)
