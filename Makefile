@@ -4,10 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 GARDEN := .venv-model-garden
+WORKER := .venv-worker
+AIRFLOW := .venv-airflow
+ENGINES := .engines
 DEMO := demo
 JOBS ?= 2
 
-.PHONY: demo test test-consumers test-faults lint format bench lock lock-consumers clean
+.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench lock lock-consumers templates clean
 
 demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -18,13 +21,23 @@ demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the re
 	@ls -l $(DEMO)/tfrecords
 
 test: $(VENV)/installed-dev  ## Run the tests
-	$(BIN)/python -m pytest -n $(JOBS) --ignore=tests/consumers --ignore=tests/faults $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --ignore=tests/consumers --ignore=tests/faults \
+	    --ignore=tests/engines --ignore=tests/airflow $(PYTEST_ARGS)
 
 test-faults: $(VENV)/installed-dev  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 	$(BIN)/python -m pytest -n $(JOBS) tests/faults $(PYTEST_ARGS)
 
 test-consumers: $(VENV)/installed-dev $(GARDEN)/installed  ## Have Model Garden, TFDS, Keras, pycocotools read it
 	$(BIN)/python -m pytest -n $(JOBS) tests/consumers $(PYTEST_ARGS)
+
+test-airflow: $(VENV)/installed $(AIRFLOW)/installed  ## Have Airflow run the DAGs, in an environment that has only our wheel
+	rm -rf build
+	$(AIRFLOW)/bin/uv pip install --quiet --python $(AIRFLOW)/bin/python --no-deps --reinstall .
+	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../$(AIRFLOW)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Have Flink, Prism and several processes run the jobs
+	$(BIN)/python tests/engines/fetch.py $(ENGINES)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/engines $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev  ## Check style and types
 	$(BIN)/ruff format --check .
@@ -60,6 +73,9 @@ lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs,
 	mv model_garden.new tests/consumers/model_garden.txt
 	rm constraints.new overrides.new
 
+templates: $(VENV)/installed-dev  ## Write the metadata of Dataflow's templates anew, from the command line's options
+	$(BIN)/python -m launch.template_metadata
+
 $(VENV)/installed: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tensorflow]"
@@ -74,5 +90,21 @@ $(GARDEN)/installed: tests/consumers/model_garden.txt
 	$(GARDEN)/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/consumers/model_garden.txt
 	touch $@
 
+# uv, as pip takes minutes for so many packages.
+$(AIRFLOW)/installed: tests/airflow/airflow.txt
+	$(PYTHON) -m venv --clear $(AIRFLOW)
+	$(AIRFLOW)/bin/pip install --quiet --disable-pip-version-check uv
+	$(AIRFLOW)/bin/uv pip install --quiet --python $(AIRFLOW)/bin/python --no-deps -r tests/airflow/airflow.txt
+	touch $@
+
+# What the wheel needs and not the wheel: workers are to see only what was shipped. setuptools builds what --setup_file
+# stages.
+$(WORKER)/installed: $(VENV)/installed
+	$(PYTHON) -m venv --clear $(WORKER)
+	$(BIN)/python -c "from importlib.metadata import requires; \
+	    print(*(line for line in requires('recordmill') if 'extra ==' not in line), sep='\n')" > $(WORKER)/requirements.txt
+	$(WORKER)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r $(WORKER)/requirements.txt setuptools
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(GARDEN) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(GARDEN) $(WORKER) $(ENGINES) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,8 @@
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,9 +60,12 @@ def convert(
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
         from launch import progress
         from launch.run import run
+        from launch.watch import asked
         from pipelines.convert import write_all
 
-        with progress.shown(progress_mode):
+        # Workers in other processes count what they do for themselves.
+        count = partial(_tell_finished, options.output, recipes)
+        with progress.shown(progress_mode), asked(count) if beam_arguments else nullcontext():
             has_run = run(lambda p: write_all(conversion.gather(p), options, recipes), beam_arguments)
         if not has_run:
             console.print("The job was made and not run: Beam was asked for a dry run, or for a template.")
@@ -70,6 +75,12 @@ def convert(
         for split in splits:
             tidy(options.output, manifest.splits[split])
     print_splits(console, options.output, manifest, splits)
+
+
+def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
+    from transforms.progress import told
+
+    told("", {"shards_written": finished_shards(output, recipes)})
 
 
 def _is_template(beam_arguments: Sequence[str]) -> bool:

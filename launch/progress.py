@@ -12,6 +12,8 @@ from transforms.progress import Progress
 _LIVE_SECONDS = 0.2
 _PLAIN_SECONDS = 10.0
 
+_pausing, _paused = threading.Event(), threading.Event()
+
 
 @contextmanager
 def shown(mode: str) -> Iterator[None]:
@@ -33,6 +35,18 @@ def shown(mode: str) -> Iterator[None]:
         watcher.join()
 
 
+@contextmanager
+def paused() -> Iterator[None]:
+    """Within, the live line is not there, so that a person can be asked something."""
+    _paused.clear()
+    _pausing.set()
+    _paused.wait(5 * _LIVE_SECONDS)  # for ever, were it not live
+    try:
+        yield
+    finally:
+        _pausing.clear()
+
+
 def progress_line(now: Progress, seconds: float) -> str:
     """One line of text.
 
@@ -40,6 +54,8 @@ def progress_line(now: Progress, seconds: float) -> str:
         seconds: since the first image could be written.
     """
     if not now.images_planned:
+        if now.shards_done:  # all that is known of workers in other processes
+            return f"{now.shards_done:,} shards finished"
         return now.step or "starting"
     done, planned = now.images_done, now.images_planned
     parts = [
@@ -90,7 +106,13 @@ def _show_live(stop: threading.Event) -> None:
         table.add_row(bar, _line())
         return table
 
-    with Live(
-        get_renderable=row, console=Console(file=error_stream()), refresh_per_second=1 / _LIVE_SECONDS, transient=True
-    ):
-        stop.wait()
+    console = Console(file=error_stream())
+    live = Live(get_renderable=row, console=console, refresh_per_second=1 / _LIVE_SECONDS, transient=True)
+    live.start()
+    while not stop.wait(_LIVE_SECONDS / 2):
+        if _pausing.is_set() and live.is_started:
+            live.stop()
+            _paused.set()
+        elif not _pausing.is_set() and not live.is_started:
+            live.start()
+    live.stop()

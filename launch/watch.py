@@ -5,7 +5,7 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,11 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from launch.beam_options import Runner
 from launch.error_stream import error_stream
+from launch.progress import paused
 from transforms import progress
 
 _LOGGER = logging.getLogger(__name__)
-_ASK_EVERY_S = 10.0
+_ASK_EVERY_S = 5.0
 _LINE_CHARACTERS = 300
 
 # The time and the importance, which Beam puts before the text.
@@ -40,7 +41,7 @@ def wait(result: Any, runner: Runner, options: PipelineOptions) -> None:
         result.wait_until_finish()
         return
     job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
-    with _counts_shown(job), _quiet_threads(), _messages_told():
+    with asked(lambda: progress.told(job.step(), job.counts())), _quiet_threads(), _messages_told():
         try:
             result.wait_until_finish()
         except KeyboardInterrupt as interrupt:
@@ -100,7 +101,9 @@ def _wants_cancel(job_id: str) -> bool:
     if not (sys.stdin and sys.stdin.isatty()):
         return False
     try:
-        answer = input(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)? ")
+        with paused():
+            _tell(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
+            answer = input()
     except (KeyboardInterrupt, EOFError):
         return False
     return answer.strip().lower().startswith("c")
@@ -116,23 +119,24 @@ def _counts(result: Any) -> dict[str, int]:
 
 
 @contextmanager
-def _counts_shown(job: _DataflowJob | _PortableJob) -> Iterator[None]:
-    """Within, the progress line follows the job's state and counters."""
+def asked(ask: Callable[[], None]) -> Iterator[None]:
+    """Within, a thread asks how far a job is, again and again; the progress line shows what it is told."""
     ended = threading.Event()
 
-    def ask() -> None:
+    def ask_on() -> None:
         while not ended.wait(_ASK_EVERY_S):
             try:
-                progress.told(job.step(), job.counts())
-            except Exception as error:  # the line stands still; whether the job does, wait_until_finish will know
-                _LOGGER.debug("The job's state could not be had: %r", error)
+                ask()
+            except Exception as error:  # the line stands still; whether the job does, who waits for its end will know
+                _LOGGER.debug("How far the job is could not be had: %r", error)
 
-    asking = threading.Thread(target=ask, name="job", daemon=True)
+    asking = threading.Thread(target=ask_on, name="asking", daemon=True)
     asking.start()
     try:
         yield
     finally:
         ended.set()
+        asking.join(_ASK_EVERY_S)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ LIGHT += [
     "pipelines.coco_options",
     "pipelines.folder_options",
     "launch.airflow_arguments",
+    "launch.airflow_site",
     "launch.cli",
     "launch.flat",
     "launch.parameters",

@@ -97,6 +97,7 @@ def test_beam_counts_the_same():
             10.0,
             "250 of 1,000 images (25%) · 1 of 4 shards · 25 images/s · 25.0 MB/s · 0:30 left",
         ),
+        (Progress("starting", 0, 0, 0, 0, 0, 7, 0), 0.0, "7 shards finished"),  # by other processes
         (
             Progress("x", 118_287, 19_000_000_000, 123, 1_000, 190_000_000, 0, 1_234),
             60.0,

@@ -61,18 +61,15 @@ def from_zero():
 def answer(monkeypatch):
     """A person at a terminal who says something when asked."""
 
-    def says(text: str | BaseException) -> list[str]:
-        asked: list[str] = []
+    def says(text: str | BaseException) -> None:
 
-        def ask(prompt: str) -> str:
-            asked.append(prompt)
+        def answer() -> str:
             if isinstance(text, BaseException):
                 raise text
             return text
 
-        monkeypatch.setattr("builtins.input", ask)
+        monkeypatch.setattr("builtins.input", answer)
         monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-        return asked
 
     return says
 
@@ -121,13 +118,14 @@ def test_numbers_never_go_back():
 
 @pytest.mark.parametrize("said", ["c", "C", "cancel", " c "])
 def test_ctrl_c_may_cancel(said, answer, capsys):
-    asked = answer(said)
+    answer(said)
     job = Job(interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         watch.wait(job, Runner.DATAFLOW, OPTIONS)
     assert (job.cancelled, str(caught.value)) == (1, "")
-    assert "2026-11-21_1" in asked[0]
-    assert "Cancelled job 2026-11-21_1" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "Job 2026-11-21_1 runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?" in told
+    assert "Cancelled job 2026-11-21_1" in told
 
 
 @pytest.mark.parametrize("said", ["", "d", "no", KeyboardInterrupt(), EOFError()])

@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,7 +139,7 @@ def everything_told(monkeypatch) -> dict[str, int]:
     real = progress.told
 
     def told(step, counts):
-        seen.update(counts)
+        seen.update({name: max(number, seen.get(name, 0)) for name, number in counts.items()})
         real(step, counts)
 
     monkeypatch.setattr(progress, "told", told)
@@ -210,69 +211,99 @@ def test_a_template_for_what_is_there_already_is_refused(gcs, dataflow, recordmi
 # Ctrl-C, in processes of their own
 
 
-class Terminal:
-    """A command whose standard input is a terminal, or is not."""
+class Typed:
+    """A command as a person types it, on a terminal; or as a program starts it, without one."""
 
     def __init__(self, arguments: list[str], is_terminal: bool):
         self._person, inside = pty.openpty()
+        unseen, self._pipe = os.pipe()
+        stream = inside if is_terminal else self._pipe
         self.process = subprocess.Popen(
             [sys.executable, "-m", "launch.cli", *arguments],
             stdin=inside if is_terminal else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            stdout=stream,
+            stderr=stream,
             start_new_session=True,
         )
+        self._shown: list[bytes] = []
+        self._reader = threading.Thread(target=self._read, args=(self._person if is_terminal else unseen,), daemon=True)
+        self._reader.start()
         os.close(inside)
+        os.close(self._pipe)
+
+    def _read(self, stream: int) -> None:
+        with contextlib.suppress(OSError):  # the terminal is gone with its last process
+            while data := os.read(stream, 4096):
+                self._shown.append(data)
+
+    @property
+    def shown(self) -> str:
+        return b"".join(self._shown).decode()
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + 60
+        while text not in self.shown:
+            assert self.process.poll() is None, self.shown
+            assert time.monotonic() < until, self.shown
+            time.sleep(0.05)
 
     def types(self, text: str) -> None:
         os.write(self._person, text.encode())
 
-    def end(self) -> tuple[int, str, str]:
+    def end(self) -> int:
         try:
-            out, err = self.process.communicate(timeout=60)
+            self.process.wait(60)
         finally:
             self.process.kill()
-            os.close(self._person)
-        return self.process.returncode, out, err
+        self._reader.join(5)
+        os.close(self._person)
+        return self.process.returncode
 
 
 @contextlib.contextmanager
-def held(dataflow: DataflowStandIn, is_terminal: bool) -> Iterator[Terminal]:
+def held(dataflow: DataflowStandIn, is_terminal: bool) -> Iterator[Typed]:
     """A command that waits for a job which does not end by itself."""
     dataflow.is_held = True
-    terminal = Terminal(coco(dataflow, "--progress", "none"), is_terminal)
+    typed = Typed(coco(dataflow, "--progress", "auto"), is_terminal)
     until = time.monotonic() + 90
     while ("GET", f"/v1b3/projects/{PROJECT}/locations/{REGION}/jobs/{JOB_ID}/messages") not in dataflow.requests:
-        assert terminal.process.poll() is None, terminal.end()
+        assert typed.process.poll() is None, typed.shown
         assert time.monotonic() < until, dataflow.requests
         time.sleep(0.1)
-    yield terminal
+    yield typed
     dataflow.cancel()
 
 
-@pytest.mark.parametrize(("answer", "state"), [("c\n", "CANCELLED"), ("\n", "RUNNING")])
+QUESTION = f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?"
+
+
+@pytest.mark.parametrize(("answer", "state"), [("c\n", "CANCELLED"), ("\n", "RUNNING"), ("\x03", "RUNNING")])
 def test_ctrl_c_asks_what_is_to_become_of_the_job(dataflow, answer, state):
-    with held(dataflow, is_terminal=True) as terminal:
-        os.kill(terminal.process.pid, signal.SIGINT)
-        terminal.types(answer)
-        code, out, err = terminal.end()
+    with held(dataflow, is_terminal=True) as typed:
+        os.kill(typed.process.pid, signal.SIGINT)
+        typed.wait_for(QUESTION)
+        time.sleep(1)
+        assert typed.shown.endswith(f"{QUESTION}\r\n"), "the live line does not wipe the question out"
+        if answer == "\x03":
+            os.kill(typed.process.pid, signal.SIGINT)  # which the terminal would send
+        else:
+            typed.types(answer)
+        assert typed.end() == 130
         assert dataflow.state == f"JOB_STATE_{state}"
-    assert code == 130
-    assert f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?" in out + err
+    last = typed.shown.splitlines()[-1]
     if state == "CANCELLED":
-        assert f"Cancelled job {JOB_ID}" in err
-        assert err.splitlines()[-1].endswith("the same command goes on from there")
+        assert f"Cancelled job {JOB_ID}" in typed.shown
+        assert last.endswith("the same command goes on from there")
     else:
-        assert err.splitlines()[-1].endswith(f"goes on without this process; to stop it: {CANCEL}")
-    assert "Traceback" not in err
+        assert last.endswith(f"goes on without this process; to stop it: {CANCEL}")
+    assert "Traceback" not in typed.shown
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_where_nobody_can_be_asked_the_job_goes_on(dataflow, number, expected):
-    with held(dataflow, is_terminal=False) as terminal:
-        os.kill(terminal.process.pid, number)
-        code, _, err = terminal.end()
+    with held(dataflow, is_terminal=False) as typed:
+        os.kill(typed.process.pid, number)
+        assert typed.end() == expected
         assert dataflow.state == "JOB_STATE_RUNNING"
-    assert code == expected
-    assert err.splitlines()[-1] == (f"recordmill: job {JOB_ID} goes on without this process; to stop it: {CANCEL}")
+    told = f"recordmill: job {JOB_ID} goes on without this process; to stop it: {CANCEL}"
+    assert typed.shown.splitlines()[-1] == told

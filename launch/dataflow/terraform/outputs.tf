@@ -1,0 +1,36 @@
+locals {
+  subnetwork = var.private_network ? "https://www.googleapis.com/compute/v1/projects/${var.project}/regions/${var.region}/subnetworks/${google_compute_subnetwork.workers[0].name}" : ""
+  images     = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.images.repository_id}"
+  private    = var.private_network ? " --no-public-ips --subnetwork ${local.subnetwork}" : ""
+  temp       = "gs://${google_storage_bucket.temp.name}"
+}
+
+output "worker_service_account" {
+  description = "Runs launcher and workers."
+  value       = google_service_account.worker.email
+}
+
+output "launcher_service_account" {
+  description = "May start jobs: gcloud … --impersonate-service-account, or the account of a scheduler."
+  value       = google_service_account.launcher.email
+}
+
+output "images" {
+  description = "Where images are pushed to."
+  value       = local.images
+}
+
+output "subnetwork" {
+  description = "Where workers without public addresses run; empty without private_network."
+  value       = local.subnetwork
+}
+
+output "build_command" {
+  description = "Builds the image and both templates."
+  value       = "launch/dataflow/build.sh --project ${var.project} --images ${local.images} --temp ${local.temp} --build-service-account ${google_service_account.builder.email}"
+}
+
+output "run_command" {
+  description = "Starts a job; the paths are to be filled in."
+  value       = "launch/dataflow/run.sh coco --project ${var.project} --region ${var.region} --temp ${local.temp} --service-account ${google_service_account.worker.email}${local.private} -- images=gs://${sort(var.input_buckets)[0]}/… instances=gs://${sort(var.input_buckets)[0]}/… output=gs://${var.output_bucket}/…"
+}

@@ -1,0 +1,31 @@
+resource "google_artifact_registry_repository" "images" {
+  project       = var.project
+  location      = var.region
+  repository_id = var.name
+  description   = "Images that start Recordmill's jobs and run them"
+  format        = "DOCKER"
+  labels        = var.labels
+
+  # A job that is running asks for its image again whenever a worker joins, so tags do not move.
+  docker_config {
+    immutable_tags = true
+  }
+
+  depends_on = [google_project_service.needed]
+}
+
+resource "google_artifact_registry_repository_iam_member" "worker" {
+  project    = var.project
+  location   = google_artifact_registry_repository.images.location
+  repository = google_artifact_registry_repository.images.name
+  role       = "roles/artifactregistry.reader"
+  member     = google_service_account.worker.member
+}
+
+resource "google_artifact_registry_repository_iam_member" "builder" {
+  project    = var.project
+  location   = google_artifact_registry_repository.images.location
+  repository = google_artifact_registry_repository.images.name
+  role       = "roles/artifactregistry.writer"
+  member     = google_service_account.builder.member
+}

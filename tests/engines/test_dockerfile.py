@@ -1,0 +1,252 @@
+"""The image of launcher and workers, as far as it can be told without a registry: its lines, what it is built from, and
+what starts in it."""
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from apache_beam.internal.gcp import auth
+
+from tests.gcs_stand_in import GcsStandIn, running
+
+ROOT = Path(__file__).resolve().parents[2]
+DATAFLOW = ROOT / "launch" / "dataflow"
+IMAGES = "europe-west4-docker.pkg.dev/p-1/recordmill"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The lines of the Dockerfile: a keyword and the rest."""
+    text = re.sub(r"^#.*\n", "", (DATAFLOW / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").splitlines()
+    return [(line.split()[0], " ".join(line.split()[1:])) for line in lines if line.strip()]
+
+
+def only(keyword: str, beginning: str = "") -> str:
+    (found,) = (rest for word, rest in instructions() if word == keyword and rest.startswith(beginning))
+    return found
+
+
+def place(keyword: str, beginning: str) -> int:
+    (found,) = (
+        number for number, (word, rest) in enumerate(instructions()) if word == keyword and rest.startswith(beginning)
+    )
+    return found
+
+
+def pinned(package: str) -> str:
+    (version,) = re.findall(rf"^{package}==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    return version
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory) -> Path:
+    """The folder that build.sh has the image built from."""
+    folder = tmp_path_factory.mktemp("build")
+    gcloud = folder / "bin" / "gcloud"
+    gcloud.parent.mkdir()
+    gcloud.write_text(f'#!/bin/sh\nif [ "$1" = builds ]; then cp -r "$3" "{folder}/context"; fi\n')
+    gcloud.chmod(0o755)
+    # Built with this environment's setuptools, so that nothing is downloaded.
+    environment = os.environ | {"PATH": f"{gcloud.parent}:{os.environ['PATH']}", "PIP_NO_BUILD_ISOLATION": "false"}
+    command = [DATAFLOW / "build.sh", "--project", "p-1", "--images", IMAGES, "--temp", "gs://t-1"]
+    done = subprocess.run([*command, "--python", sys.executable], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "context"
+
+
+def test_the_sdk_is_of_the_version_that_is_installed():
+    assert only("ARG", "BEAM_VERSION") == f"BEAM_VERSION={pinned('apache-beam')}"
+
+
+def test_all_images_are_of_one_python():
+    bases = [rest for word, rest in instructions() if word == "FROM"]
+    found = [re.search(r"python(?::|_)?(\d)\.?(\d\d)", base) for base in bases]
+    assert [match and (match[1], match[2]) for match in found] == [("3", "11")] * 3
+    assert bases[-1] == "python:3.11-slim-bookworm"
+
+
+def test_boot_and_launcher_are_where_dataflow_looks_for_them():
+    assert only("ENTRYPOINT") == '["/opt/apache/beam/boot"]'
+    copied = [rest.split() for word, rest in instructions() if word == "COPY" and rest.startswith("--from")]
+    launcher = "/opt/google/dataflow/python_template_launcher"
+    assert copied == [
+        ["--from=beam", "/opt/apache/beam", "/opt/apache/beam"],
+        ["--from=launcher", launcher, launcher],
+    ]
+    assert [rest.split()[-1] for word, rest in instructions() if word == "FROM"][:2] == ["beam", "launcher"]
+    assert "RUN_PYTHON_SDK_IN_DEFAULT_ENVIRONMENT=1" in only("ENV", "RUN_PYTHON").split()
+
+
+def test_what_changes_often_comes_last():
+    packages = place("RUN", "pip install --constraint")
+    ours = place("RUN", "pip install --no-deps")
+    assert place("COPY", "constraints.txt") < packages < place("COPY", "main.py") < place("COPY", "*.whl") < ours
+    assert ours < place("ARG", "COMMAND") < place("ARG", "IMAGE") < place("ENV", "RECORDMILL_COMMAND")
+    after = {word for word, _ in instructions()[ours + 1 :]}
+    assert after == {"ARG", "ENV", "ENTRYPOINT"}  # so that both commands share all layers
+
+
+def test_it_is_checked_while_it_is_built():
+    assert "pip check" in only("RUN", "pip install --no-deps")
+    assert 'python -c "import launch.flat"' in only("RUN", "pip install --no-deps")
+
+
+def test_all_that_is_copied_is_there(context):
+    copied = [rest.split()[:-1] for word, rest in instructions() if word == "COPY" and not rest.startswith("--from")]
+    for pattern in (pattern for patterns in copied for pattern in patterns):
+        assert len(list(context.glob(pattern))) == 1, pattern
+    assert sorted(path.name for path in context.iterdir() if path.suffix != ".whl") == sorted(
+        ["Dockerfile", "cloudbuild.yaml", "constraints.txt", "main.py", "requirements.txt"]
+    )
+
+
+def test_the_wheel_holds_every_module(context):
+    (wheel,) = context.glob("*.whl")
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    layers = ("schemas", "transforms", "pipelines", "launch")
+    assert held == {f"{layer}/{path.name}" for layer in layers for path in (ROOT / layer).glob("*.py")}
+
+
+def test_what_is_installed_before_the_wheel_is_all_that_it_requires_and_no_tensorflow(context):
+    lines = (context / "requirements.txt").read_text().splitlines()
+    names = {re.match(r"[A-Za-z0-9-]+", line)[0] for line in lines}
+    setup = (ROOT / "setup.py").read_text()
+    required = re.search(r"install_requires=\[(.*?)\]\s*,\s*extras", setup, re.DOTALL)[1]
+    assert names == set(re.findall(r'"([A-Za-z0-9-]+)', required))
+    assert "apache-beam[gcp]" in " ".join(lines)
+    assert not [line for line in lines if "tensorflow" in line]
+    assert (context / "constraints.txt").read_text() == (ROOT / "constraints.txt").read_text()
+
+
+def test_cloud_build_and_docker_build_alike():
+    """The same arguments for each command, whoever builds."""
+    steps = yaml.safe_load((DATAFLOW / "cloudbuild.yaml").read_text())
+    values = {"${_IMAGES}": IMAGES, "${_TAG}": "t-1", "${_LAUNCHER_TAG}": "latest"}
+    built = []
+    for step in steps["steps"]:
+        words = " ".join(step["args"])
+        for name, value in values.items():
+            words = words.replace(name, value)
+        built.append(set(words.split()) - {"build", "."})
+    command = [DATAFLOW / "build.sh", "--project", "p-1", "--images", IMAGES, "--temp", "gs://t-1", "--tag", "t-1"]
+    printed = subprocess.run([*command, "--local", "--dry-run"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in printed.splitlines() if line.startswith("docker build ")]
+    assert [set(line[2:-1]) - {"--platform=linux/amd64"} for line in lines] == built
+    assert [image.rpartition("/")[2] for image in steps["images"]] == [
+        "recordmill-coco:${_TAG}",
+        "recordmill-folder:${_TAG}",
+    ]
+
+
+# What starts in it
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Runs main.py as the launcher does; returns the flags that the job would have had."""
+
+    def start(*flags: str, **environment: str) -> list[str]:
+        given = []
+        monkeypatch.setattr("launch.flat.main", lambda arguments: given.extend(arguments) or 7)
+        for name in ("RECORDMILL_COMMAND", "RECORDMILL_IMAGE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["main.py", *flags])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(DATAFLOW / "main.py"), run_name="__main__")
+        assert ended.value.code == 7  # what the command returned, so that the launcher sees a failure
+        return given
+
+    return start
+
+
+def test_the_launcher_starts_main_py():
+    workdir = only("WORKDIR")
+    assert f"FLEX_TEMPLATE_PYTHON_PY_FILE={workdir}/main.py" in only("ENV", "RECORDMILL_COMMAND").split()
+    assert only("COPY", "main.py") == "main.py ./"
+
+
+def test_the_image_says_which_command_it_runs_and_what_workers_run(started):
+    given = started("--images=gs://b-1/i", RECORDMILL_COMMAND="folder", RECORDMILL_IMAGE="h/i:t")
+    assert given == ["--command=folder", "--sdk_container_image=h/i:t", "--images=gs://b-1/i"]
+
+
+def test_another_worker_image_may_be_given(started):
+    from launch.flat import from_flat
+
+    other = "--sdk_container_image=h/other@sha256:0"
+    given = started(other, RECORDMILL_COMMAND="coco", RECORDMILL_IMAGE="h/i:t")
+    assert from_flat(given)[-2:] == ["--sdk_container_image=h/i:t", other]  # Beam heeds the last
+
+
+def test_without_an_image_none_is_given(started):
+    """As where the file is run outside of it."""
+    assert started("--x=1", RECORDMILL_COMMAND="coco", RECORDMILL_IMAGE="") == ["--command=coco", "--x=1"]
+
+
+def test_it_converts(sample, tmp_path):
+    """The whole way, with a local runner in place of Dataflow."""
+    shutil.copy(DATAFLOW / "main.py", tmp_path)
+    out = tmp_path / "out"
+    flags = [f"--images={sample.images}", f"--instances={sample.instances}", f"--output={out}", "--max_rejects=0.2"]
+    command = [sys.executable, "main.py", *flags, "--num_shards=2", "--gzip=false", "--runner=DirectRunner"]
+    environment = os.environ | {"RECORDMILL_COMMAND": "coco", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in out.glob("*.tfrecord-*")) == [
+        "coco-train.tfrecord-00000-of-00002",
+        "coco-train.tfrecord-00001-of-00002",
+    ]
+
+
+@pytest.fixture
+def gcs(monkeypatch) -> Iterator[GcsStandIn]:
+    with running() as stand_in:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", stand_in.url)
+        monkeypatch.setattr(auth._Credentials, "_credentials_init", True)  # Beam's own would be searched for 20 s
+        yield stand_in
+
+
+def test_the_launcher_gets_a_job_for_its_workers(gcs, sample, monkeypatch, capfd):
+    """With the flags that Dataflow's launcher adds, Beam writes the job to where it is told, for Dataflow to start."""
+    folder = Path(sample.images).parent
+    for path in folder.rglob("*"):
+        if path.is_file():
+            gcs.put(f"in/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    image = f"{IMAGES}/recordmill-coco:t-1"
+    monkeypatch.setenv("RECORDMILL_COMMAND", "coco")
+    monkeypatch.setenv("RECORDMILL_IMAGE", image)
+    launch = "gs://bucket/staging/template_launches/1"
+    flags = [
+        *("--images=gs://bucket/in/images", "--instances=gs://bucket/in/annotations/instances.json"),
+        *("--output=gs://bucket/out", "--max_rejects=0.2", "--gzip=false", "--num_shards=2"),
+        *("--runner=DataflowRunner", "--project=my-project", "--region=europe-west4", "--job_name=j-1"),
+        *("--temp_location=gs://bucket/temp", "--staging_location=gs://bucket/staging"),
+        *(f"--template_location={launch}/job_object", "--machine_type=n2-standard-4", "--max_num_workers=3"),
+        *("--service_account_email=w@my-project.iam.gserviceaccount.com", "--no_use_public_ips"),
+        """--labels={"goog-dataflow-provided-template-type": "flex"}""",
+    ]
+    monkeypatch.setattr(sys, "argv", ["main.py", *flags])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(DATAFLOW / "main.py"), run_name="__main__")
+    assert ended.value.code == 0, capfd.readouterr().err
+    job = json.loads(gcs.objects()["staging/template_launches/1/job_object"])
+    (pool,) = (pool for pool in job["environment"]["workerPools"] if pool.get("kind", "harness") == "harness")
+    assert [it["containerImage"] for it in pool["sdkHarnessContainerImages"]] == [image]
+    assert pool["machineType"] == "n2-standard-4"
+    assert pool["autoscalingSettings"]["maxNumWorkers"] == 3
+    assert pool["ipConfiguration"] in ("WORKER_IP_PRIVATE", 2)
+    assert job["environment"]["serviceAccountEmail"] == "w@my-project.iam.gserviceaccount.com"
+    assert job["labels"] == {"goog-dataflow-provided-template-type": "flex", "made-by": "recordmill"}
+    assert not [name for name in gcs.objects() if ".tfrecord" in name]  # that is the workers' part
+    assert not [name for name in gcs.objects() if "pickled_main_session" in name]
