@@ -37,7 +37,7 @@ test-airflow: $(VENV)/installed $(AIRFLOW)/installed  ## Have Airflow run the DA
 
 test-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Have Flink, Prism and several processes run the jobs
 	$(BIN)/python tests/engines/fetch.py $(ENGINES)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/engines $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/engines $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev  ## Check style and types
 	$(BIN)/ruff format --check .

@@ -108,8 +108,8 @@ class DataflowRuntimeException(Exception):  # noqa: N818
         ),
         (
             RuntimeError("Pipeline job-1 failed in state FAILED: java.net.ConnectException: Connection refused"),
-            "Pipeline job-1 failed in state FAILED: java.net.ConnectException: Connection refused: is there a worker pool "
-            "at --environment_config, and a cluster where the job server looks for one?",
+            "Pipeline job-1 failed in state FAILED: java.net.ConnectException: Connection refused: is there a worker "
+            "pool at --environment_config, and a cluster where the job server looks for one?",
         ),
         (
             DataflowRuntimeException("Dataflow pipeline failed. State: FAILED, Error:\nWorkflow failed.\nCauses: x"),

@@ -1,0 +1,154 @@
+"""Engines that jobs run on, each as what stands after a command's `--`, and the data that all of them get."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CATEGORIES, SHARED_DATA, annotation, draw_jpeg, every_kind, image_row, write_coco
+from tests.engines import fetch
+from tests.engines.command import Command
+from tests.engines.flink import LOCAL, FlinkCluster, JobServer, running_job_server
+from tests.engines.worker_pool import ROOT, Pool, built_wheel, running_pool, worker_environment
+from tests.gcs_stand_in import BUCKET, GcsStandIn, running
+
+__all__ = ["built_wheel"]  # a fixture
+
+PARTS = Path(os.environ.get("ENGINES", ROOT / ".engines"))
+# Of slow_job.
+IMAGES = 96
+SHARDS = 8
+
+
+def fetched(part: fetch.Part) -> Path:
+    """The folder of a part; a test is skipped if the part could not be had."""
+    if part.reason(PARTS).exists():
+        pytest.skip(part.reason(PARTS).read_text())
+    assert part.folder(PARTS).exists(), f"{part.folder(PARTS)} is not there; `make test-engines` fetches it"
+    return part.folder(PARTS)
+
+
+@pytest.fixture(scope="session")
+def job_server_jar() -> Path:
+    return fetched(fetch.JOB_SERVER) / fetch.JOB_SERVER_JAR
+
+
+@pytest.fixture(scope="session")
+def prism() -> list[str]:
+    return ["--runner=PrismRunner", f"--prism_location={fetched(fetch.PRISM) / 'prism'}"]
+
+
+@pytest.fixture(scope="session")
+def processes() -> list[str]:
+    """Two processes of the local runner."""
+    return ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
+@pytest.fixture(scope="session")
+def flink_local(job_server_jar, tmp_path_factory) -> Iterator[list[str]]:
+    """Flink within the job server; the workers are threads of the command."""
+    with running_job_server(job_server_jar, LOCAL, tmp_path_factory.mktemp("job-server")) as server:
+        yield [*of_job_server(server), "--environment_type=LOOPBACK", "--parallelism=2"]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory) -> Iterator[FlinkCluster]:
+    with FlinkCluster(fetched(fetch.FLINK_CLUSTER), tmp_path_factory.mktemp("flink")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster_job_server(cluster, job_server_jar, tmp_path_factory) -> Iterator[JobServer]:
+    with running_job_server(job_server_jar, cluster.master, tmp_path_factory.mktemp("job-server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def worker_python(built_wheel, tmp_path_factory) -> Path:
+    """Of an environment that has Beam, our dependencies and our wheel."""
+    return worker_environment(tmp_path_factory.mktemp("worker") / "environment", built_wheel)
+
+
+@pytest.fixture(scope="session")
+def pool(worker_python, tmp_path_factory) -> Iterator[Pool]:
+    with running_pool(worker_python, tmp_path_factory.mktemp("pool") / "pool.log") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def flink_cluster(cluster_job_server, pool) -> list[str]:
+    """A cluster of Flink; the workers are processes that have nothing of the checkout."""
+    return [*of_job_server(cluster_job_server), *in_pool(pool)]
+
+
+def of_job_server(server: JobServer) -> list[str]:
+    return ["--runner=PortableRunner", f"--job_endpoint={server.endpoint}"]
+
+
+def in_pool(pool: Pool) -> list[str]:
+    return ["--environment_type=EXTERNAL", f"--environment_config={pool.endpoint}", "--parallelism=2"]
+
+
+@pytest.fixture(
+    params=[
+        "processes",
+        "prism",
+        "flink_local",
+        "flink_cluster",
+    ]
+)
+def engine(request) -> list[str]:
+    """What stands after a command's `--`, for each engine."""
+    return request.getfixturevalue(request.param)
+
+
+needs_shared_data = pytest.mark.skipif(
+    not (SHARED_DATA / "coco_mini").exists(), reason="the real data sets are not on this machine"
+)
+
+
+@pytest.fixture(params=["sample", pytest.param("coco_mini", marks=needs_shared_data)])
+def coco(request, sample) -> list[str]:
+    """`coco` with all that a drawn data set has, which has files that are missing and broken, or a real one."""
+    if request.param == "sample":
+        return ["coco", *every_kind(sample), "--masks", "both"]
+    folder = SHARED_DATA / "coco_mini"
+    annotations = folder / "annotations"
+    files = ["--instances", annotations / "instances_train2017.json"]
+    files += ["--keypoints", annotations / "person_keypoints_train2017.json"]
+    files += ["--captions", annotations / "captions_train2017.json"]
+    return ["coco", "--images", str(folder / "train2017"), *map(str, files)]
+
+
+@pytest.fixture
+def convert(tmp_path) -> Callable[..., Path]:
+    """Runs a command to its good end, on the local runner or on an engine; returns its output."""
+
+    def run(name: str, arguments: list[str], engine: Sequence[str] = ()) -> Path:
+        output = tmp_path / name
+        beam = ["--", *engine] if engine else []
+        command = Command([*arguments, "--output", output, *beam], tmp_path / f"printed-{name}").end()
+        assert command.code == 0, command
+        return output
+
+    return run
+
+
+@pytest.fixture
+def bucket() -> Iterator[GcsStandIn]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def slow_job(bucket, tmp_path) -> list[object]:
+    """`coco` on the pictures in the bucket, one after another in each shard: some 3 s a shard."""
+    for number in range(IMAGES):
+        picture = tmp_path / "picture.jpg"
+        draw_jpeg(picture, colour=(2 * number, 0, 0))
+        bucket.put(f"images/{number:03}.jpg", picture.read_bytes())
+    rows = [image_row(number, f"{number:03}.jpg") for number in range(IMAGES)]
+    instances = write_coco(tmp_path, rows, [annotation(number, number) for number in range(IMAGES)], CATEGORIES)
+    flags = ["--images", f"gs://{BUCKET}/images", "--instances", instances, "--num-shards", SHARDS, "--workers", 1]
+    return ["coco", *flags]

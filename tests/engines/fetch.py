@@ -1,0 +1,152 @@
+"""Fetches what the tests of engines need besides Python packages: `python tests/engines/fetch.py FOLDER`.
+
+A part that is there is left alone. Where one cannot be had, the reason is kept in a file beside it, and the tests that
+want it are skipped with that reason.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+FLINK = "1.19.3"
+BEAM_JAVA = "2.62.0"
+"""Of the job server. Newer ones are made of parts that could not be had together; the Python SDK does not mind."""
+
+JOB_SERVER_JAR = "beam-runners-flink-job-server.jar"
+
+_DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+_POM = Path(__file__).resolve().parent / "flink_job_server" / "pom.xml"
+_TIMEOUT_S = 900
+
+
+class MissingError(Exception):
+    """A part cannot be had; the message says why."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something to fetch.
+
+    Attributes:
+        fetch: fills a folder, an absolute path, which is there and empty.
+    """
+
+    name: str
+    version: str
+    fetch: Callable[[Path], None]
+
+    def folder(self, parts: Path) -> Path:
+        return parts / f"{self.name}-{self.version}"
+
+    def reason(self, parts: Path) -> Path:
+        """The file that says why the part is not there."""
+        return parts / f"{self.name}-{self.version}.missing"
+
+
+def fetch_job_server(folder: Path) -> None:
+    """Beam's Flink job server: one jar, as Beam would download it, made of its parts.
+
+    A job brings its jars along; there are 161, of which Flink takes in 13 a second, and so one is quicker.
+    """
+    with tempfile.TemporaryDirectory() as jars:
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+        _run(["mvn", "--batch-mode", "--quiet", f"--file={_POM}", f"-Dbeam.version={BEAM_JAVA}", *goal])
+        merge_jars(sorted(Path(jars).glob("*.jar")), folder / JOB_SERVER_JAR)
+
+
+def merge_jars(jars: Iterable[Path], merged: Path) -> None:
+    """One jar of many. Of files that several have the first is taken; lists of services are joined."""
+    services: dict[str, bytes] = {}
+    names = {"META-INF/MANIFEST.MF"}
+    with zipfile.ZipFile(merged, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMulti-Release: true\nMain-Class: {_DRIVER}\n")
+        for jar in jars:
+            with zipfile.ZipFile(jar) as part:
+                for name in part.namelist():
+                    if name.startswith("META-INF/services/") and not name.endswith("/"):
+                        services[name] = services.get(name, b"") + part.read(name) + b"\n"
+                    elif name not in names and not name.endswith(("/", ".SF", ".RSA", ".DSA")):
+                        names.add(name)
+                        archive.writestr(name, part.read(name))
+        for name, lines in services.items():
+            archive.writestr(name, lines)
+
+
+def fetch_flink(folder: Path) -> None:
+    """Flink itself, from the package that PyFlink depends on; without SQL and Scala."""
+    with tempfile.TemporaryDirectory() as download:
+        name = f"apache-flink-libraries=={FLINK}"
+        _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", download, name])
+        (package,) = Path(download).glob("*.tar.gz")
+        with tarfile.open(package) as archive:
+            for member in archive:
+                path = Path(member.name)
+                wanted = path.match("deps/lib/flink-dist-*") or path.match("deps/lib/log4j-*")
+                if wanted or path.match("deps/bin/bash-java-utils.jar"):
+                    member.name = path.name
+                    archive.extract(member, folder, filter="data")
+
+
+def fetch_prism(folder: Path) -> None:
+    """Beam's Prism, built by Go."""
+    module = f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{version('apache-beam')}"
+    _run(["go", "install", module], {"GOBIN": str(folder)})
+
+
+def _run(command: list[str], environment: Mapping[str, str] = {}) -> None:
+    if not shutil.which(command[0]):
+        raise MissingError(f"{command[0]} is not installed")
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env={**os.environ, **environment},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MissingError(f"{' '.join(command)}: not done after {_TIMEOUT_S} s") from error
+    except subprocess.CalledProcessError as error:
+        raise MissingError(f"{' '.join(command)}: exit code {error.returncode}\n{error.stdout}") from error
+
+
+JOB_SERVER = Part("flink-job-server", BEAM_JAVA, fetch_job_server)
+FLINK_CLUSTER = Part("flink", FLINK, fetch_flink)
+PRISM = Part("prism", version("apache-beam"), fetch_prism)
+
+
+def fetch(part: Part, parts: Path) -> None:
+    """Fetch a part into its folder in `parts`, if it is not there. What is fetched half is never taken for it."""
+    parts.mkdir(parents=True, exist_ok=True)
+    folder, reason = part.folder(parts), part.reason(parts)
+    if folder.exists():
+        return
+    print(f"fetching {folder}", flush=True)
+    with tempfile.TemporaryDirectory(dir=parts) as temporary:
+        new = Path(temporary).resolve() / "new"
+        new.mkdir()
+        try:
+            part.fetch(new)
+            if not any(new.iterdir()):
+                raise MissingError("nothing was fetched")
+        except MissingError as error:
+            reason.write_text(f"{error}\n")
+            print(f"{folder} cannot be had, so some tests are skipped: {error}", flush=True)
+        else:
+            new.rename(folder)
+            reason.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    for wanted_part in (JOB_SERVER, FLINK_CLUSTER, PRISM):
+        fetch(wanted_part, Path(sys.argv[1]))

@@ -1,0 +1,48 @@
+"""Whatever runs a job, the same bytes come out."""
+
+import pytest
+
+from tests.conftest import draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
+from tests.engines.output import files_of, records_of, without_shards
+
+
+def test_planned_shards_are_the_same_bytes(coco, engine, convert):
+    """And so is all else that is in the folder; nothing more is."""
+    sized = [*coco, "--shard-size", "50kB" if "both" in coco else "2MB"]
+    reference = convert("reference", sized)
+    assert len(manifest_of(reference)["splits"]["train"]["shards"]) > 3
+    assert files_of(convert("engine", sized, engine)) == files_of(reference)
+
+
+def test_stock_shards_are_the_same_records(sample, engine, convert):
+    """Beam's own writer lets chance decide which shard a record is in."""
+    stock = ["coco", *every_kind(sample), "--writer", "beam", "--num-shards", "3"]
+    reference = convert("reference", stock)
+    output = convert("engine", stock, engine)
+    assert records_of(output) == records_of(reference)
+    assert len(manifest_of(output)["splits"]["train"]["shards"]) == 3
+    assert without_shards(output) == without_shards(reference)
+
+
+def test_the_drawn_sample_has_rejects(sample, convert):
+    """So the comparisons above are of rejects, too."""
+    flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", "0.2"]
+    reasons = [reject["reason"] for reject in rejects_of(convert("out", ["coco", *flags]))]
+    assert sorted(reasons) == ["image_missing", "image_unreadable"]
+
+
+@pytest.fixture
+def classes(tmp_path):
+    """`folder` on sixty pictures in two classes, one of which is broken."""
+    for number in range(60):
+        draw_jpeg(tmp_path / "pictures" / ("cat", "dog")[number % 2] / f"{number}.jpg", colour=(4 * number, 0, 0))
+    (tmp_path / "pictures" / "cat" / "broken.jpg").write_bytes(b"no picture")
+    flags = ["--split", "train=0.7,val=0.3", "--num-shards", "2", "--max-rejects", "0.1"]
+    return ["folder", "--images", str(tmp_path / "pictures"), *flags]
+
+
+def test_two_splits_of_classes_on_a_cluster(classes, flink_cluster, convert):
+    reference = convert("reference", classes)
+    output = convert("engine", classes, flink_cluster)
+    assert files_of(output) == files_of(reference)
+    assert len(read_examples(output, "train")) + len(read_examples(output, "val")) == 60

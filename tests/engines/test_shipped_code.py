@@ -1,0 +1,251 @@
+"""Workers that have our wheel and nothing else of ours run every step of both conversions."""
+
+import csv
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+from apache_beam.portability.api import beam_job_api_pb2
+
+from tests.conftest import draw_jpeg, every_kind, shard_bytes
+from tests.engines import record_calls
+from tests.engines.functions_of_jobs import functions_in, functions_in_code, place_of
+from tests.engines.submit import keep_request, read_request, staged_names, submit
+from tests.engines.worker_pool import (
+    ROOT,
+    running_pool,
+    site_packages,
+    worker_environment,
+)
+from tests.faults.warm_process import Command
+from tests.test_verify import records
+from transforms.write_sample import SampleFiles
+
+Words = list[object]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the jobs read.
+
+    Attributes:
+        images: of the sample, in a .zip.
+        classes: class folders, of files that can be read and files that cannot.
+        names: the same, where names begin with the class.
+        table: path, label and split of the same; one row names no file.
+    """
+
+    sample: SampleFiles
+    images: Path
+    classes: Path
+    names: Path
+    table: Path
+
+
+@pytest.fixture(scope="module")
+def inputs(sample, tmp_path_factory) -> Inputs:
+    folder = tmp_path_factory.mktemp("inputs")
+    images = shutil.make_archive(str(folder / "images"), "zip", sample.images)
+    classes, names = folder / "classes", folder / "names"
+    rows = [("path", "label", "split"), ("cat/none.jpg", "cat", "train")]
+    for number in range(12):
+        label = ("cat", "dog", "owl")[number % 3]
+        draw_jpeg(classes / label / f"{number}.jpg", 20 + number, 30)
+        draw_jpeg(names / f"{label}_{number}.jpg", 20 + number, 30)
+        rows.append((f"{label}/{number}.jpg", label, "val" if number < 4 else "train"))
+    (classes / "dog" / "cut.jpg").write_bytes((classes / "cat" / "0.jpg").read_bytes()[:300])
+    (classes / "cat" / "notes.txt").write_text("no image")
+    draw_jpeg(classes / "nowhere.jpg")
+    draw_jpeg(names / "nothing.jpg")
+    with (folder / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return Inputs(sample, Path(images), classes, names, folder / "labels.csv")
+
+
+def every_kind_of_a_zip(inputs: Inputs) -> Words:
+    flags = every_kind(inputs.sample)
+    flags[flags.index("--images") + 1] = str(inputs.images)
+    return ["coco", *flags, "--masks", "both", "--format", "jpeg", "--num-shards", 40]
+
+
+def stuff_without_a_list(inputs: Inputs) -> Words:
+    sample = inputs.sample
+    kinds = ["--instances", sample.instances, "--stuff", sample.stuff, "--image-info", sample.image_info]
+    filters = ["--no-list", "--categories", "square,circle", "--min-area", 50, "--no-crowd", "--boxes", "drop"]
+    return ["coco", "--images", sample.images, *kinds, *filters, "--max-side", 100, "--max-rejects", 1]
+
+
+def by_the_stock_writer(inputs: Inputs) -> Words:
+    flags = ["--writer", "beam", "--num-shards", 3, "--masks", "png"]
+    return ["coco", *every_kind(inputs.sample), *flags]
+
+
+def keras(inputs: Inputs) -> Words:
+    sample = inputs.sample
+    flags = ["--layout", "keras", "--examples-per-shard", 20, "--max-rejects", 0.2]
+    return ["coco", "--images", sample.images, "--instances", sample.instances, *flags]
+
+
+def tfds(inputs: Inputs) -> Words:
+    sample = inputs.sample
+    kinds = ["--instances", sample.instances, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
+    return ["coco", "--images", sample.images, *kinds, "--layout", "tfds", "--max-rejects", 0.2, "--gzip"]
+
+
+def class_folders_stratified(inputs: Inputs) -> Words:
+    splits = ["--split", "train=0.5,val=0.25,test=0.25", "--stratify", "--num-shards", 2]
+    return ["folder", "--images", inputs.classes, *splits, "--max-rejects", 1]
+
+
+def names_by_the_stock_writer(inputs: Inputs) -> Words:
+    flags = ["--label-from", "name", "--split", "train=0.5,val=0.5", "--writer", "beam", "--num-shards", 2]
+    return ["folder", "--images", inputs.names, *flags, "--max-rejects", 1]
+
+
+def a_table_with_splits(inputs: Inputs) -> Words:
+    flags = ["--labels", inputs.table, "--classes", "dog,cat", "--num-shards", 3, "--max-rejects", 1]
+    return ["folder", "--images", inputs.classes, *flags]
+
+
+JOBS = (
+    every_kind_of_a_zip,
+    stuff_without_a_list,
+    by_the_stock_writer,
+    keras,
+    tfds,
+    class_folders_stratified,
+    names_by_the_stock_writer,
+    a_table_with_splits,
+)
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A job that workers ran.
+
+    Attributes:
+        request: what the job server got.
+        calls: functions that ran in workers, by file and first line.
+    """
+
+    command: Command
+    out: Path
+    request: beam_job_api_pb2.PrepareJobRequest
+    calls: set[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Runs each job when it is first asked for, in a pool of its own."""
+
+    python: Path
+    folder: Path
+    inputs: Inputs
+    done: dict[str, Shipped] = field(default_factory=dict)
+
+    def run(self, job: Callable[[Inputs], Words]) -> Shipped:
+        if job.__name__ not in self.done:
+            self.done[job.__name__] = self._run(job)
+        return self.done[job.__name__]
+
+    def _run(self, job: Callable[[Inputs], Words]) -> Shipped:
+        folder = self.folder / job.__name__
+        (folder / "calls").mkdir(parents=True)
+        request, out, log = folder / "request", folder / "out", folder / "pool.log"
+        with running_pool(self.python, log, {"RECORDED_CALLS": str(folder / "calls")}) as pool:
+            before = partial(keep_request, str(request))
+            words = [*job(self.inputs), "--output", out]
+            command = submit(words, pool, folder / "command", before=before).end()
+            pool.wait_for_workers()
+        assert command.code == 0, f"{command}\n{log.read_text()}"
+        return Shipped(command, out, read_request(request), record_calls.read(folder / "calls"))
+
+
+@pytest.fixture(scope="module")
+def engine(built_wheel, inputs, tmp_path_factory) -> Engine:
+    folder = tmp_path_factory.mktemp("engine")
+    python = worker_environment(folder / "environment", built_wheel)
+    record_calls.add_to(site_packages(python))
+    return Engine(python, folder, inputs)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
+def test_the_same_data_set_as_in_process(engine, inputs, recordmill, tmp_path, job):
+    shipped, out = engine.run(job), tmp_path / "out"
+    outcome = recordmill(*job(inputs), "--output", out)
+    assert outcome.code == 0, outcome
+    if "beam" in job(inputs):  # whose records are in other shards every time
+        assert all_records(shipped.out) == all_records(out) != []
+    else:
+        assert shipped.command.out.replace(str(shipped.out), str(out)) == outcome.out
+        assert shard_bytes(shipped.out) != {}
+        assert all_files(shipped.out) == all_files(out)
+
+
+def all_records(folder: Path) -> list[bytes]:
+    return sorted(record for path in folder.glob("*.tfrecord-*") for record in records(path))
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    """With hidden ones."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
+def test_what_ran_is_of_the_wheel(engine, job):
+    """Every function of a package called as ours are."""
+    calls = engine.run(job).calls
+    packages = {Path(file).parent for file, _ in calls}
+    installed = site_packages(engine.python)
+    assert packages == {installed / name for name in ("schemas", "transforms")} | packages & {installed / "pipelines"}
+
+
+def test_no_step_was_left_out(engine):
+    """Each function that a job sent to its workers has run in one; and so has each that the code gives to Beam."""
+    jobs = [engine.run(job) for job in JOBS]
+    installed = site_packages(engine.python)
+    ran = {(str(Path(file).relative_to(installed)), line) for job in jobs for file, line in job.calls}
+    sent = {function for job in jobs for function in functions_in(job.request.pipeline.SerializeToString())}
+    for functions in (sent, functions_in_code()):
+        assert names(functions) >= SOME
+        assert names(function for function in functions if place_of(function) not in ran) == set()
+
+
+SOME = {
+    "transforms.stratify._divided",
+    "transforms.write_shards._WriteShard.process",
+    "transforms.plan_shards.CensusFn.add_input",
+    "transforms.coders._StructCoder.decode",
+}
+"""Of each sort."""
+
+
+def names(functions: Iterable[FunctionType]) -> set[str]:
+    return {f"{function.__module__}.{function.__qualname__}" for function in functions}
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
+def test_nothing_but_the_pipeline_is_sent(engine, job):
+    """No session of the command's main module, which workers would have to load, and no path of the checkout."""
+    request = engine.run(job).request
+    assert request.pipeline_options["beam:option:save_main_session:v1"] is False
+    assert staged_names(request) == {"submission_environment_dependencies.txt"}
+    assert str(ROOT).encode() not in request.SerializeToString()
+
+
+def test_without_the_wheel_the_job_fails(inputs, tmp_path):
+    python, log = worker_environment(tmp_path / "environment", None), tmp_path / "pool.log"
+    with running_pool(python, log) as pool:
+        words = [*every_kind_of_a_zip(inputs), "--output", tmp_path / "out"]
+        command = submit(words, pool, tmp_path / "command").end()
+    assert "ModuleNotFoundError: No module named 'transforms'" in log.read_text()
+    assert command.code == 1, command
+    (line,) = command.err.splitlines()
+    assert line.startswith("recordmill: ")
+    assert "'transforms'" in line
+    assert shard_bytes(tmp_path / "out") == {}
+    assert not (tmp_path / "out" / "manifest.json").exists()

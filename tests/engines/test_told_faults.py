@@ -1,0 +1,84 @@
+"""What a person meets who runs a job on an engine: one line that says what is wrong, soon, and exit code 1 or 2."""
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import coco_flags
+from tests.engines import servers
+from tests.engines.command import Command
+from tests.engines.conftest import of_job_server
+from tests.engines.flink import LOCAL, running_job_server
+from tests.gcs_stand_in import BUCKET, running
+from transforms.storage import storage_for
+
+LOOPBACK = "--environment_type=LOOPBACK"
+
+
+def line_of(command: Command, code: int = 1) -> str:
+    """The one line on standard error."""
+    assert command.code == code, command
+    assert re.fullmatch(r"recordmill: .+\n", command.err), command
+    return command.err
+
+
+def without_progress(arguments: list[str]) -> list[str]:
+    return [*arguments, "--progress", "none"]
+
+
+def test_nobody_listens_at_the_job_endpoint(sample, tmp_path):
+    endpoint = f"localhost:{servers.free_port()}"
+    beam = ["--", "--runner=PortableRunner", f"--job_endpoint={endpoint}", LOOPBACK]
+    arguments = without_progress(coco_flags(sample, tmp_path / "out"))
+    assert endpoint in line_of(Command([*arguments, *beam], tmp_path).end(30), 2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_nobody_listens_where_the_workers_should_be(sample, flink_local, tmp_path):
+    endpoint = f"localhost:{servers.free_port()}"
+    arguments = without_progress(coco_flags(sample, tmp_path / "out"))
+    beam = [*flink_local[:2], "--environment_type=EXTERNAL", f"--environment_config={endpoint}"]
+    assert "Connection refused" in line_of(Command([*arguments, "--", *beam], tmp_path).end(60))
+
+
+@pytest.mark.parametrize("engine_name", ["flink_local", "prism"])
+def test_an_error_of_ours_is_told_as_it_is(engine_name, sample, tmp_path, request):
+    arguments = ["coco", "--images", sample.images, "--instances", sample.instances, "--output", tmp_path / "out"]
+    engine = request.getfixturevalue(engine_name)
+    told = line_of(Command([*without_progress(arguments), "--", *engine], tmp_path).end(60))
+    assert told.startswith("recordmill: 2 of 24 images (8.3%) are rejected, more than --max-rejects 0.01 allows: ")
+
+
+def test_a_good_job_says_nothing_on_standard_error(sample, prism, flink_local, tmp_path):
+    for number, engine in enumerate((prism, flink_local)):
+        arguments = without_progress(coco_flags(sample, tmp_path / str(number)))
+        command = Command([*arguments, "--", *engine], tmp_path).end()
+        assert (command.code, command.err) == (0, ""), command
+
+
+def test_the_job_server_dies_in_the_middle(sample, job_server_jar, tmp_path):
+    """And finished shards are kept, so that the next run goes on from there."""
+    output = tmp_path / "out"
+    with running() as bucket, running_job_server(job_server_jar, LOCAL, tmp_path) as server:
+        for file in storage_for(sample.images).walk(sample.images):
+            bucket.put(f"images/{file.name}", Path(file.path).read_bytes())
+        job = ["coco", "--images", f"gs://{BUCKET}/images", "--instances", sample.instances, "--output", output]
+        job = without_progress([*job, "--max-rejects", "0.2", "--num-shards", "6", "--workers", "1"])
+        slow = {"STORAGE_EMULATOR_HOST": bucket.url}
+        bucket.latency_s = 0.3
+        command = Command([*job, "--", *of_job_server(server), LOOPBACK], tmp_path, slow)
+        last = time.monotonic() + 60
+        while not list(output.glob("coco-train.tfrecord-*")):
+            assert command.code is None, command
+            assert time.monotonic() < last, "no shard is finished"
+            time.sleep(0.02)
+        server.process.send_signal(signal.SIGKILL)
+        assert "job server" in line_of(command.end(60))
+        assert 0 < len(list(output.glob("coco-train.tfrecord-*"))) < 6
+        bucket.latency_s = 0.0
+        goes_on = Command(job, tmp_path, slow).end()
+        assert goes_on.code == 0, goes_on
+        assert "finished shards are kept" in goes_on.out

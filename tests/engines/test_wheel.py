@@ -1,0 +1,139 @@
+"""What is in the wheel and in the source distribution, and what they are beside in an environment."""
+
+import ast
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.engines.record_calls import PACKAGES
+from tests.engines.worker_pool import (
+    DEPENDENCIES_PYTHON,
+    ROOT,
+    built_sdist,  # noqa: F401  a fixture
+    pip,
+    site_packages,
+    worker_environment,
+)
+
+METADATA = {"LICENSE", "METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"}
+"""Of a wheel; where the licence is in there is setuptools' matter."""
+EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt", "requires.txt", "top_level.txt"}
+SOURCES = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
+"""Of a source distribution besides the packages: what it is built by, and what setuptools adds to every one."""
+ENVIRONMENTS = {
+    str(python.relative_to(ROOT) if python.is_relative_to(ROOT) else python): python
+    for python in (Path(sys.executable), DEPENDENCIES_PYTHON, *sorted(ROOT.glob(".venv*/bin/python")))
+}
+"""Those that the machine has, by name: which ones make has made differs."""
+
+
+@pytest.fixture(scope="module")
+def python(built_wheel, tmp_path_factory) -> Path:
+    """Of an environment with the wheel."""
+    return worker_environment(tmp_path_factory.mktemp("wheel-alone") / "environment", built_wheel)
+
+
+def listed_packages(clone: Path) -> list[str]:
+    """By setup.py."""
+    (packages,) = (
+        ast.literal_eval(keyword.value)
+        for keyword in ast.walk(ast.parse((clone / "setup.py").read_text()))
+        if isinstance(keyword, ast.keyword) and keyword.arg == "packages"
+    )
+    return packages
+
+
+def modules(built: Path) -> dict[str, bytes]:
+    """Files of the listed packages, as they were when a distribution was built."""
+    clone = built.with_name("clone")
+    folders = [clone / name.replace(".", "/") for name in listed_packages(clone)]
+    return {str(path.relative_to(clone)): path.read_bytes() for folder in folders for path in folder.glob("*.py")}
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(built_wheel):
+    with zipfile.ZipFile(built_wheel) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist()}
+    folder = f"recordmill-{version(built_wheel)}.dist-info"
+    metadata = {name for name in files if name.startswith(f"{folder}/")}
+    assert {name.rpartition("/")[2] for name in metadata} == METADATA
+    assert {name: data for name, data in files.items() if name not in metadata} == modules(built_wheel)
+
+
+def test_the_source_distribution_holds_what_it_is_built_of_and_nothing_else(built_sdist):  # noqa: F811
+    folder = built_sdist.name.removesuffix(".tar.gz")
+    with tarfile.open(built_sdist) as archive:
+        files = {
+            member.name.removeprefix(f"{folder}/"): archive.extractfile(member).read()
+            for member in archive
+            if member.isfile()
+        }
+    others = SOURCES | {f"recordmill.egg-info/{name}" for name in EGG_INFO}
+    assert files.keys() - modules(built_sdist).keys() == others
+    assert {name: data for name, data in files.items() if name not in others} == modules(built_sdist)
+    assert files["setup.py"] == built_sdist.with_name("clone").joinpath("setup.py").read_bytes()
+    assert files["pyproject.toml"] == built_sdist.with_name("clone").joinpath("pyproject.toml").read_bytes()
+
+
+def version(wheel: Path) -> str:
+    return wheel.name.split("-")[1]
+
+
+def test_all_that_the_wheel_needs_is_there(python):
+    """pip prints what is not, and fails."""
+    assert pip(python, "check").strip() == "No broken requirements found."
+
+
+def test_every_module_of_the_wheel_can_be_imported(python, built_wheel, tmp_path):
+    """Without TensorFlow, and without the files that are beside the packages in a clone."""
+    names = [name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in modules(built_wheel)]
+    code = "import importlib, json, sys; print(json.dumps([importlib.import_module(n).__file__ for n in sys.argv[1:]]))"
+    files = json.loads(output(python, code, *names, cwd=tmp_path))
+    assert len(files) == len(names) > 80
+    assert {Path(file).parents[1] for file in files} == {site_packages(python)}
+
+
+def test_the_command_is_there(python, tmp_path):
+    ended = subprocess.run(
+        [python.with_name("recordmill"), "--help"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert "coco" in ended.stdout
+
+
+def test_the_environment_of_workers_has_nothing_of_ours_and_no_tensorflow(tmp_path):
+    """Else what the other tests say of it would mean nothing."""
+    code = "import json, sys; from importlib.util import find_spec as f; print([n for n in sys.argv[1:] if f(n)])"
+    names = [*PACKAGES, "tensorflow", "apache_beam"]
+    assert output(worker_environment(tmp_path / "environment", None), code, *names, cwd=tmp_path) == "['apache_beam']"
+
+
+def test_the_packages_are_the_wheel_s_alone(python, tmp_path):
+    assert owners(python, tmp_path) == {name: ["recordmill"] for name in PACKAGES}
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_no_other_distribution_has_packages_called_as_ours_are(environment, tmp_path):
+    found = owners(ENVIRONMENTS[environment], tmp_path)
+    assert {name: set(distributions) - {"recordmill"} for name, distributions in found.items()} == {
+        name: set() for name in PACKAGES
+    }
+
+
+def owners(python: Path, cwd: Path) -> dict[str, list[str]]:
+    """Which distributions of an environment have each of our packages."""
+    code = "import json; from importlib.metadata import packages_distributions as p; print(json.dumps(p()))"
+    found = json.loads(output(python, code, cwd=cwd))
+    assert len(found) > 20
+    return {name: found.get(name, []) for name in PACKAGES}
+
+
+def output(python: Path, code: str, *arguments: str, cwd: Path) -> str:
+    """What a piece of code prints in that environment, and nothing of the checkout at hand."""
+    command = [str(python), "-I", "-c", code, *arguments]
+    ended = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.strip()

@@ -1,0 +1,201 @@
+"""Workers as an engine has them: processes of another environment, which sees Beam, our dependencies and a wheel of
+ours, and nothing of the checkout.
+
+    python = worker_environment(folder, built_wheel)
+    with running_pool(python, folder / "pool.log") as pool:
+        main([*command, "--", "--runner=PortableRunner", "--environment_type=EXTERNAL",
+              f"--environment_config={pool.endpoint}", ...])
+
+The fixtures `built_wheel` and `built_sdist` are for other files to import by name.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPENDENCIES_PYTHON = Path(os.environ.get("WORKER_PYTHON", ROOT / ".venv-worker/bin/python"))
+"""Of an environment that has what the wheel needs, but not the wheel; and no TensorFlow."""
+
+_START_S = 30
+_STOP_S = 10
+_NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo")
+
+
+def worker_environment(folder: Path, wheel: Path | None) -> Path:
+    """Make a small environment in `folder`, which must be new: our dependencies as they are in `.venv-worker`, and the
+    wheel, if any. Nothing is fetched from anywhere.
+
+    Returns:
+        its python, which stands first on the PATH of a pool.
+    """
+    assert DEPENDENCIES_PYTHON.exists(), f"{DEPENDENCIES_PYTHON} is not there; `make test-engines` makes it"
+    _run(DEPENDENCIES_PYTHON, "-m", "venv", "--without-pip", folder)
+    python = folder / "bin" / "python"
+    # What a .pth file names comes behind the environment's own packages.
+    (site_packages(python) / "dependencies.pth").write_text(f"{site_packages(DEPENDENCIES_PYTHON)}\n")
+    if wheel:
+        pip(python, "install", "--no-deps", wheel)
+    return python
+
+
+def site_packages(python: Path) -> Path:
+    """Where an environment's own packages are."""
+    return Path(_run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+
+def pip(python: Path, verb: str, *arguments: object) -> str:
+    """What pip prints. It reaches no network, and must not fail."""
+    offline = ["--quiet", "--no-index"] if verb in ("install", "wheel") else []
+    return _run(python, "-m", "pip", "--disable-pip-version-check", verb, *offline, *arguments)
+
+
+def _run(python: Path, *arguments: object, cwd: Path | None = None) -> str:
+    command = [str(python), "-I", *map(str, arguments)]  # -I: nothing of PYTHONPATH, nor of this folder
+    ended = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, f"{' '.join(command)}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+def copy_of_clone(folder: Path) -> Path:
+    """The project's files in `folder`, which must be new: what is built there leaves nothing in the checkout."""
+    shutil.copytree(ROOT, folder, ignore=_NOT_OF_A_CLONE)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def built_wheel(tmp_path_factory) -> Path:
+    """The wheel of the checkout as it is now; what it was built of is in the folder `clone` beside it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    clone = copy_of_clone(folder / "clone")
+    pip(Path(sys.executable), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, clone)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def built_sdist(tmp_path_factory) -> Path:
+    """The source distribution, as Beam makes it for --setup_file where `build` is not installed; beside it, `clone`."""
+    folder = tmp_path_factory.mktemp("sdist")
+    clone = copy_of_clone(folder / "clone")
+    _run(Path(sys.executable), "setup.py", "--quiet", "sdist", "--dist-dir", folder, cwd=clone)
+    (sdist,) = folder.glob("*.tar.gz")
+    return sdist
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of workers, in a process group of its own.
+
+    Attributes:
+        endpoint: as `--environment_config` takes it.
+    """
+
+    endpoint: str
+    process: subprocess.Popen
+
+    def workers(self) -> list[int]:
+        """Processes that were started for jobs and live."""
+        pool = self.process.pid
+        return [process.pid for process in _processes() if process.group == pool and process.pid != pool]
+
+    def wait_for_workers(self) -> None:
+        """Until they have ended by themselves, as they do when their job is over; before that they tear DoFns down."""
+        end = time.monotonic() + _STOP_S
+        while workers := self.workers():
+            assert time.monotonic() < end, f"workers {workers} are still there {_STOP_S} s after their job"
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def running_pool(
+    python: Path, log: Path, environment: Mapping[str, str] = {}, boot: Path | None = None
+) -> Iterator[Pool]:
+    """A pool whose workers are of that python's environment, until the block ends.
+
+    It starts in an empty folder and knows no variables but HOME, PATH and those of `environment`. What it and its
+    workers say on standard error is added to `log`.
+
+    Args:
+        boot: a program that starts a worker, as `/opt/apache/beam/boot` does; by default the pool does so itself, and
+            installs nothing of what a job staged.
+    """
+    with tempfile.TemporaryDirectory(prefix="pool-") as folder, _reserved_port() as port:
+        # Beam's pool starts the `python` that comes first on PATH, whatever python it runs in itself.
+        variables = {"HOME": folder, "PATH": f"{python.parent}:/usr/bin:/bin", **environment}
+        command = [str(python), "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
+        if boot:
+            command.append(f"--container_executable={boot}")
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True
+            )
+        try:
+            _wait_until_it_listens(process, port, log)
+            yield Pool(f"localhost:{port}", process)
+        finally:
+            _end_group(process)
+
+
+@contextlib.contextmanager
+def _reserved_port() -> Iterator[int]:
+    """A port that nobody else is given while the block runs.
+
+    gRPC lets several servers listen on one port, unseen, and each gets some of the calls.
+    """
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reservation.bind(("", 0))
+        yield reservation.getsockname()[1]
+
+
+def _wait_until_it_listens(process: subprocess.Popen, port: int, log: Path) -> None:
+    end = time.monotonic() + _START_S
+    while True:
+        assert process.poll() is None, f"the pool ended with exit code {process.returncode}\n{log.read_text()}"
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+            return
+        assert time.monotonic() < end, f"the pool does not listen after {_START_S} s\n{log.read_text()}"
+        time.sleep(0.05)
+
+
+def _end_group(process: subprocess.Popen) -> None:
+    """End the process and all of its group; the pool itself would leave its workers behind when it is told to end."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        end = time.monotonic() + _STOP_S
+        while time.monotonic() < end:
+            process.poll()
+            if not any(each.group == process.pid for each in _processes()):
+                return
+            time.sleep(0.02)
+    raise AssertionError(f"processes of group {process.pid} do not end")
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    group: int
+
+
+def _processes() -> Iterator[_Process]:
+    """Those that live. One that has ended and that nobody has waited for is none."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            continue
+        if state not in "ZX":
+            yield _Process(int(folder.name), int(group))
