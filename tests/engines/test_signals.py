@@ -1,5 +1,5 @@
-"""Ctrl-C, SIGTERM (what Airflow and Kubernetes send), and the death of a worker, in the middle of a job whose workers are
-on this machine: finished shards stay, one line tells it, and the same command goes on."""
+"""Ctrl-C, SIGTERM (what Airflow and Kubernetes send), and the death of a worker, in the middle of a job whose workers
+are on this machine: finished shards stay, one line tells it, and the same command goes on."""
 
 import contextlib
 import os
