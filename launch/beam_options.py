@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 from uuid import uuid4
 
 from apache_beam.options.pipeline_options import (
@@ -31,6 +31,11 @@ DATAFLOW_MIN_RAM = "4GB"
 """Of a machine, where the service chooses it (Dataflow Prime)."""
 
 _FOREVER_S = 30 * 24 * 3600
+
+
+Purpose = Literal["run", "template", "dry run"]
+"""A job is run; or made for something else to start it, as Dataflow's launcher does; or made to see whether it can
+be."""
 
 
 class Runner(Enum):
@@ -107,10 +112,14 @@ def runner_of(options: PipelineOptions) -> Runner:
     return _RUNNERS[short]
 
 
-def never_runs(options: PipelineOptions) -> bool:
-    """Whether Beam only makes a job: to look at it, or as a template that something else starts."""
-    template = options.view_as(GoogleCloudOptions).template_location
-    return runner_of(options) is Runner.DATAFLOW and bool(template or options.view_as(TestOptions).dry_run)
+def purpose_of(options: PipelineOptions) -> Purpose:
+    """What Beam is to do with a job."""
+    if runner_of(options) is Runner.DATAFLOW:
+        if options.view_as(TestOptions).dry_run:
+            return "dry run"
+        if options.view_as(GoogleCloudOptions).template_location:
+            return "template"
+    return "run"
 
 
 def _add_dataflow_defaults(options: PipelineOptions) -> None:

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,9 @@ from schemas.manifest import Recipe
 from schemas.reports import PlanReport
 from transforms.manifest_file import read_manifest, require_manifest
 from transforms.tidy_output import tidy
+
+if TYPE_CHECKING:
+    from launch.beam_options import Purpose  # which imports Beam
 
 
 class Conversion(NamedTuple):
@@ -40,35 +43,28 @@ def convert(
         RecordmillError: see `launch.run.run`.
     """
     options = conversion.options
-    if beam_arguments:
-        _look_at_buckets(options, beam_arguments)
+    purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
     splits = [recipe.split for recipe in recipes]
+    console = terminal()
+    if purpose == "dry run":
+        _run(conversion, recipes, "none", beam_arguments)
+        console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
+        return
     if options.overwrite and read_manifest(options.output):
         _check_there_is_something(conversion, splits, progress_mode)
     states = claim_output(options.output, recipes, options.overwrite)
-    console = terminal()
-    if set(states) == {OutputState.COMPLETE} and _is_template(beam_arguments):
-        raise ConfigError(
-            f"{options.output} holds all that is asked for already, so no job was made; overwrite makes one"
-        )
     if set(states) == {OutputState.COMPLETE}:
+        if purpose == "template":
+            raise ConfigError(f"{options.output} holds all of it already, so no job was made; overwrite=true makes one")
         what = "the whole split" if len(recipes) == 1 else "all these splits"
         console.print(f"{options.output} holds {what} already; --overwrite would write again.")
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
-        from launch import progress
-        from launch.run import run
-        from launch.watch import asked
-        from pipelines.convert import write_all
-
-        # Workers in other processes count what they do for themselves.
-        count = partial(_tell_finished, options.output, recipes)
-        with progress.shown(progress_mode), asked(count) if beam_arguments else nullcontext():
-            has_run = run(lambda p: write_all(conversion.gather(p), options, recipes), beam_arguments)
-        if not has_run:
-            console.print("The job was made and not run: Beam was asked for a dry run, or for a template.")
+        _run(conversion, recipes, progress_mode, beam_arguments)
+        if purpose == "template":
+            console.print("The template was made; what launches it runs the job.")
             return
     manifest = require_manifest(options.output)
     if set(states) == {OutputState.COMPLETE}:  # a run that was killed as it ended may have left something
@@ -77,31 +73,39 @@ def convert(
     print_splits(console, options.output, manifest, splits)
 
 
+def _run(conversion: Conversion, recipes: Sequence[Recipe], progress_mode: str, beam_arguments: Sequence[str]) -> None:
+    from launch import progress
+    from launch.run import run
+    from launch.watch import asked
+    from pipelines.convert import write_all
+
+    # Workers in other processes count what they do for themselves.
+    count = partial(_tell_finished, conversion.options.output, recipes)
+    with progress.shown(progress_mode), asked(count) if beam_arguments else nullcontext():
+        run(lambda p: write_all(conversion.gather(p), conversion.options, recipes), beam_arguments)
+
+
 def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
     from transforms.progress import told
 
     told("", {"shards_written": finished_shards(output, recipes)})
 
 
-def _is_template(beam_arguments: Sequence[str]) -> bool:
-    if not beam_arguments:
-        return False
-    from launch.beam_options import beam_options, never_runs
-
-    return never_runs(beam_options(beam_arguments))
-
-
-def _look_at_buckets(options: ConvertOptions, beam_arguments: Sequence[str]) -> None:
+def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Purpose":
+    """Refuse buckets that Dataflow could not use, warn of distant ones; and what is to be done with the job."""
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
-    from launch.beam_options import beam_options
+    from launch.beam_options import beam_options, purpose_of
     from launch.check_runner import check_staging
 
     beams = beam_options(beam_arguments)
-    check_staging(beams)
+    purpose = purpose_of(beams)
+    if purpose != "dry run":
+        check_staging(beams)
     region = beams.view_as(GoogleCloudOptions).region
     for line in distant_buckets([*options.images, options.output], region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
+    return purpose
 
 
 def _check_there_is_something(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:

@@ -11,6 +11,7 @@ from schemas import errors
 # running 'step']`.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+?)(?: \[while running '([^']+)'\])?$", re.MULTILINE)
 
+_CANCELLED = re.compile(r"\b[Ss]tate:? CANCELLED\b")
 _OUR_PACKAGES = r"named '(schemas|transforms|pipelines|launch)\b"
 
 
@@ -35,13 +36,15 @@ def explain(error: Exception) -> errors.RecordmillError:
 
 
 def _of_others(error: Exception, name: str, message: str, step: str) -> str:
-    if type(error).__name__ == "DataflowRuntimeException" and "Traceback" not in str(error):
-        return " ".join(str(error).split())
     if name == "ModuleNotFoundError" and re.search(_OUR_PACKAGES, message):
         return (
             f"the workers do not have Recordmill ({message}): they need it installed, of this version, or shipped by "
             "--setup_file=./setup.py or --extra_package=recordmill-….whl"
         )
+    if _CANCELLED.search(str(error)):
+        return "the job was cancelled; finished shards stay, and the same command goes on from there"
+    if type(error).__name__ == "DataflowRuntimeException" and "Traceback" not in str(error):
+        return " ".join(str(error).split())
     if message.startswith("Channel closed prematurely"):
         return (
             "a worker process died in the middle of its work, killed perhaps because memory ran out; finished shards "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import apache_beam as beam
 
 from launch import watch
-from launch.beam_options import beam_options, never_runs, runner_of
+from launch.beam_options import beam_options, purpose_of, runner_of
 from launch.explain import explain
 
 _LOGGER = logging.getLogger(__name__)
@@ -16,11 +16,9 @@ _LOGGER = logging.getLogger(__name__)
 _INTERRUPTED = re.compile(r"^(?:RuntimeError: )?KeyboardInterrupt(?: \[while running|$)", re.MULTILINE)
 
 
-def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -> bool:
-    """Build a pipeline and run it to its end: in this process, unless `beam_arguments` name another runner.
-
-    Returns:
-        Whether it ran; not if Beam was asked for a dry run, or for a template that is started later.
+def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -> None:
+    """Build a pipeline and run it to its end: in this process, unless `beam_arguments` name another runner. Where they
+    ask for a dry run or a template (`beam_options.purpose_of`), it is made and not run.
 
     Raises:
         RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
@@ -32,12 +30,10 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
         pipeline = beam.Pipeline(options=options)
         build(pipeline)
         result = pipeline.run()
-        if never_runs(options):
-            return False
-        watch.wait(result, runner, options)
+        if purpose_of(options) == "run":
+            watch.wait(result, runner, options)
     except Exception as error:
         _LOGGER.debug("The pipeline failed", exc_info=True)
         if _INTERRUPTED.search(str(error)):
             raise KeyboardInterrupt from error
         raise explain(error) from error
-    return True

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from launch.beam_options import DATAFLOW_MACHINE, DATAFLOW_THREADS, Runner, beam_options, never_runs, runner_of
+from launch.beam_options import DATAFLOW_MACHINE, DATAFLOW_THREADS, Runner, beam_options, purpose_of, runner_of
 from schemas.errors import ConfigError
 
 DATAFLOW = ["--runner=DataflowRunner", "--project=p-12345", "--region=us-central1"]
@@ -103,8 +103,8 @@ def test_a_value_that_beam_does_not_take(arguments, capfd):
         beam_options(arguments).view_as(TypeOptions)
 
 
-def test_what_never_runs():
-    assert not never_runs(beam_options(DATAFLOW))
-    assert never_runs(beam_options([*DATAFLOW, "--dry_run=true"]))
-    assert never_runs(beam_options([*DATAFLOW, "--template_location=gs://b/t.json"]))
-    assert not never_runs(beam_options([]))
+def test_what_is_done_with_a_job():
+    assert purpose_of(beam_options(DATAFLOW)) == "run"
+    assert purpose_of(beam_options([*DATAFLOW, "--dry_run=true"])) == "dry run"
+    assert purpose_of(beam_options([*DATAFLOW, "--template_location=gs://b/t.json"])) == "template"
+    assert purpose_of(beam_options([])) == "run"

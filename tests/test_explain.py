@@ -102,6 +102,14 @@ class DataflowRuntimeException(Exception):  # noqa: N818
             "version, or shipped by --setup_file=./setup.py or --extra_package=recordmill-….whl",
         ),
         (
+            DataflowRuntimeException("Dataflow pipeline failed. State: CANCELLED, Error:\nNone"),
+            "the job was cancelled; finished shards stay, and the same command goes on from there",
+        ),
+        (
+            RuntimeError("Pipeline job-1 failed in state CANCELLED: unknown error"),
+            "the job was cancelled; finished shards stay, and the same command goes on from there",
+        ),
+        (
             RuntimeError("Channel closed prematurely."),
             "a worker process died in the middle of its work, killed perhaps because memory ran out; finished shards "
             "stay, and the same command goes on from there",

@@ -185,18 +185,25 @@ def test_missing_rights_to_the_staging_bucket_are_told_before_anything_is_done(g
     assert (dataflow.requests, written(gcs)) == ([], {})
 
 
-@pytest.mark.parametrize(
-    ("beam", "made"),
-    [(("--dry_run=true",), None), ((f"--template_location=gs://{BUCKET}/t/job.json",), "t/job.json")],
-)
-def test_a_job_that_is_only_made(gcs, dataflow, recordmill, beam, made):
-    ended = recordmill(*coco(dataflow, beam=beam))
+def test_a_template_is_made_and_not_run(gcs, dataflow, recordmill):
+    ended = recordmill(*coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",)))
     assert ended.code == 0, ended
-    assert "The job was made and not run" in ended.out
+    assert "The template was made" in ended.out
     assert dataflow.requests == []
     assert "manifest.json" not in written(gcs)
-    if made:
-        assert json.loads(gcs.objects()[made])["environment"]["workerPools"][0]["machineType"] == "e2-standard-2"
+    job = json.loads(gcs.objects()["t/job.json"])
+    assert job["environment"]["workerPools"][0]["machineType"] == "e2-standard-2"
+
+
+def test_a_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):
+    """Not even with --overwrite."""
+    assert recordmill(*coco(dataflow)).code == 0
+    before = gcs.objects()
+    dataflow.requests.clear()
+    ended = recordmill(*coco(dataflow, "--overwrite", beam=("--dry_run=true",)))
+    assert ended.code == 0, ended
+    assert "neither run nor anything written" in ended.out
+    assert (dataflow.requests, gcs.objects()) == ([], before)
 
 
 def test_a_template_for_what_is_there_already_is_refused(gcs, dataflow, recordmill):
@@ -204,7 +211,7 @@ def test_a_template_for_what_is_there_already_is_refused(gcs, dataflow, recordmi
     assert recordmill(*coco(dataflow)).code == 0
     ended = recordmill(*coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",)))
     assert ended.code == 2
-    assert "holds all that is asked for already, so no job was made" in ended.err
+    assert "holds all of it already, so no job was made" in ended.err
     assert "t/job.json" not in gcs.objects()
 
 

@@ -12,8 +12,7 @@ from PIL import Image
 
 from launch.cli import main
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
-from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
-from tests.test_gcs_jobs import (
+from tests.engines.test_gcs_jobs import (
     ALWAYS,
     OUT,
     ROOT,
@@ -26,6 +25,7 @@ from tests.test_gcs_jobs import (
     shown,
     zipped,
 )
+from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
 from transforms import gcs_client, gcs_storage
 
 COUNT = 40
