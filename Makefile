@@ -10,7 +10,7 @@ ENGINES := .engines
 DEMO := demo
 JOBS ?= 2
 
-.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench lock lock-consumers templates clean
+.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench bench-engines lock lock-consumers templates clean
 
 demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -54,6 +54,10 @@ bench: $(VENV)/installed-dev  ## Measure speed and memory (minutes)
 	cd benchmarks && ../$(BIN)/python read_coco.py
 	cd benchmarks && ../$(BIN)/python coco.py
 	cd benchmarks && ../$(BIN)/python buckets.py
+
+bench-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Measure one job on each engine
+	$(BIN)/python tests/engines/fetch.py $(ENGINES)
+	PYTHONPATH=. $(BIN)/python benchmarks/engines.py
 
 lock: $(VENV)/installed-dev  ## Pin the newest versions that setup.py allows
 	$(BIN)/pip install --quiet uv

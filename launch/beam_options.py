@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import os
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from enum import Enum
@@ -13,6 +14,7 @@ from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
+    PrismRunnerOptions,
     SetupOptions,
     StandardOptions,
     TestOptions,
@@ -95,6 +97,9 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
         if portable.job_server_timeout == PortableOptions([]).job_server_timeout:
             # It bounds the stream of a job's states, too, and so the job.
             portable.job_server_timeout = _FOREVER_S
+        prism = options.view_as(PrismRunnerOptions)
+        if prism.prism_location and os.path.isfile(prism.prism_location):
+            prism.prism_location = os.path.abspath(prism.prism_location)  # which is started by its name as it is given
     return options
 
 

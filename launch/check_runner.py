@@ -4,10 +4,12 @@ import os
 import re
 import shutil
 import socket
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from uuid import uuid4
 
+import grpc
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     GoogleCloudOptions,
@@ -19,12 +21,14 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     WorkerOptions,
 )
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from launch.beam_options import Runner, runner_of
 from schemas.errors import ConfigError
 from transforms.storage import storage_for
 
 _CONNECT_S = 5
+_ANSWER_S = 20
 
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+\d+")
 _ZONE = re.compile(r"([a-z]+(?:-[a-z]+)+\d+)-[a-z]")
@@ -153,9 +157,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     elif name == "flink":
         yield from _flink_faults(options)
     elif name == "prism":
-        location = options.view_as(PrismRunnerOptions).prism_location
-        if location and "://" not in location and not os.path.isfile(location):
-            yield f"--prism_location={location} is not there"
+        yield from _prism_faults(options.view_as(PrismRunnerOptions).prism_location)
     here = portable.environment_type == "LOOPBACK" or (
         not portable.environment_type and _starts_workers_here(options, name)
     )
@@ -180,14 +182,27 @@ def _starts_workers_here(options: PipelineOptions, name: str) -> bool:
 
 def _flink_faults(options: PipelineOptions) -> Iterator[str]:
     jar = options.view_as(FlinkRunnerOptions).flink_job_server_jar
-    if jar and "://" not in jar and not os.path.isfile(jar):
-        yield f"--flink_job_server_jar={jar} is not there"
+    if jar and "://" not in jar:
+        if not os.path.isfile(jar):
+            yield f"--flink_job_server_jar={jar} is not there"
+        elif not zipfile.is_zipfile(jar):
+            yield f"--flink_job_server_jar={jar} is no jar"
     java = options.view_as(JobServerOptions).job_server_java_launcher
     if not shutil.which(java):
         yield f"{java} is not on the PATH: FlinkRunner starts a job server in Java (--job_endpoint names one that runs)"
 
 
+def _prism_faults(location: str | None) -> Iterator[str]:
+    if not location or "://" in location:
+        return
+    if not os.path.isfile(location):
+        yield f"--prism_location={location} is not there"
+    elif not (os.access(location, os.X_OK) or zipfile.is_zipfile(location)):
+        yield f"--prism_location={location} is no program"
+
+
 def _endpoint_faults(endpoint: str) -> Iterator[str]:
+    """Whether a job server answers: in a moment, or Beam would wait for it as long as for a job."""
     if endpoint == "embed":
         return
     host, _, port = endpoint.rpartition(":")
@@ -198,6 +213,17 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
     except OSError as error:
         yield f"no job server listens at {endpoint} ({error.strerror or error})"
+        return
+    with grpc.insecure_channel(endpoint) as channel:
+        server = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        try:
+            server.DescribePipelineOptions(request, timeout=_ANSWER_S)
+        except grpc.RpcError as error:
+            yield (
+                f"what listens at {endpoint} does not answer as a job server does, but {error.code().name} (Flink's own "
+                "port, 8081, is for --flink_master)"
+            )
 
 
 def _ships_packages(options: PipelineOptions) -> bool:

@@ -50,6 +50,11 @@ def _of_others(error: Exception, name: str, message: str, step: str) -> str:
             "a worker process died in the middle of its work, killed perhaps because memory ran out; finished shards "
             "stay, and the same command goes on from there"
         )
+    if message.startswith("Service failed to start up"):
+        return (
+            f"the job server that Beam starts ended at once ({message}): is it one, and can this machine run it? "
+            "--debug shows what it said"
+        )
     if "java.net.ConnectException" in message:
         return (
             f"{message.rstrip('.')}: is there a worker pool at --environment_config, and a cluster where the job "

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import apache_beam as beam
 
 from launch import watch
-from launch.beam_options import beam_options, purpose_of, runner_of
+from launch.beam_options import Runner, beam_options, purpose_of, runner_of
 from launch.explain import explain
+from transforms import progress
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
     try:
         pipeline = beam.Pipeline(options=options)
         build(pipeline)
+        if runner is Runner.PORTABLE:
+            progress.entered("waiting for the job server")
         result = pipeline.run()
         if purpose_of(options) == "run":
             watch.wait(result, runner, options)

@@ -60,7 +60,7 @@ class _PortableJob:
         return _counts(self._result)
 
     def step(self) -> str:
-        return ""
+        return f"the job is {self._result.state.lower()}"
 
     def interrupted(self, interrupt: KeyboardInterrupt) -> None:
         try:

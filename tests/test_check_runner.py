@@ -3,7 +3,9 @@
 import socket
 
 import pytest
+from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
+from launch import check_runner as check_runner_module
 from launch.beam_options import beam_options
 from launch.check_runner import check_runner, check_staging, require_local
 from schemas.errors import ConfigError
@@ -161,8 +163,38 @@ def test_a_job_server_must_listen():
         arguments = ["--runner=PortableRunner", f"--job_endpoint=localhost:{listening.getsockname()[1]}", LOOPBACK]
         (fault,) = faults(arguments)
         assert fault.startswith(f"no job server listens at localhost:{listening.getsockname()[1]} (")
-        listening.listen()
-        assert faults(arguments) == []
+
+
+def test_what_listens_must_be_a_job_server(monkeypatch):
+    """A server of something else, and one that says nothing at all."""
+    monkeypatch.setattr(check_runner_module, "_ANSWER_S", 1)
+    with running() as http:
+        endpoint = http.url.removeprefix("http://")
+        (fault,) = faults(["--runner=PortableRunner", f"--job_endpoint={endpoint}", LOOPBACK])
+        assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"localhost:{silent.getsockname()[1]}"
+        (fault,) = faults(["--runner=PortableRunner", f"--job_endpoint={endpoint}", LOOPBACK])
+        assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
+
+
+def test_a_job_server_may_be_taken():
+    server = LocalJobServicer()
+    port = server.start_grpc_server(0)
+    try:
+        assert faults(["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", LOOPBACK]) == []
+    finally:
+        server.stop()
+
+
+def test_programs_must_be_programs(tmp_path):
+    (tmp_path / "text").write_text("no program")
+    text = tmp_path / "text"
+    assert faults(["--runner=PrismRunner", f"--prism_location={text}"]) == [f"--prism_location={text} is no program"]
+    flink = ["--runner=FlinkRunner", "--job_server_java_launcher=sh", LOOPBACK]
+    assert faults([*flink, f"--flink_job_server_jar={text}"]) == [f"--flink_job_server_jar={text} is no jar"]
+    text.chmod(0o755)
+    assert faults(["--runner=PrismRunner", f"--prism_location={text}"]) == []
 
 
 @pytest.fixture

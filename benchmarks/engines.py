@@ -1,0 +1,130 @@
+"""One job on each engine: seconds, and the peak memory of all processes of the engine.
+
+    python benchmarks/engines.py [--images 2000] [--shards 8] [--runs 3] [--folder DIR]
+
+`make bench-engines` fetches the engines first. Engines are run in turn, round after round; all write the same bytes,
+which is checked. A cluster that runs already is not started anew for each job, as in life.
+"""
+
+import argparse
+import contextlib
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from coco import coco
+from make_coco import make
+
+from tests.engines import fetch
+from tests.engines.conftest import PARTS, in_pool, of_job_server
+from tests.engines.flink import LOCAL, FlinkCluster, running_job_server
+from tests.engines.output import files_of
+from tests.engines.worker_pool import running_pool, site_packages, worker_environment
+
+HERE = Path(__file__).resolve().parent
+SAMPLE_S = 0.1
+
+
+def descendants(roots: set[int]) -> set[int]:
+    """Processes of this machine that these have started, and these."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    grown = roots & parents.keys()
+    while grown != found:
+        found = set(grown)
+        grown = found | {process for process, parent in parents.items() if parent in found}
+    return found
+
+
+def proportional_mb(process: int) -> float:
+    """Memory of a process, what it shares with others in part."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1000
+    return 0.0
+
+
+def measured(command: list[str], servers: set[int]) -> tuple[float, float]:
+    """Seconds and peak MB of a command that must succeed, with servers that work for it."""
+    began = time.perf_counter()
+    process = subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL)
+    peak = 0.0
+    while process.poll() is None:
+        peak = max(peak, sum(map(proportional_mb, descendants({process.pid, *servers}))))
+        time.sleep(SAMPLE_S)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {process.returncode}")
+    return time.perf_counter() - began, peak
+
+
+@contextlib.contextmanager
+def engines(folder: Path) -> Iterator[dict[str, tuple[list[str], set[int]]]]:
+    """By name: what stands after `--`, and the servers that work for it."""
+    jars = fetch.JOB_SERVER.folder(PARTS) / fetch.JOB_SERVER_JAR
+    worker = worker_environment(folder / "worker", None)
+    (site_packages(worker) / "recordmill.pth").write_text(f"{HERE.parent}\n")
+    logs = [folder / name for name in ("local", "cluster", "server")]
+    for log in logs:
+        log.mkdir()
+    with (
+        running_job_server(jars, LOCAL, logs[0]) as local,
+        FlinkCluster(fetch.FLINK_CLUSTER.folder(PARTS), logs[1]) as cluster,
+        running_job_server(jars, cluster.master, logs[2]) as server,
+        running_pool(worker, folder / "pool.log") as pool,
+    ):
+        of_cluster = {server.process.pid, pool.process.pid, *(each.pid for each in cluster.processes)}
+        yield {
+            "one process": ([], set()),
+            "2 processes": (["--direct_running_mode=multi_processing", "--direct_num_workers=2"], set()),
+            "Prism": (["--runner=PrismRunner", f"--prism_location={fetch.PRISM.folder(PARTS) / 'prism'}"], set()),
+            "Flink, local": (
+                [*of_job_server(local), "--environment_type=LOOPBACK", "--parallelism=2"],
+                {local.process.pid},
+            ),
+            "Flink, cluster": ([*of_job_server(server), *in_pool(pool)], of_cluster),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--folder", help="where data and output go; made and kept (default: a temporary folder)")
+    arguments = parser.parse_args()
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="recordmill-bench-"))
+    data = folder / f"coco-{arguments.images}"
+    if not data.exists():
+        make(data, arguments.images)
+    runs: dict[str, list[tuple[float, float]]] = {}
+    first = None
+    with tempfile.TemporaryDirectory() as temporary, engines(Path(temporary)) as running:
+        for _ in range(arguments.runs):
+            for name, (engine, servers) in running.items():
+                output = folder / "output"
+                shutil.rmtree(output, ignore_errors=True)
+                beam = ["--", *engine] if engine else []
+                runs.setdefault(name, []).append(measured([*coco(data, output, arguments.shards), *beam], servers))
+                written = files_of(output)
+                first = first or written
+                if written != first:
+                    raise SystemExit(f"{name} wrote other bytes")
+    print("| engine | seconds | fastest … slowest | peak MB |\n|---|---|---|---|")
+    for name, measures in runs.items():
+        seconds, peaks = [each[0] for each in measures], [each[1] for each in measures]
+        print(
+            f"| {name} | {statistics.median(seconds):.1f} | {min(seconds):.1f} … {max(seconds):.1f} "
+            f"| {statistics.median(peaks):,.0f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
