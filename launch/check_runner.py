@@ -221,8 +221,8 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
             server.DescribePipelineOptions(request, timeout=_ANSWER_S)
         except grpc.RpcError as error:
             yield (
-                f"what listens at {endpoint} does not answer as a job server does, but {error.code().name} (Flink's own "
-                "port, 8081, is for --flink_master)"
+                f"what listens at {endpoint} does not answer as a job server does, but {error.code().name} (Flink's "
+                "own port, 8081, is for --flink_master)"
             )
 
 
