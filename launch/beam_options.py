@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
+from launch.parser import flags_of
 from schemas.errors import ConfigError
 
 _FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -82,9 +83,9 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
     except SystemExit as error:  # argparse, which has told on standard error what is wrong
         raise ConfigError("after --, a flag has a value that Beam does not take") from error
     runner = runner_of(options)
-    # A job server has flags of its own; what launches a template may add some that this Beam does not know.
-    if runner is not Runner.PORTABLE and not options.view_as(GoogleCloudOptions).template_location:
-        _refuse_unknown(beam_arguments)
+    # What launches a template may add flags that this Beam does not know.
+    if not options.view_as(GoogleCloudOptions).template_location:
+        _refuse_unknown(beam_arguments, are_all_known=runner is not Runner.PORTABLE)
     if runner is Runner.LOCAL:
         # The DirectRunner first tries to download and start another runner, Prism.
         standard.runner = _FN_API_RUNNER
@@ -145,8 +146,11 @@ class _BeamFlags(argparse.ArgumentParser):
         raise ConfigError(f"after --, {message}")
 
 
-def _refuse_unknown(beam_arguments: Sequence[str]) -> None:
+def _refuse_unknown(beam_arguments: Sequence[str], are_all_known: bool) -> None:
     """Beam drops a flag that it does not know without a word.
+
+    Args:
+        are_all_known: whether there are no others than Beam's; a job server has flags of its own.
 
     Raises:
         ConfigError: a flag of no class of Beam's options.
@@ -155,7 +159,13 @@ def _refuse_unknown(beam_arguments: Sequence[str]) -> None:
     for options_class in PipelineOptions.__subclasses__():
         options_class._add_argparse_args(parser)
     _, unknown = parser.parse_known_args(list(beam_arguments))
+    ours = {flag for verb in ("coco", "folder") for action in flags_of(verb) for flag in action.option_strings}
     for argument in unknown:
-        near = difflib.get_close_matches(argument.partition("=")[0], parser._option_string_actions, 1)
+        flag = argument.partition("=")[0]
+        if flag in ours:
+            raise ConfigError(f"{argument} must stand before the lone --, as what stands after it goes to Beam")
+        if not are_all_known and flag.replace("-", "_").replace("__", "--", 1) not in parser._option_string_actions:
+            continue
+        near = difflib.get_close_matches(flag, parser._option_string_actions, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"after --, {argument} is no flag that Beam knows{hint}")

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import grpc
 from apache_beam.options.pipeline_options import (
+    DirectOptions,
     FlinkRunnerOptions,
     GoogleCloudOptions,
     JobServerOptions,
@@ -27,6 +28,8 @@ from launch.beam_options import Runner, runner_of
 from schemas.errors import ConfigError
 from transforms.storage import storage_for
 
+_ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "DOCKER", "PROCESS")
+
 _CONNECT_S = 5
 _ANSWER_S = 20
 
@@ -36,6 +39,7 @@ _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _BUCKET_PATH = re.compile(r"gs://[a-z0-9][a-z0-9_.-]+[a-z0-9](/.*)?")
 _JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,1022}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}")
+_ENDPOINT = re.compile(r"(?!\w+://)(.+):([0-9]{1,5})")
 _MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 
 
@@ -55,6 +59,8 @@ def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
         faults += _far_paths(paths)
     elif runner is Runner.PORTABLE:
         faults += _portable_faults(options, paths)
+    elif options.view_as(DirectOptions).direct_num_workers < 0:
+        faults.append("--direct_num_workers must be 1 or more, or 0 for one a core")
     faults += _package_faults(options)
     if faults:
         raise ConfigError("; ".join(faults))
@@ -164,6 +170,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     relative = sorted({path for path in paths if "://" not in path and not os.path.isabs(path)})
     if relative and not here:
         yield f"workers run in folders of their own, so give whole paths, not {', '.join(relative)}"
+    yield from _environment_faults(portable)
     # What Beam does by itself: a container of its own image, in which there is nothing of ours.
     needs_image = portable.environment_type in (None, "DOCKER") and not here
     if needs_image and not portable.environment_config and not _ships_packages(options):
@@ -172,6 +179,16 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
             "--environment_config=HOST:PORT of a worker pool, by --environment_type=DOCKER --environment_config=IMAGE, "
             "or by LOOPBACK for workers in this process"
         )
+
+
+def _environment_faults(portable: PortableOptions) -> Iterator[str]:
+    kind, config = portable.environment_type, portable.environment_config
+    if kind and kind not in _ENVIRONMENTS and not kind.startswith("beam:env:"):
+        yield f"--environment_type={kind} is none of {', '.join(_ENVIRONMENTS)}"
+    elif kind == "EXTERNAL" and not _ENDPOINT.fullmatch(config or ""):
+        yield f"--environment_config={config or ''} must be HOST:PORT of a worker pool, as EXTERNAL wants one"
+    elif kind == "PROCESS" and not (config or portable.environment_options):
+        yield "--environment_config is missing: what PROCESS starts for a worker"
 
 
 def _starts_workers_here(options: PipelineOptions, name: str) -> bool:
@@ -205,14 +222,14 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
     """Whether a job server answers: in a moment, or Beam would wait for it as long as for a job."""
     if endpoint == "embed":
         return
-    host, _, port = endpoint.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    match = _ENDPOINT.fullmatch(endpoint)
+    if not match:
         yield f"--job_endpoint={endpoint} must be HOST:PORT"
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-    except OSError as error:
-        yield f"no job server listens at {endpoint} ({error.strerror or error})"
+        socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        yield f"no job server listens at {endpoint} ({getattr(error, 'strerror', None) or error})"
         return
     with grpc.insecure_channel(endpoint) as channel:
         server = beam_job_api_pb2_grpc.JobServiceStub(channel)

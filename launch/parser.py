@@ -12,6 +12,9 @@ from pipelines.options import CHECKS, DEFAULT_SHARD_BYTES, FORMATS, WRITERS, Con
 from schemas.errors import ConfigError
 from schemas.layouts import COCO_LAYOUTS
 
+_BEAMS = ("--project", "--region", "--runner")
+"""Flags of Beam's that have no underscore to know them by."""
+
 PROGRESS = ("auto", "plain", "none")
 
 _EPILOG = """\
@@ -37,6 +40,8 @@ class _Parser(argparse.ArgumentParser):
             return f"unexpected argument {argument!r}"
         if flag in self._option_string_actions:
             return f"{flag} must stand after the verb"
+        if "_" in flag or flag in _BEAMS:
+            return f"unknown flag {flag}; Beam's flags go after a lone --"
         near = difflib.get_close_matches(flag, self._option_string_actions, 1)
         return f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if near else "")
 

@@ -92,6 +92,17 @@ def test_a_flag_that_beam_would_drop_is_refused(named):
     )
 
 
+@pytest.mark.parametrize("named", [[], ["--runner=FlinkRunner"], DATAFLOW])
+def test_a_flag_of_ours_is_refused(named):
+    with pytest.raises(ConfigError, match=r"^--num-shards=4 must stand before the lone --"):
+        beam_options([*named, "--num-shards=4"])
+
+
+def test_a_hyphen_for_an_underscore_is_refused():
+    with pytest.raises(ConfigError, match=r"did you mean --flink_master\?"):
+        beam_options(["--runner=FlinkRunner", "--flink-master=h:1"])
+
+
 def test_who_may_add_flags_that_beam_does_not_know():
     beam_options(["--runner=FlinkRunner", "--checkpointing_interval=1000"])
     beam_options([*DATAFLOW, "--template_location=gs://b/t.json", "--launchers_own=1"])

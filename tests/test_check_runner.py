@@ -114,6 +114,27 @@ LOOPBACK = "--environment_type=LOOPBACK"
         (["--runner=PortableRunner", LOOPBACK], "--job_endpoint is missing"),
         (["--runner=PortableRunner", "--job_endpoint=8099", LOOPBACK], "--job_endpoint=8099 must be HOST:PORT"),
         (["--runner=PortableRunner", "--job_endpoint=h:x", LOOPBACK], "--job_endpoint=h:x must be HOST:PORT"),
+        (["--runner=PortableRunner", "--job_endpoint=h:²", LOOPBACK], "--job_endpoint=h:² must be HOST:PORT"),
+        (["--runner=PortableRunner", "--job_endpoint=http://h:1", LOOPBACK], "--job_endpoint=http://h:1 must be HOST"),
+        (["--runner=PortableRunner", f"--job_endpoint={'a' * 80}:1", LOOPBACK], "no job server listens at aaaa"),
+        (
+            ["--runner=PortableRunner", "--job_endpoint=localhost:99999", LOOPBACK],
+            "no job server listens at localhost:9",
+        ),
+        (["--runner=PrismRunner", "--environment_type=loopback"], "--environment_type=loopback is none of LOOPBACK, "),
+        (
+            ["--runner=PrismRunner", "--environment_type=EXTERNAL"],
+            "--environment_config= must be HOST:PORT of a worker",
+        ),
+        (
+            ["--runner=PrismRunner", "--environment_type=EXTERNAL", "--environment_config=http://h:5"],
+            "--environment_config=http://h:5 must be HOST:PORT",
+        ),
+        (
+            ["--runner=PrismRunner", "--environment_type=PROCESS"],
+            "--environment_config is missing: what PROCESS starts",
+        ),
+        (["--direct_num_workers=-1"], "--direct_num_workers must be 1 or more, or 0 for one a core"),
         (["--runner=FlinkRunner", "--flink_job_server_jar=/nope.jar", LOOPBACK], "--flink_job_server_jar=/nope.jar is"),
         (["--runner=FlinkRunner", "--job_server_java_launcher=/nojava", LOOPBACK], "/nojava is not on the PATH"),
         (["--runner=PrismRunner", "--prism_location=/nope"], "--prism_location=/nope is not there"),

@@ -60,7 +60,7 @@ class Interrupted:
 
     def _start(self, output: Path, engine: list[str]) -> Command:
         environment = {"STORAGE_EMULATOR_HOST": self._bucket.url}
-        beam = ["--", *engine] if engine else []
+        beam = ["--progress", "none", *(["--", *engine] if engine else [])]
         says = self._folder / f"says-{time.monotonic_ns()}"
         return Command([*self._job, "--output", output, *beam], says, environment)
 

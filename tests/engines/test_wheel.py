@@ -23,7 +23,7 @@ from tests.engines.worker_pool import (
 METADATA = {"LICENSE", "METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"}
 """Of a wheel; where the licence is in there is setuptools' matter."""
 EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt", "requires.txt", "top_level.txt"}
-SOURCES = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
+SOURCES = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 """Of a source distribution besides the packages: what it is built by, and what setuptools adds to every one."""
 ENVIRONMENTS = {
     str(python.relative_to(ROOT) if python.is_relative_to(ROOT) else python): python
