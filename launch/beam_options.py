@@ -77,18 +77,12 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
     Raises:
         ConfigError: a flag or a value that Beam does not take, or a runner that is none of `Runner`.
     """
-    try:
-        options = _Options(list(beam_arguments))
-        standard = options.view_as(StandardOptions)
-    except SystemExit as error:  # argparse, which has told on standard error what is wrong
-        raise ConfigError("after --, a flag has a value that Beam does not take") from error
+    _check_flags(beam_arguments)
+    options = _Options(list(beam_arguments))
     runner = runner_of(options)
-    # What launches a template may add flags that this Beam does not know.
-    if not options.view_as(GoogleCloudOptions).template_location:
-        _refuse_unknown(beam_arguments, are_all_known=runner is not Runner.PORTABLE)
     if runner is Runner.LOCAL:
         # The DirectRunner first tries to download and start another runner, Prism.
-        standard.runner = _FN_API_RUNNER
+        options.view_as(StandardOptions).runner = _FN_API_RUNNER
     # All that workers run is in packages that they have; Dataflow's runner would ship the state of this program, too.
     options.view_as(SetupOptions).save_main_session = False
     if runner is Runner.DATAFLOW:
@@ -110,11 +104,14 @@ def runner_of(options: PipelineOptions) -> Runner:
     Raises:
         ConfigError: one that is not known to give the same records as the others.
     """
-    named = options.view_as(StandardOptions).runner or "DirectRunner"
-    short = named.rpartition(".")[2].lower().removesuffix("runner")
+    return _named(options.view_as(StandardOptions).runner)
+
+
+def _named(name: str | None) -> Runner:
+    short = (name or "DirectRunner").rpartition(".")[2].lower().removesuffix("runner")
     if short not in _RUNNERS:
         known = ", ".join(sorted(name.capitalize() + "Runner" for name in _RUNNERS))
-        raise ConfigError(f"--runner={named} is none of {known.replace('Fnapi', 'FnApi')}")
+        raise ConfigError(f"--runner={name} is none of {known.replace('Fnapi', 'FnApi')}")
     return _RUNNERS[short]
 
 
@@ -134,7 +131,8 @@ def _add_dataflow_defaults(options: PipelineOptions) -> None:
     standard = options.view_as(StandardOptions)
     standard.resource_hints = standard.resource_hints or [f"min_ram={DATAFLOW_MIN_RAM}"]
     debug = options.view_as(DebugOptions)  # of which there would be twelve
-    debug.number_of_worker_harness_threads = debug.number_of_worker_harness_threads or DATAFLOW_THREADS
+    if debug.number_of_worker_harness_threads is None:
+        debug.number_of_worker_harness_threads = DATAFLOW_THREADS
     cloud = options.view_as(GoogleCloudOptions)
     begun = datetime.now(timezone.utc)
     cloud.job_name = cloud.job_name or f"recordmill-{begun:%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
@@ -146,26 +144,27 @@ class _BeamFlags(argparse.ArgumentParser):
         raise ConfigError(f"after --, {message}")
 
 
-def _refuse_unknown(beam_arguments: Sequence[str], are_all_known: bool) -> None:
-    """Beam drops a flag that it does not know without a word.
-
-    Args:
-        are_all_known: whether there are no others than Beam's; a job server has flags of its own.
+def _check_flags(beam_arguments: Sequence[str]) -> None:
+    """Beam drops a flag that it does not know without a word, and ends the program where a value is wrong.
 
     Raises:
-        ConfigError: a flag of no class of Beam's options.
+        ConfigError: a flag of no class of Beam's options, or a value that it does not take.
     """
     parser: Any = _BeamFlags(allow_abbrev=False, conflict_handler="resolve", add_help=False)
     for options_class in PipelineOptions.__subclasses__():
         options_class._add_argparse_args(parser)
-    _, unknown = parser.parse_known_args(list(beam_arguments))
+    known, unknown = parser.parse_known_args(list(beam_arguments))
+    runner = _named(known.runner)
+    if known.template_location and runner is Runner.DATAFLOW:
+        return  # what launches a template may add flags that this Beam does not know
     ours = {flag for verb in ("coco", "folder") for action in flags_of(verb) for flag in action.option_strings}
     for argument in unknown:
         flag = argument.partition("=")[0]
         if flag in ours:
             raise ConfigError(f"{argument} must stand before the lone --, as what stands after it goes to Beam")
-        if not are_all_known and flag.replace("-", "_").replace("__", "--", 1) not in parser._option_string_actions:
-            continue
+        with_underscores = "--" + flag[2:].replace("-", "_")
+        if runner is Runner.PORTABLE and with_underscores not in parser._option_string_actions:
+            continue  # a job server has flags of its own
         near = difflib.get_close_matches(flag, parser._option_string_actions, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"after --, {argument} is no flag that Beam knows{hint}")

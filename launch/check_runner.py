@@ -20,6 +20,7 @@ from apache_beam.options.pipeline_options import (
     PrismRunnerOptions,
     SetupOptions,
     StandardOptions,
+    TestOptions,
     WorkerOptions,
 )
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
@@ -62,8 +63,19 @@ def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
     elif options.view_as(DirectOptions).direct_num_workers < 0:
         faults.append("--direct_num_workers must be 1 or more, or 0 for one a core")
     faults += _package_faults(options)
+    faults += _purpose_faults(options, runner)
     if faults:
         raise ConfigError("; ".join(faults))
+
+
+def _purpose_faults(options: PipelineOptions, runner: Runner) -> Iterator[str]:
+    if options.view_as(StandardOptions).streaming:
+        yield "--streaming: there is an end to what is converted, so no stream"
+    if runner is not Runner.DATAFLOW:
+        if options.view_as(TestOptions).dry_run:
+            yield "--dry_run is Dataflow's: --dry-run before the lone -- prints the plan"
+        if options.view_as(GoogleCloudOptions).template_location:
+            yield "--template_location is Dataflow's: name --runner=DataflowRunner"
 
 
 def check_staging(options: PipelineOptions) -> None:
@@ -204,6 +216,10 @@ def _flink_faults(options: PipelineOptions) -> Iterator[str]:
             yield f"--flink_job_server_jar={jar} is not there"
         elif not zipfile.is_zipfile(jar):
             yield f"--flink_job_server_jar={jar} is no jar"
+    master = options.view_as(FlinkRunnerOptions).flink_master or ""
+    match = _ENDPOINT.fullmatch(re.sub(r"^https?://|/$", "", master))
+    if match and (fault := _connection_fault(match)):
+        yield f"no Flink listens at --flink_master={master} ({fault})"
     java = options.view_as(JobServerOptions).job_server_java_launcher
     if not shutil.which(java):
         yield f"{java} is not on the PATH: FlinkRunner starts a job server in Java (--job_endpoint names one that runs)"
@@ -226,10 +242,8 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
     if not match:
         yield f"--job_endpoint={endpoint} must be HOST:PORT"
         return
-    try:
-        socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=_CONNECT_S).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        yield f"no job server listens at {endpoint} ({getattr(error, 'strerror', None) or error})"
+    if fault := _connection_fault(match):
+        yield f"no job server listens at {endpoint} ({fault})"
         return
     with grpc.insecure_channel(endpoint) as channel:
         server = beam_job_api_pb2_grpc.JobServiceStub(channel)
@@ -243,6 +257,15 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
             )
 
 
+def _connection_fault(endpoint: re.Match[str]) -> str:
+    """Why nobody can be spoken to at an _ENDPOINT; empty if somebody can."""
+    try:
+        socket.create_connection((endpoint[1].strip("[]"), int(endpoint[2])), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return ""
+
+
 def _ships_packages(options: PipelineOptions) -> bool:
     setup = options.view_as(SetupOptions)
     return bool(setup.setup_file or setup.extra_packages)
@@ -252,6 +275,8 @@ def _package_faults(options: PipelineOptions) -> Iterator[str]:
     setup = options.view_as(SetupOptions)
     if setup.setup_file and not os.path.isfile(setup.setup_file):
         yield f"--setup_file={setup.setup_file} is not there"
+    elif setup.setup_file and os.path.basename(setup.setup_file) != "setup.py":
+        yield f"--setup_file={setup.setup_file} must be called setup.py"
     elif setup.setup_file and not os.path.dirname(setup.setup_file):
         yield f"--setup_file={setup.setup_file}: Beam wants a path: ./{setup.setup_file}"
     for package in setup.extra_packages or ():

@@ -43,7 +43,7 @@ def convert(
         RecordmillError: see `launch.run.run`.
     """
     options = conversion.options
-    purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
+    purpose, is_dataflow = _check_places(options, beam_arguments) if beam_arguments else ("run", False)
     splits = [recipe.split for recipe in recipes]
     console = terminal()
     if purpose == "dry run":
@@ -52,7 +52,10 @@ def convert(
         return
     if options.overwrite and read_manifest(options.output):
         _check_there_is_something(conversion, splits, progress_mode)
-    states = claim_output(options.output, recipes, options.overwrite)
+    # Dataflow may refuse a job, and takes minutes to begin one: what is to be replaced is deleted in between.
+    claim = partial(claim_output, options.output, recipes, options.overwrite)
+    is_claimed_late = is_dataflow and options.overwrite
+    states = claim(look_only=is_claimed_late)
     if set(states) == {OutputState.COMPLETE}:
         if purpose == "template":
             raise ConfigError(f"{options.output} holds all of it already, so no job was made; overwrite=true makes one")
@@ -62,7 +65,7 @@ def convert(
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
-        _run(conversion, recipes, progress_mode, beam_arguments)
+        _run(conversion, recipes, progress_mode, beam_arguments, claim if is_claimed_late else None)
         if purpose == "template":
             console.print("The template was made; what launches it runs the job.")
             return
@@ -73,7 +76,13 @@ def convert(
     print_splits(console, options.output, manifest, splits)
 
 
-def _run(conversion: Conversion, recipes: Sequence[Recipe], progress_mode: str, beam_arguments: Sequence[str]) -> None:
+def _run(
+    conversion: Conversion,
+    recipes: Sequence[Recipe],
+    progress_mode: str,
+    beam_arguments: Sequence[str],
+    submitted: Callable[[], Any] | None = None,
+) -> None:
     from launch import progress
     from launch.run import run
     from launch.watch import asked
@@ -82,7 +91,7 @@ def _run(conversion: Conversion, recipes: Sequence[Recipe], progress_mode: str, 
     # Workers in other processes count what they do for themselves.
     count = partial(_tell_finished, conversion.options.output, recipes)
     with progress.shown(progress_mode), asked(count) if beam_arguments else nullcontext():
-        run(lambda p: write_all(conversion.gather(p), conversion.options, recipes), beam_arguments)
+        run(lambda p: write_all(conversion.gather(p), conversion.options, recipes), beam_arguments, submitted)
 
 
 def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
@@ -91,11 +100,12 @@ def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
     told("", {"shards_written": finished_shards(output, recipes)})
 
 
-def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Purpose":
-    """Refuse buckets that Dataflow could not use, warn of distant ones; and what is to be done with the job."""
+def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> tuple["Purpose", bool]:
+    """Refuse buckets that Dataflow could not use, warn of distant ones; what is to be done with the job, and whether
+    Dataflow is to do it."""
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
-    from launch.beam_options import beam_options, purpose_of
+    from launch.beam_options import Runner, beam_options, purpose_of, runner_of
     from launch.check_runner import check_staging
 
     beams = beam_options(beam_arguments)
@@ -105,7 +115,7 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Pu
     region = beams.view_as(GoogleCloudOptions).region
     for line in distant_buckets([*options.images, options.output], region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
-    return purpose
+    return purpose, runner_of(beams) is Runner.DATAFLOW
 
 
 def _check_there_is_something(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:

@@ -42,11 +42,13 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
     if command not in COMMANDS:
         raise ConfigError(f"--command={command} must be one of {', '.join(COMMANDS)}")
     known = {parameter.name: parameter for parameter in parameters(command)}
-    values, beams = defaultdict(list), []
+    values, typed, beams = defaultdict(list), [], []
     for argument in rest:
         name, equals, value = argument.partition("=")
         parameter = known.get(name[2:].replace("-", "_")) if name.startswith("--") else None
-        if parameter is None:
+        if name in ("--progress", "--debug"):
+            typed.append(argument)
+        elif parameter is None:
             beams.append(argument)
         elif equals or parameter.kind == "switch":
             values[parameter.name].append(value if equals else "true")
@@ -54,7 +56,7 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
             raise ConfigError(f"{name} needs its value in the same word: {name}=…")
     lists = {name for name in values if known[name].kind == "list"}
     given = {name: texts if name in lists else texts[-1] for name, texts in values.items()}
-    return [*command_line(command, given), "--", *beams]
+    return [*command_line(command, given), *typed, "--", *beams]
 
 
 if __name__ == "__main__":

@@ -17,9 +17,14 @@ _LOGGER = logging.getLogger(__name__)
 _INTERRUPTED = re.compile(r"^(?:RuntimeError: )?KeyboardInterrupt(?: \[while running|$)", re.MULTILINE)
 
 
-def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -> None:
+def run(
+    build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str], submitted: Callable[[], None] | None = None
+) -> None:
     """Build a pipeline and run it to its end: in this process, unless `beam_arguments` name another runner. Where they
     ask for a dry run or a template (`beam_options.purpose_of`), it is made and not run.
+
+    Args:
+        submitted: called when the job is submitted, before it is waited for.
 
     Raises:
         RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
@@ -33,6 +38,8 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
         if runner is Runner.PORTABLE:
             progress.entered("waiting for the job server")
         result = pipeline.run()
+        if submitted:
+            submitted()
         if purpose_of(options) == "run":
             watch.wait(result, runner, options)
     except Exception as error:

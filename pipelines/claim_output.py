@@ -34,13 +34,14 @@ class OutputState(Enum):
     COMPLETE = "the whole split"
 
 
-def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> list[OutputState]:
+def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool, look_only: bool = False) -> list[OutputState]:
     """Look at the output folder and, for each split that is not complete, note its recipe there, so that an interrupted
     run can go on.
 
     Args:
         recipes: of the splits of a job.
         overwrite: delete what there is of them, whatever it is.
+        look_only: neither note nor delete anything yet.
 
     Raises:
         ConfigError: the folder holds something that this run must not be mixed with.
@@ -51,10 +52,10 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         for recipe in recipes:
             _check_same_dataset(output, manifest, recipe, replaced)
             _check_same_division(output, manifest, recipe, {recipe.split for recipe in recipes})
-    return [_claim_split(output, recipe, overwrite) for recipe in recipes]
+    return [_claim_split(output, recipe, overwrite, look_only) for recipe in recipes]
 
 
-def _claim_split(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
+def _claim_split(output: str, recipe: Recipe, overwrite: bool, look_only: bool) -> OutputState:
     storage = storage_for(output)
     manifest = read_manifest(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None
@@ -79,8 +80,9 @@ def _claim_split(output: str, recipe: Recipe, overwrite: bool) -> OutputState:
             f"{output} has {len(shards)} shards named as these would be ({shards[0]} …) that no manifest lists; "
             "give another --output, --name or --split, or --overwrite to delete them"
         )
-    _forget_split(storage, output, manifest, recipe, shards)
-    storage.write(note, encode_json(recipe))
+    if not look_only:
+        _forget_split(storage, output, manifest, recipe, shards)
+        storage.write(note, encode_json(recipe))
     return OutputState.NEW
 
 

@@ -7,7 +7,6 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
     SetupOptions,
     StandardOptions,
-    TypeOptions,
     WorkerOptions,
 )
 
@@ -65,6 +64,8 @@ def test_what_is_said_stays():
     options = beam_options([*DATAFLOW, *more])
     assert options.view_as(WorkerOptions).machine_type == "n2-highmem-8"
     assert options.view_as(DebugOptions).number_of_worker_harness_threads == 5
+    zero = beam_options([*DATAFLOW, "--number_of_worker_harness_threads=0"])
+    assert zero.view_as(DebugOptions).number_of_worker_harness_threads == 0
     assert options.view_as(GoogleCloudOptions).job_name == "mine"
     assert options.view_as(GoogleCloudOptions).labels == ["a=b", "made-by=recordmill"]
 
@@ -108,10 +109,20 @@ def test_who_may_add_flags_that_beam_does_not_know():
     beam_options([*DATAFLOW, "--template_location=gs://b/t.json", "--launchers_own=1"])
 
 
-@pytest.mark.parametrize("arguments", [["--num_workers=many"], ["--type_check_strictness=x"]])
-def test_a_value_that_beam_does_not_take(arguments, capfd):
-    with pytest.raises(ConfigError):
-        beam_options(arguments).view_as(TypeOptions)
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--num_workers=many"], "argument --num_workers: invalid int value: 'many'"),
+        ([*DATAFLOW, "--flexrs_goal=FAST"], "argument --flexrs_goal: invalid choice: 'FAST'"),
+        (["--runner=FlinkRunner", "--parallelism=abc"], "argument --parallelism: invalid int value: 'abc'"),
+        (["--runner=DataflowRunner", "--project"], "argument --project: expected one argument"),
+        (["--runner"], "argument --runner: expected one argument"),
+    ],
+)
+def test_a_value_that_beam_does_not_take(arguments, told):
+    with pytest.raises(ConfigError) as caught:
+        beam_options(arguments)
+    assert str(caught.value).startswith(f"after --, {told}")
 
 
 def test_what_is_done_with_a_job():

@@ -134,6 +134,14 @@ LOOPBACK = "--environment_type=LOOPBACK"
             ["--runner=PrismRunner", "--environment_type=PROCESS"],
             "--environment_config is missing: what PROCESS starts",
         ),
+        (["--streaming"], "--streaming: there is an end to what is converted"),
+        (["--dry_run=true"], "--dry_run is Dataflow's: --dry-run before the lone --"),
+        (["--template_location=gs://b/t"], "--template_location is Dataflow's"),
+        (["--setup_file=/etc/hostname"], "--setup_file=/etc/hostname must be called setup.py"),
+        (
+            ["--runner=FlinkRunner", "--flink_master=http://localhost:1/", "--job_server_java_launcher=sh", LOOPBACK],
+            "no Flink listens at --flink_master=http://localhost:1/ (Connection refused)",
+        ),
         (["--direct_num_workers=-1"], "--direct_num_workers must be 1 or more, or 0 for one a core"),
         (["--runner=FlinkRunner", "--flink_job_server_jar=/nope.jar", LOOPBACK], "--flink_job_server_jar=/nope.jar is"),
         (["--runner=FlinkRunner", "--job_server_java_launcher=/nojava", LOOPBACK], "/nojava is not on the PATH"),
@@ -142,10 +150,7 @@ LOOPBACK = "--environment_type=LOOPBACK"
             ["--runner=PortableRunner", "--job_endpoint=embed"],
             "the workers would not have Recordmill: say how they are",
         ),
-        (
-            ["--runner=FlinkRunner", "--flink_master=h:8081", "--job_server_java_launcher=sh"],
-            "the workers would not have Recordmill",
-        ),
+        (["--runner=SparkRunner"], "the workers would not have Recordmill"),
     ],
 )
 def test_what_a_job_server_would_refuse_late(arguments, told):

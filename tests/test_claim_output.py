@@ -210,6 +210,14 @@ def test_a_damaged_split_is_written_again(tmp_path, damage):
     assert set(contents(tmp_path)) == {"manifest.json", NOTE, *val}
 
 
+def test_a_look_changes_nothing(tmp_path):
+    claim(tmp_path)
+    (tmp_path / "coco-train.tfrecord-00000-of-00001").touch()
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert claim_output(str(tmp_path), [RECIPE], True, look_only=True) == [OutputState.NEW]
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
 @pytest.mark.parametrize("recipe", [RECIPE, with_options(seed=1)])
 def test_overwrite_deletes_the_split_and_no_other(tmp_path, recipe):
     finish(tmp_path, RECIPE, VAL)

@@ -51,6 +51,11 @@ def test_ours_and_beams_are_told_apart():
     ]
 
 
+def test_how_it_is_shown_is_ours():
+    arguments = ["--command=coco", "--progress=plain", "--debug", "--runner=direct"]
+    assert from_flat(arguments) == ["coco", "--progress=plain", "--debug", "--", "--runner=direct"]
+
+
 def test_the_last_value_of_what_is_given_twice_counts():
     assert from_flat(["--command=coco", "--seed=1", "--seed=2"]) == ["coco", "--seed=2", "--"]
 

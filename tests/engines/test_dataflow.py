@@ -171,6 +171,19 @@ def test_a_job_that_the_service_refuses_is_told(gcs, dataflow, recordmill):
     assert "docs/dataflow.md" in last
 
 
+def test_a_refused_job_does_not_cost_what_it_was_to_replace(gcs, dataflow, recordmill):
+    assert recordmill(*coco(dataflow)).code == 0
+    before = written(gcs)
+    dataflow.refuse_create = (403, "no")
+    assert recordmill(*coco(dataflow, "--overwrite", "--seed", "1")).code == 1
+    assert written(gcs) == before
+    dataflow.refuse_create = None
+    again = recordmill(*coco(dataflow, "--overwrite", "--seed", "1"))
+    assert again.code == 0, again
+    assert written(gcs).keys() == before.keys()
+    assert written(gcs)["manifest.json"] != before["manifest.json"]
+
+
 def test_missing_rights_to_the_staging_bucket_are_told_before_anything_is_done(gcs, dataflow, recordmill):
     gcs.put("x", b"", bucket="staging")
     denied = Fault(Kind.STATUS, operation="upload", when=lambda call: call.bucket == "staging", status=403, times=99)
