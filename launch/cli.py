@@ -21,8 +21,8 @@ from schemas.errors import ConfigError, RecordmillError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-TERMINATED = 143
-"""Exit code after SIGTERM, which is what Kubernetes and Airflow send."""
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""What Kubernetes and Airflow send, and a terminal that is closed. The exit code is 128 more, as shells have it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,12 +66,13 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
             _complain(interrupt, debug)
         else:
             _tell_interrupted(own, bool(signals))
-        return TERMINATED if signals else INTERRUPTED
+        return 128 + signals[0] if signals else INTERRUPTED
 
 
 @contextmanager
 def _terminated_as_by_ctrl_c() -> Iterator[list[int]]:
-    """Within, SIGTERM raises a KeyboardInterrupt as Ctrl-C does; the list tells whether it came."""
+    """Within, SIGTERM and SIGHUP raise a KeyboardInterrupt as Ctrl-C does; the list tells which came. (nohup has SIGHUP
+    ignored, which stays.)"""
     signals: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
@@ -81,11 +82,15 @@ def _terminated_as_by_ctrl_c() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():  # which is the only one that may ask for signals
         yield signals
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number in _ENDING:
+        if before[number] is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         yield signals
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in _ENDING:
+            signal.signal(number, before[number] or signal.SIG_DFL)
 
 
 def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:

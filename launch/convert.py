@@ -11,7 +11,7 @@ import msgspec
 
 from launch.check_regions import distant_buckets
 from launch.summary import print_plan, print_splits, terminal, terminal_of_errors
-from pipelines.claim_output import OutputState, claim_output, finished_shards
+from pipelines.claim_output import OutputState, claim_late, claim_output, finished_shards
 from pipelines.options import ConvertOptions
 from schemas.errors import ConfigError, EmptyDatasetError
 from schemas.manifest import Recipe
@@ -50,12 +50,13 @@ def convert(
         _run(conversion, recipes, "none", beam_arguments)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
         return
-    if options.overwrite and read_manifest(options.output):
+    before = read_manifest(options.output) if options.overwrite else None
+    if before:
         _check_there_is_something(conversion, splits, progress_mode)
-    # Dataflow may refuse a job, and takes minutes to begin one: what is to be replaced is deleted in between.
-    claim = partial(claim_output, options.output, recipes, options.overwrite)
-    is_claimed_late = is_dataflow and options.overwrite
-    states = claim(look_only=is_claimed_late)
+    # Dataflow may refuse a job: what it is to replace stays until it is taken.
+    is_late = is_dataflow and options.overwrite
+    states = claim_output(options.output, recipes, options.overwrite, look_only=is_late)
+    claim = partial(claim_late, options.output, recipes, before) if is_late else None
     if set(states) == {OutputState.COMPLETE}:
         if purpose == "template":
             raise ConfigError(f"{options.output} holds all of it already, so no job was made; overwrite=true makes one")
@@ -65,7 +66,7 @@ def convert(
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
-        _run(conversion, recipes, progress_mode, beam_arguments, claim if is_claimed_late else None)
+        _run(conversion, recipes, progress_mode, beam_arguments, claim)
         if purpose == "template":
             console.print("The template was made; what launches it runs the job.")
             return

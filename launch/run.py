@@ -37,11 +37,11 @@ def run(
         build(pipeline)
         if runner is Runner.PORTABLE:
             progress.entered("waiting for the job server")
-        result = pipeline.run()
-        if submitted:
-            submitted()
+        result = watch.submit(pipeline, runner, options)
         if purpose_of(options) == "run":
-            watch.wait(result, runner, options)
+            watch.wait(result, runner, options, submitted)
+        elif submitted:
+            submitted()
     except Exception as error:
         _LOGGER.debug("The pipeline failed", exc_info=True)
         if _INTERRUPTED.search(str(error)):

@@ -6,14 +6,16 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import apache_beam as beam
 import grpc
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from launch.beam_options import Runner
+from launch.end_workers import workers_end_too
 from launch.error_stream import error_stream
 from launch.progress import paused
 from transforms import progress
@@ -30,19 +32,45 @@ class LeftRunning(KeyboardInterrupt):
     """Ctrl-C or SIGTERM ended the watching, and the job goes on; the message tells how to stop it."""
 
 
-def wait(result: Any, runner: Runner, options: PipelineOptions) -> None:
+def submit(pipeline: beam.Pipeline, runner: Runner, options: PipelineOptions) -> Any:
+    """Run a pipeline, or hand it to where it runs.
+
+    Raises:
+        LeftRunning: Ctrl-C, and Dataflow may have the job.
+    """
+    try:
+        with workers_end_too() if runner is Runner.LOCAL else nullcontext():
+            return pipeline.run()
+    except KeyboardInterrupt as interrupt:
+        if runner is not Runner.DATAFLOW:
+            raise
+        cloud = options.view_as(GoogleCloudOptions)
+        where = f"--project={cloud.project} --region={cloud.region}"
+        raise LeftRunning(
+            f"interrupted while job {cloud.job_name} was submitted; whether Dataflow has it: "
+            f"gcloud dataflow jobs list --filter=name={cloud.job_name} {where}"
+        ) from interrupt
+
+
+def wait(result: Any, runner: Runner, options: PipelineOptions, submitted: Callable[[], None] | None = None) -> None:
     """Wait until a job has ended.
+
+    Args:
+        submitted: called before the waiting begins.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, and the job was stopped; or LeftRunning.
         Exception: what Beam raises when the job has failed.
     """
+    submitted = submitted or (lambda: None)
     if runner is Runner.LOCAL:
+        submitted()
         result.wait_until_finish()
         return
     job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
     with asked(lambda: progress.told(job.step(), job.counts())), _quiet_threads(), _messages_told():
         try:
+            submitted()
             result.wait_until_finish()
         except KeyboardInterrupt as interrupt:
             job.interrupted(interrupt)

@@ -55,6 +55,29 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool, look_o
     return [_claim_split(output, recipe, overwrite, look_only) for recipe in recipes]
 
 
+def claim_late(output: str, recipes: Sequence[Recipe], before: Manifest | None) -> None:
+    """What `claim_output` does to replace splits, for when the job may be at work already: nothing is deleted that it
+    may have written. Shards that are called as its own are replaced one by one, or go when it is done.
+
+    Args:
+        before: the manifest that the folder had before the job was submitted.
+    """
+    storage = storage_for(output)
+    for recipe in recipes:
+        replaced = before.splits.get(recipe.split) if before else None
+        manifest = read_manifest(output)
+        recorded = manifest.splits.get(recipe.split) if manifest else None
+        if recorded != replaced:
+            continue  # the job is done
+        if before and manifest and replaced:
+            _unlist_split(storage, output, manifest, recipe.split)
+            ours = recipe.shard_names
+            for shard in _listed_shards(before, recipe):
+                if not ours.is_one(shard):
+                    storage.delete(storage.join(output, shard))
+        storage.write(_note(storage, output, recipe), encode_json(recipe))
+
+
 def _claim_split(output: str, recipe: Recipe, overwrite: bool, look_only: bool) -> OutputState:
     storage = storage_for(output)
     manifest = read_manifest(output)
@@ -67,7 +90,7 @@ def _claim_split(output: str, recipe: Recipe, overwrite: bool, look_only: bool) 
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     if recipe.shard_names.naming is ShardNaming.KERAS:  # only then is the folder listed with all that is below
         _check_no_other_split(output, recipe, _unfinished_splits(storage, output))
-    note = storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
+    note = _note(storage, output, recipe)
     noted = _read_note(storage, note, overwrite)
     known = [recipe.shard_names, *([noted.shard_names] if noted else [])]
     shards = [name for name in storage.names(output) if any(names.is_one(name) for names in known)]
@@ -207,19 +230,31 @@ def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
         raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts anew") from error
 
 
+def _note(storage: Storage, output: str, recipe: Recipe) -> str:
+    return storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
+
+
 def _forget_split(storage: Storage, output: str, manifest: Manifest | None, recipe: Recipe, shards: list[str]) -> None:
     """Delete the split: its entry in the manifest first, so that nothing is listed that is not there."""
     if manifest and recipe.split in manifest.splits:
-        left = {name: split for name, split in manifest.splits.items() if name != recipe.split}
-        path = storage.join(output, MANIFEST)
-        if left:
-            storage.write(path, encode_json(msgspec.structs.replace(manifest, splits=left)))
-        else:
-            storage.delete(path)
-        listed = [shard.file for shard in manifest.splits[recipe.split].shards]
-        # A manifest may have been edited: what is not named as a shard is not ours to delete.
-        known = msgspec.structs.replace(recipe, name=manifest.name, layout=manifest.layout).shard_names
-        shards = sorted({*shards, *(name for name in listed if known.is_one(name))})
+        _unlist_split(storage, output, manifest, recipe.split)
+        shards = sorted({*shards, *_listed_shards(manifest, recipe)})
     for shard in shards:
         storage.delete(storage.join(output, shard))
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))
+
+
+def _unlist_split(storage: Storage, output: str, manifest: Manifest, split: str) -> None:
+    left = {name: each for name, each in manifest.splits.items() if name != split}
+    path = storage.join(output, MANIFEST)
+    if left:
+        storage.write(path, encode_json(msgspec.structs.replace(manifest, splits=left)))
+    else:
+        storage.delete(path)
+
+
+def _listed_shards(manifest: Manifest, recipe: Recipe) -> list[str]:
+    """Shards that a manifest lists of the recipe's split. It may have been edited: what is not named as a shard is not
+    ours to delete."""
+    known = msgspec.structs.replace(recipe, name=manifest.name, layout=manifest.layout).shard_names
+    return [shard.file for shard in manifest.splits[recipe.split].shards if known.is_one(shard.file)]

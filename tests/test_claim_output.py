@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pipelines.claim_output import OutputState, claim_output, damaged_shards
+from pipelines.claim_output import OutputState, claim_late, claim_output, damaged_shards
 from schemas.coco import AnnotationKind, Category
 from schemas.errors import ConfigError
 from schemas.features import Part
@@ -472,3 +472,32 @@ def test_damaged_shards(tmp_path):
         "coco-train.tfrecord-00000-of-00002 is missing",
         "coco-train.tfrecord-00001-of-00002 has 6 bytes instead of 7",
     ]
+
+
+# Late, when the job may be at work
+
+
+def test_a_late_claim_takes_the_split_off_the_manifest_and_leaves_shards_called_as_the_jobs_own(tmp_path):
+    finish(tmp_path, RECIPE)
+    before = manifest_of(tmp_path)
+    shards = {path.name for path in tmp_path.glob("coco-train.tfrecord-*")}
+    claim_late(str(tmp_path), [with_options(seed=1)], before)
+    assert not (tmp_path / "manifest.json").exists()
+    assert {path.name for path in tmp_path.glob("coco-train.tfrecord-*")} == shards != set()
+    assert claim(tmp_path, with_options(seed=1)) is OutputState.UNFINISHED
+
+
+def test_a_late_claim_deletes_shards_of_another_name(tmp_path):
+    finish(tmp_path, RECIPE)
+    before = manifest_of(tmp_path)
+    claim_late(str(tmp_path), [changed(name="other")], before)
+    assert not list(tmp_path.glob("coco-train.tfrecord-*"))
+
+
+def test_a_late_claim_leaves_what_the_job_has_finished(tmp_path):
+    finish(tmp_path, RECIPE)
+    before = manifest_of(tmp_path)
+    finish(tmp_path, with_options(seed=1))
+    files = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    claim_late(str(tmp_path), [with_options(seed=1)], before)
+    assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files

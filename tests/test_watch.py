@@ -10,6 +10,7 @@ import grpc
 import pytest
 from apache_beam.metrics.execution import MetricKey, MetricResult
 from apache_beam.metrics.metricbase import MetricName
+from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from launch import watch
 from launch.beam_options import Runner, beam_options
@@ -126,6 +127,24 @@ def test_ctrl_c_may_cancel(said, answer, capsys):
     told = capsys.readouterr().err
     assert "Job 2026-11-21_1 runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?" in told
     assert "Cancelled job 2026-11-21_1" in told
+
+
+def test_ctrl_c_before_the_waiting_asks_as_well(answer):
+    answer("c")
+    job = Job()
+    with pytest.raises(KeyboardInterrupt):
+        watch.wait(job, Runner.DATAFLOW, OPTIONS, interrupted)
+    assert job.cancelled == 1
+
+
+def test_ctrl_c_while_a_job_is_submitted_tells_how_to_find_it():
+    name = OPTIONS.view_as(GoogleCloudOptions).job_name
+    with pytest.raises(watch.LeftRunning) as caught:
+        watch.submit(SimpleNamespace(run=interrupted), Runner.DATAFLOW, OPTIONS)
+    assert f"gcloud dataflow jobs list --filter=name={name} --project=my-project" in str(caught.value)
+    with pytest.raises(KeyboardInterrupt) as plain:
+        watch.submit(SimpleNamespace(run=interrupted), Runner.LOCAL, OPTIONS)
+    assert type(plain.value) is KeyboardInterrupt
 
 
 @pytest.mark.parametrize("said", ["", "d", "no", KeyboardInterrupt(), EOFError()])

@@ -112,8 +112,12 @@ done
 for name in images output; do
     case " ${parameters[*]}" in *" $name=gs://"*) ;; *) fail "$name=gs://… is missing after --" ;; esac
 done
+given=" "
 for parameter in "${parameters[@]}"; do
     [[ $parameter =~ ^[a-z][a-z_]*=. ]] || fail "$parameter is no NAME=VALUE, with underscores and without --"
+    name=${parameter%%=*}
+    case $given in *" $name "*) fail "$name is given twice; of several values, put commas between them" ;; esac
+    given="$given$name "
 done
 
 job_name=${job_name:-recordmill-$command-$(date -u +%Y%m%d-%H%M%S)}

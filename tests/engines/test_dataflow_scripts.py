@@ -218,6 +218,7 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
         ([*RUN, "--", *PATHS, "--gzip=true"], "--gzip=true is no NAME=VALUE"),
         ([*RUN, "--", *PATHS, "num-shards=8"], "num-shards=8 is no NAME=VALUE"),
         ([*RUN, "--", *PATHS, "gzip"], "gzip is no NAME=VALUE"),
+        ([*RUN, "--", *PATHS, "images=gs://b-1/more"], "images is given twice; of several values, put commas"),
     ],
 )
 def test_run_refuses(scripts, arguments, message):

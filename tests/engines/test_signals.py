@@ -88,6 +88,23 @@ def test_a_signal_keeps_finished_shards(job, engine, number, code, word):
     interrupted.goes_on()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("begun", [0, 1, 2])
+def test_a_signal_while_worker_processes_start(sample, processes, tmp_path, number, begun):
+    """Beam alone waits for ever for one that was being started when it gave up."""
+    flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2, "--progress", "none"]
+    command = Command(["coco", *flags, "--output", tmp_path / "out", "--", *processes], tmp_path / "says")
+    last = time.monotonic() + 60
+    while len(workers(command)) < begun or not (tmp_path / "out").exists():
+        assert command.code is None, command
+        assert time.monotonic() < last
+        time.sleep(0.01)
+    os.kill(command.process.pid, number)
+    command.process.wait(ENDS_WITHIN_S)
+    assert not workers(command)
+    assert command.end().code == (130 if number == signal.SIGINT else 128 + number)
+
+
 def test_a_killed_process_of_several(job, processes):
     """One that memory ran out for, as the kernel would choose it."""
     interrupted = job(processes)

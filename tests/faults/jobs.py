@@ -1,5 +1,6 @@
 """Jobs that are to be disturbed, the places that they write to, and what must be true after each."""
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -47,7 +48,8 @@ class LocalPlace:
         found = {}
         for path in sorted(Path(output).rglob("*")):
             name = str(path.relative_to(output))
-            found[f"{name}/" if path.is_dir() else name] = b"" if path.is_dir() else path.read_bytes()
+            with contextlib.suppress(FileNotFoundError):  # a job at work renames its temporary files
+                found[f"{name}/" if path.is_dir() else name] = b"" if path.is_dir() else path.read_bytes()
         return found
 
     def versions(self, output: str) -> dict[str, int]:
