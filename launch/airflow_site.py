@@ -77,15 +77,12 @@ def beam_site(dag_id: str, environment: Mapping[str, str]) -> BeamSite:
         ConfigError: with all that is missing or wrong.
     """
     read = _Settings(environment)
-    site = read.site(
-        BeamSite,
-        _common(read, dag_id),
-        runner=read.text("RECORDMILL_RUNNER", BeamSite.runner),
-        beam_options=read.mapping("RECORDMILL_BEAM_OPTIONS"),
-    )
-    if site.runner == "DataflowRunner":
-        raise ConfigError("RECORDMILL_RUNNER=DataflowRunner: Dataflow's jobs are recordmill_dataflow.py's")
-    return site
+    runner, options = read.text("RECORDMILL_RUNNER", BeamSite.runner), read.mapping("RECORDMILL_BEAM_OPTIONS")
+    if "dataflow" in runner.lower():
+        read.faults.append(f"RECORDMILL_RUNNER={runner}: Dataflow's jobs are recordmill_dataflow.py's")
+    for name in sorted({"command", "runner"} & options.keys()):
+        read.faults.append(f"RECORDMILL_BEAM_OPTIONS: {name} is not to be had there")
+    return read.site(BeamSite, _common(read, dag_id), runner=runner, beam_options=options)
 
 
 def dataflow_site(dag_id: str, environment: Mapping[str, str]) -> DataflowSite:

@@ -93,6 +93,12 @@ def test_every_setting_is_read():
         (beam_site, BEAM | {"RECORDMILL_RETRIES": "-1"}, "RECORDMILL_RETRIES=-1 must be a number, 0 or more"),
         (beam_site, BEAM | {"RECORDMILL_COCO_PARAMS": "[1]"}, "RECORDMILL_COCO_PARAMS must be a JSON object"),
         (beam_site, BEAM | {"RECORDMILL_RUNNER": "DataflowRunner"}, "Dataflow's jobs are recordmill_dataflow.py's"),
+        (beam_site, BEAM | {"RECORDMILL_RUNNER": "dataflow"}, "Dataflow's jobs are recordmill_dataflow.py's"),
+        (
+            beam_site,
+            BEAM | {"RECORDMILL_BEAM_OPTIONS": '{"runner": "x"}'},
+            "BEAM_OPTIONS: runner is not to be had there",
+        ),
         (dataflow_site, DATAFLOW | {"RECORDMILL_OUTPUT_ROOT": "/data"}, "ROOT=/data must begin with gs://"),
         (dataflow_site, DATAFLOW | {"RECORDMILL_REGION": " "}, "RECORDMILL_REGION is missing"),
         (dataflow_site, DATAFLOW | {"RECORDMILL_DEFERRABLE": "yes"}, "DEFERRABLE=yes must be true or false"),
