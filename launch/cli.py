@@ -6,23 +6,20 @@ Nothing heavy is imported before the command line has been understood, so that -
 import argparse
 import io
 import logging
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NoReturn
 
 from launch.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
 from launch.parser import coco_options, folder_options, parse
+from launch.signals import terminated_as_by_ctrl_c
 from pipelines.options import ConvertOptions
 from schemas.errors import ConfigError, RecordmillError
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
-_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""What Kubernetes and Airflow send, and a terminal that is closed. The exit code is 128 more, as shells have it."""
+"""Exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in own
     # Beam's workers print the traceback of what is told in one line here.
     hiding = others_hidden() if beam_arguments and not debug else nullcontext()
-    with hiding, _terminated_as_by_ctrl_c() as signals:
+    with hiding, terminated_as_by_ctrl_c() as signals:
         return _run(own, beam_arguments, debug, signals)
 
 
@@ -67,30 +64,6 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         else:
             _tell_interrupted(own, bool(signals))
         return 128 + signals[0] if signals else INTERRUPTED
-
-
-@contextmanager
-def _terminated_as_by_ctrl_c() -> Iterator[list[int]]:
-    """Within, SIGTERM and SIGHUP raise a KeyboardInterrupt as Ctrl-C does; the list tells which came. (nohup has SIGHUP
-    ignored, which stays.)"""
-    signals: list[int] = []
-
-    def interrupt(number: int, _: object) -> None:
-        signals.append(number)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # which is the only one that may ask for signals
-        yield signals
-        return
-    before = {number: signal.getsignal(number) for number in _ENDING}
-    for number in _ENDING:
-        if before[number] is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
-    try:
-        yield signals
-    finally:
-        for number in _ENDING:
-            signal.signal(number, before[number] or signal.SIG_DFL)
 
 
 def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:

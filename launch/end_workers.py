@@ -9,9 +9,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from launch.signals import TERMINATING
+
 _GRACE_S = 2.0
 _WORKER = b"apache_beam.runners.worker.sdk_worker_main"
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS = (signal.SIGINT, *TERMINATING)
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ def explain(error: Exception) -> errors.RecordmillError:
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
         return errors.JobError(f"the job server is gone, and perhaps the job with it ({_of_connection(error)})")
     if isinstance(error, GoogleAPICallError):
-        told = f"{error.code} {error.message}"
-        return errors.JobError(f"the service refused the job: {told} (docs/dataflow.md has the roles)")
+        advice = " (docs/dataflow.md has the roles)" if error.code in (401, 403) else ""
+        return errors.JobError(f"the service refused the job: {error.code} {error.message}{advice}")
     _, _, invalid = str(error).partition("Pipeline has validations errors: ")
     if invalid:
         return errors.ConfigError("; ".join(line.strip() for line in invalid.splitlines() if line.strip()))

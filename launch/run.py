@@ -13,8 +13,10 @@ from transforms import progress
 
 _LOGGER = logging.getLogger(__name__)
 
-# Ctrl-C within a step, wrapped by Beam.
-_INTERRUPTED = re.compile(r"^(?:RuntimeError: )?KeyboardInterrupt(?: \[while running|$)", re.MULTILINE)
+# Ctrl-C, or a signal that is heeded as it, within a step: wrapped by Beam.
+_INTERRUPTED = re.compile(
+    r"^(?:RuntimeError: )?(?:KeyboardInterrupt|launch\.signals\.Terminated)(?: \[while running|$)", re.MULTILINE
+)
 
 
 def run(

@@ -18,6 +18,7 @@ from launch.beam_options import Runner
 from launch.end_workers import workers_end_too
 from launch.error_stream import error_stream
 from launch.progress import paused
+from launch.signals import Terminated
 from transforms import progress
 
 _LOGGER = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class _DataflowJob:
 
     def interrupted(self, interrupt: KeyboardInterrupt) -> None:
         how = f"gcloud dataflow jobs cancel {self.id} {self._where}"
-        if not _wants_cancel(self.id):
+        if isinstance(interrupt, Terminated) or not _wants_cancel(self.id):
             raise LeftRunning(f"job {self.id} goes on without this process; to stop it: {how}") from interrupt
         self._result.cancel()
         _tell(f"Cancelled job {self.id}")

@@ -2,7 +2,7 @@
 
 import grpc
 import pytest
-from google.api_core.exceptions import Forbidden
+from google.api_core.exceptions import Forbidden, TooManyRequests
 
 from launch.explain import explain
 from schemas.errors import (
@@ -96,6 +96,7 @@ class DataflowRuntimeException(Exception):  # noqa: N818
             Forbidden("Current user cannot act as x"),
             "the service refused the job: 403 Current user cannot act as x (docs/dataflow.md has the roles)",
         ),
+        (TooManyRequests("quota"), "the service refused the job: 429 quota"),
         (
             RuntimeError(TRACEBACK.format(raised="ModuleNotFoundError: No module named 'transforms.boxes'")),
             "the workers do not have Recordmill (No module named 'transforms.boxes'): they need it installed, of this "

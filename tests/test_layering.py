@@ -26,6 +26,7 @@ LIGHT += [
     "launch.flat",
     "launch.parameters",
     "launch.parser",
+    "launch.signals",
     "launch.template_metadata",
     "launch.flags",
 ]

@@ -14,6 +14,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from launch import watch
 from launch.beam_options import Runner, beam_options
+from launch.signals import Terminated
 from transforms import progress
 
 OPTIONS = beam_options(["--runner=DataflowRunner", "--project=my-project", "--region=europe-west4"])
@@ -163,6 +164,19 @@ def test_ctrl_c_may_leave_the_job_running(said, answer):
 def test_where_nobody_can_answer_the_job_is_left_running(monkeypatch):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False))
     job = Job(interrupted)
+    with pytest.raises(watch.LeftRunning):
+        watch.wait(job, Runner.DATAFLOW, OPTIONS)
+    assert job.cancelled == 0
+
+
+def test_what_is_terminated_asks_nobody(answer):
+    """As `docker stop` does to a command on a terminal: it would wait for an answer until it is killed."""
+    answer(AssertionError("asked"))
+
+    def terminated() -> None:
+        raise Terminated
+
+    job = Job(terminated)
     with pytest.raises(watch.LeftRunning):
         watch.wait(job, Runner.DATAFLOW, OPTIONS)
     assert job.cancelled == 0
