@@ -40,6 +40,8 @@ test-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Have Flink, Prism an
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/engines $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev  ## Check style and types
+	mkdir -p .types/recordmill
+	ln -sfn $(addprefix ../../,schemas transforms pipelines launch $(wildcard recordmill/*.*)) .types/recordmill
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -78,7 +80,7 @@ lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs,
 	rm constraints.new overrides.new
 
 templates: $(VENV)/installed-dev  ## Write the metadata of Dataflow's templates anew, from the command line's options
-	$(BIN)/python -m launch.template_metadata
+	$(BIN)/python -m recordmill.launch.services.template_metadata
 
 $(VENV)/installed: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -111,4 +113,4 @@ $(WORKER)/installed: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(GARDEN) $(WORKER) $(ENGINES) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .types $(VENV) $(GARDEN) $(WORKER) $(ENGINES) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,13 +2,46 @@
 
 from setuptools import setup
 
+# The folders keep their places at the top and are installed under one name: `schemas` or `launch` alone are names that
+# half of all projects have.
+FOLDERS = [
+    "schemas",
+    "transforms",
+    "transforms/coco",
+    "transforms/examples",
+    "transforms/extract",
+    "transforms/folder",
+    "transforms/images",
+    "transforms/join",
+    "transforms/masks",
+    "transforms/metadata",
+    "transforms/records",
+    "transforms/runtime",
+    "transforms/sample",
+    "transforms/shards",
+    "transforms/storage",
+    "transforms/verify",
+    "pipelines",
+    "pipelines/options",
+    "launch",
+    "launch/command_line",
+    "launch/preflight",
+    "launch/runners",
+    "launch/services",
+    "launch/terminal",
+    "launch/verbs",
+]
+PACKAGES = {"recordmill": "recordmill"} | {f"recordmill.{folder.replace('/', '.')}": folder for folder in FOLDERS}
+
 setup(
     name="recordmill",
     version="0.1.0",
     description="Data sets of pictures and labels (COCO first) become sharded TFRecord files, with Apache Beam",
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
-    packages=["schemas", "transforms", "pipelines", "launch"],
+    packages=list(PACKAGES),
+    package_dir=PACKAGES,
+    package_data={"recordmill": ["py.typed"]},
     install_requires=[
         "apache-beam[gcp]>=2.70,<3",
         "google-cloud-storage>=3.2,<4",
@@ -33,5 +66,5 @@ setup(
             "tensorflow-datasets>=4.9.7; python_version >= '3.11'",
         ],
     },
-    entry_points={"console_scripts": ["recordmill = launch.cli:command"]},
+    entry_points={"console_scripts": ["recordmill = recordmill.launch.cli:command"]},
 )

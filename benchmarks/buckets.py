@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from schemas.images import ImageRef, ImageTask
-from transforms.fetch_images import Fetch, fetch_for
-from transforms.storage import storage_for
+from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.transforms.images.fetch_images import Fetch, fetch_for
+from recordmill.transforms.storage.resolve import storage_for
 
 BYTES = 100_000
 BEAM_IMAGES = 100  # of Beam's way, which takes 70 ms each

@@ -20,9 +20,10 @@ from typing import NamedTuple
 from make_coco import make
 
 HERE = Path(__file__).resolve().parent
-RECORDMILL = [sys.executable, "-m", "launch.cli"]
+RECORDMILL = [sys.executable, "-m", "recordmill.launch.cli"]
 IMPORTS = (
-    "import launch.coco, launch.run, launch.progress, pipelines.coco, apache_beam.runners.portability.fn_api_runner"
+    "import recordmill.launch.verbs.coco, recordmill.launch.runners.run, recordmill.launch.terminal.progress, "
+    "recordmill.pipelines.coco, apache_beam.runners.portability.fn_api_runner"
 )
 LOOP_IMPORTS = f"import sys; sys.path.insert(0, {str(HERE)!r}); import plain_loop"
 

@@ -24,9 +24,9 @@ from pycocotools import mask as coco_mask
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from transforms import encode_png
-from transforms.decode_segmentation import decode_segmentation
-from transforms.encode_masks import mask_png, mask_rle
+from recordmill.transforms.masks import encode_png
+from recordmill.transforms.masks.decode_segmentation import decode_segmentation
+from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 
 DATA = Path(__file__).resolve().parent / "../../shared/data/coco_mini"
 

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from make_coco import make
 
-from launch.cli import main as recordmill
-from schemas.images import ImageRef, ImageTask, PictureRules
-from transforms.load_images import load_image
+from recordmill.launch.cli import main as recordmill
+from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.transforms.images.load_images import load_image
 
 BATCH = 8
 

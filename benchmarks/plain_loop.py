@@ -12,15 +12,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from schemas.coco import AnnotationKind, AnnotationSource
-from schemas.images import ImageRef, ImageTask, Picture
-from schemas.labels import LabelMap
-from schemas.layouts import DETECTION, shard_names
-from schemas.shards import ShardKey
-from schemas.tfrecord import frame
-from transforms.encode_examples import ExampleEncoder
-from transforms.plan_shards import image_order
-from transforms.read_coco import read_coco
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, shard_names
+from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.coco.read_coco import read_coco
+from recordmill.transforms.examples.encode_examples import ExampleEncoder
+from recordmill.transforms.shards.plan_shards import image_order
 
 
 def main(data: Path, output: Path, shards: int) -> None:

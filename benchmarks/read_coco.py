@@ -3,7 +3,7 @@
     python benchmarks/read_coco.py [--images 118287] [--annotations 860001] [--runs 5]
 
 Both read the file from disk. `grouped` is what ReadCoco needs before it can yield an image: rows decoded and grouped by
-image id; `whole` also decodes every box and yields every ImagePart. Each run is a process of its own.
+image id; `whole` also decodes every box and yields every FileAnnotations. Each run is a process of its own.
 """
 
 import argparse
@@ -56,8 +56,8 @@ def measure(way: str, path: str) -> None:
     import resource
     import time
 
-    from schemas.coco import AnnotationKind, AnnotationSource
-    from transforms import decode_coco, read_coco
+    from recordmill.schemas.coco import AnnotationKind, AnnotationSource
+    from recordmill.transforms.coco import decode_coco, read_coco
 
     source = AnnotationSource(AnnotationKind.INSTANCES, path)
 

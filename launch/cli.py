@@ -1,4 +1,4 @@
-"""`recordmill VERB …`: what a person types. `python -m launch.cli` is the same.
+"""`recordmill VERB …`: what a person types. `python -m recordmill.launch.cli` is the same.
 
 Nothing heavy is imported before the command line has been understood, so that --help and refusals come at once.
 """
@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import NoReturn
 
-from launch.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
-from launch.parser import coco_options, folder_options, parse
-from launch.signals import terminated_as_by_ctrl_c
-from pipelines.options import ConvertOptions
-from schemas.errors import ConfigError, RecordmillError
+from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
+from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
+from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.schemas.errors import ConfigError, RecordmillError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
@@ -59,7 +59,7 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         _complain(error, debug)
         return 1
     except KeyboardInterrupt as interrupt:
-        if str(interrupt):  # launch.watch knows more
+        if str(interrupt):  # recordmill.launch.runners.watch knows more
             _complain(interrupt, debug)
         else:
             _tell_interrupted(own, bool(signals))
@@ -88,8 +88,8 @@ def _tell_interrupted(own: list[str], terminated: bool) -> None:
 def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
     """What is wrong with them is told before anything is looked for, which in a bucket takes its time."""
     if beam_arguments:
-        from launch.beam_options import beam_options
-        from launch.check_runner import check_runner
+        from recordmill.launch.preflight.check_runner import check_runner
+        from recordmill.launch.runners.beam_options import beam_options
 
         check_runner(beam_options(beam_arguments), options.paths)
 
@@ -97,7 +97,7 @@ def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
 def _coco(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     options = coco_options(parsed)
     _check_beam(beam_arguments, options)
-    from launch.coco import plan_coco, run_coco
+    from recordmill.launch.verbs.coco import plan_coco, run_coco
 
     if options.dry_run:
         plan_coco(options, parsed.progress)
@@ -109,7 +109,7 @@ def _coco(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
 def _folder(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     options = folder_options(parsed)
     _check_beam(beam_arguments, options)
-    from launch.folder import plan_folder, run_folder
+    from recordmill.launch.verbs.folder import plan_folder, run_folder
 
     if options.dry_run:
         plan_folder(options, parsed.progress)
@@ -119,13 +119,13 @@ def _folder(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
 
 
 def _verify(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
-    from launch.verify import run_verify
+    from recordmill.launch.verbs.verify import run_verify
 
     return 0 if run_verify(parsed.folder, parsed.workers, parsed.progress, beam_arguments) else 1
 
 
 def _extract(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
-    from launch.extract import run_extract
+    from recordmill.launch.verbs.extract import run_extract
 
     whole = run_extract(parsed.folder, parsed.target, parsed.split, parsed.workers, parsed.progress, beam_arguments)
     return 0 if whole else 1
@@ -134,7 +134,7 @@ def _extract(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
 def _sample(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
     if beam_arguments:
         raise ConfigError(f"sample runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
-    from launch.sample import run_sample
+    from recordmill.launch.verbs.sample import run_sample
 
     run_sample(parsed.folder, parsed.count, parsed.seed, parsed.odd)
     return 0

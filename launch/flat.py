@@ -1,20 +1,21 @@
-"""`python -m launch.flat --command=coco --images=… --runner=…`: a conversion from one flat list of flags, Recordmill's
-and Beam's mixed. That is how Dataflow's Flex Template launcher and Airflow's Beam operators start a job.
+"""`python -m recordmill.launch.flat --command=coco --images=… --runner=…`: a conversion from one flat list of flags,
+Recordmill's and Beam's mixed. That is how Dataflow's Flex Template launcher and Airflow's Beam operators start a job.
 
-Flags of ours are the parameters of `launch.parameters`: underscores, `--gzip=true`, lists with commas or repeated.
+Flags of ours are the parameters of `recordmill.launch.command_line.parameters`: underscores, `--gzip=true`, lists with
+commas or repeated.
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
 
-from launch import cli
-from launch.parameters import COMMANDS, command_line, parameters
-from schemas.errors import ConfigError
+from recordmill.launch import cli
+from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
+from recordmill.schemas.errors import ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code, as `launch.cli.main` does."""
+    """Run the command and return its exit code, as `recordmill.launch.cli.main` does."""
     try:
         typed = from_flat(sys.argv[1:] if arguments is None else arguments)
     except ConfigError as error:

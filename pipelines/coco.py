@@ -2,18 +2,18 @@
 
 import apache_beam as beam
 
-from pipelines.coco_options import CocoOptions
-from pipelines.convert import Gathered
-from schemas.coco import AnnotationFile
-from schemas.layouts import LAYOUTS
-from schemas.manifest import InputRows
-from transforms.choose_features import ChooseFeatures
-from transforms.join_images import JoinImages
-from transforms.list_images import ListImages
-from transforms.merge_categories import MergeCategories, select_categories
-from transforms.read_coco import ReadCoco
-from transforms.screen_annotations import Filters, ScreenAnnotations
-from transforms.write_metadata import Findings
+from recordmill.pipelines.convert import Gathered
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.schemas.coco import AnnotationFile
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.manifest import InputRows
+from recordmill.transforms.coco.read_coco import ReadCoco
+from recordmill.transforms.images.list_images import ListImages
+from recordmill.transforms.join.choose_features import ChooseFeatures
+from recordmill.transforms.join.join_images import JoinImages
+from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
+from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
+from recordmill.transforms.metadata.write_metadata import Findings
 
 
 def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:

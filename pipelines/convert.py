@@ -7,16 +7,16 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from pipelines.options import ConvertOptions
-from schemas.images import ImageTask
-from schemas.manifest import FORMAT, Recipe
-from transforms.outputs import Written
-from transforms.plan_shards import PlanShards
-from transforms.report_plan import ReportPlan
-from transforms.storage import is_remote
-from transforms.write_metadata import Findings, WriteMetadata
-from transforms.write_shards import ShardRecipe, WriteShards
-from transforms.write_stock import WriteStock
+from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.schemas.images import ImageTask
+from recordmill.schemas.manifest import FORMAT, Recipe
+from recordmill.transforms.metadata.report_plan import ReportPlan
+from recordmill.transforms.metadata.write_metadata import Findings, WriteMetadata
+from recordmill.transforms.runtime.outputs import Written
+from recordmill.transforms.shards.plan_shards import PlanShards
+from recordmill.transforms.shards.write_shards import ShardRecipe, WriteShards
+from recordmill.transforms.shards.write_stock import WriteWithBeamSink
+from recordmill.transforms.storage.interface import is_remote
 
 _IN_FLIGHT = 32
 """Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
@@ -60,7 +60,7 @@ def _written(gathered: Gathered, options: ConvertOptions, splits: Sequence[str])
             gathered.tasks
             | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
             | f"WriteStock-{split}"
-            >> WriteStock(gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
+            >> WriteWithBeamSink(gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
             for split in splits
         ]
         shards, counted, rejected = zip(*parts, strict=True)

@@ -7,14 +7,15 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList
 
-from schemas.errors import ConfigError
-from schemas.features import Part, RecordOf
-from schemas.manifest import MANIFEST, Manifest
-from schemas.names import name_fault
-from transforms.extract_documents import ExtractedSplit, WriteDocuments
-from transforms.extract_shards import ExtractShards
-from transforms.read_shards import ListedShard
-from transforms.storage import is_remote, storage_for
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import Part, RecordOf
+from recordmill.schemas.manifest import MANIFEST, Manifest
+from recordmill.schemas.names import name_fault
+from recordmill.transforms.extract.extract_documents import ExtractedSplit, WriteDocuments
+from recordmill.transforms.extract.extract_shards import ExtractShards
+from recordmill.transforms.records.read_shards import ManifestShard
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
 
 
 def claim_folder(folder: str) -> None:
@@ -32,7 +33,7 @@ def claim_folder(folder: str) -> None:
         raise ConfigError(f"{folder} is there already and is not an empty folder; extract wants a folder of its own")
 
 
-def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ListedShard]:
+def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestShard]:
     """The shards of a split; of all, where `split` is empty.
 
     Raises:
@@ -46,7 +47,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ListedSha
             path = storage_for(folder).join(folder, MANIFEST)
             raise ConfigError(f"{path} has a split called {name!r}, which is no part of a file's name; was it edited?")
     return [
-        ListedShard(storage_for(folder).join(folder, shard.file), name, shard, manifest.table, manifest.labels)
+        ManifestShard(storage_for(folder).join(folder, shard.file), name, shard, manifest.table, manifest.labels)
         for name in splits
         for shard in manifest.splits[name].shards
     ]
@@ -72,7 +73,7 @@ def not_extracted(manifest: Manifest) -> Iterator[str]:
 
 
 def build(
-    p: beam.Pipeline, shards: list[ListedShard], manifest: Manifest, folder: str, report: str, workers: int | None
+    p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, folder: str, report: str, workers: int | None
 ) -> None:
     """Extract shards into `folder`; the list of ExtractedSplit goes as JSON to the file `report`."""
     splits = (

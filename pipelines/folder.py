@@ -5,28 +5,28 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from pipelines.convert import Gathered
-from pipelines.folder_options import FolderOptions
-from schemas.images import NameMatch
-from schemas.manifest import InputRows
-from transforms.choose_classes import ChooseClasses, ListClasses
-from transforms.label_paths import LabelPaths
-from transforms.list_images import ListImages
-from transforms.match_files import MatchFiles
-from transforms.outputs import REJECTED, UNLISTED
-from transforms.read_labels import LabelTable, ReadLabels
-from transforms.stratify import Stratify
-from transforms.write_metadata import Findings
+from recordmill.pipelines.convert import Gathered
+from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.schemas.images import JoinSide
+from recordmill.schemas.manifest import InputRows
+from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
+from recordmill.transforms.folder.label_paths import LabelPaths
+from recordmill.transforms.folder.read_labels import LabelTable, ReadLabels
+from recordmill.transforms.folder.stratify import Stratify
+from recordmill.transforms.images.list_images import ListImages
+from recordmill.transforms.join.match_files import MatchFiles
+from recordmill.transforms.metadata.write_metadata import Findings
+from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED
 
 
 class _Labelled(NamedTuple):
     """Images and their classes.
 
     Attributes:
-        images: (name, NameMatch) of image rows, perhaps with their file.
-        files: (name, NameMatch) of further files.
+        images: (name, JoinSide) of image rows, perhaps with their file.
+        files: (name, JoinSide) of further files.
         rejected: SplitReject.
-        unlisted: UnlistedFile.
+        unlisted: UnreferencedFile.
     """
 
     images: PCollection
@@ -81,7 +81,7 @@ def _class_folders(options: FolderOptions) -> tuple[str, ...]:
     return () if options.labels or options.label_from != "folder" else options.images
 
 
-def _split_of_image(named: tuple[str, NameMatch]) -> str:
+def _split_of_image(named: tuple[str, JoinSide]) -> str:
     _, match = named
     return match.row.split
 

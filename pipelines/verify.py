@@ -7,17 +7,17 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList
 
-from schemas.features import RecordOf
-from schemas.layouts import shard_names
-from schemas.manifest import MANIFEST
-from schemas.reports import Fault, ShardCheck
-from schemas.tfds import shard_links
-from transforms.manifest_file import require_manifest
-from transforms.storage import storage_for
-from transforms.verify_shards import Expected, VerifyShards
+from recordmill.schemas.features import RecordOf
+from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.manifest import MANIFEST
+from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.tfds import shard_links
+from recordmill.transforms.metadata.manifest_file import require_manifest
+from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards
 
 
-def expected_shards(folder: str) -> list[Expected]:
+def expected_shards(folder: str) -> list[ShardToVerify]:
     """Every shard that the folder's manifest lists.
 
     Raises:
@@ -26,7 +26,7 @@ def expected_shards(folder: str) -> list[Expected]:
     manifest = require_manifest(folder)
     storage = storage_for(folder)
     return [
-        Expected(
+        ShardToVerify(
             storage.join(folder, shard.file),
             name,
             shard,
@@ -67,7 +67,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     return faults
 
 
-def build(p: beam.Pipeline, expected: list[Expected], report: str, workers: int | None) -> None:
+def build(p: beam.Pipeline, expected: list[ShardToVerify], report: str, workers: int | None) -> None:
     """Check every shard; the list of ShardCheck goes as JSON to the file `report`."""
     checks = p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers or os.cpu_count() or 1)
     p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(checks))

@@ -1,15 +1,11 @@
-"""COCO's rows, as far as the records need them (https://cocodataset.org/#format-data).
-
-Boxes are x, y, width, height in pixels from the top left corner of the stored pixels.
-"""
+"""COCO's annotation files, as far as the records need them (https://cocodataset.org/#format-data)."""
 
 from enum import Enum
 from typing import Annotated
 
 import msgspec
 
-Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""What tf.Example can hold."""
+from recordmill.schemas.annotations import NO_LABELS, Annotation, Category, ImageLabels, ImageRow
 
 SegmentId = Annotated[int, msgspec.Meta(ge=1, le=(1 << 24) - 1)]
 """What the three bytes of a panoptic PNG's pixel can hold; 0 is void."""
@@ -34,120 +30,7 @@ class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):
     masks: str = ""
 
 
-class CocoImage(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `images`. Width and height, in pixels, are None where the file does not say."""
-
-    id: int
-    file_name: str
-    width: int | None = None
-    height: int | None = None
-
-
-class Category(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A row of `categories`.
-
-    Attributes:
-        keypoints: names, in the order that annotations give them.
-        skeleton: pairs of keypoints to be joined by a line, counted from 1 as COCO does.
-        isthing: of a panoptic file: 1 where it has instances, 0 for stuff; None where no file says.
-    """
-
-    id: Int64
-    name: str
-    supercategory: str | None = None
-    keypoints: tuple[str, ...] = ()
-    skeleton: tuple[tuple[int, int], ...] = ()
-    isthing: int | bool | None = None
-
-
-class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `annotations`: one object instance.
-
-    Attributes:
-        bbox_xywh_px: x, y, width, height; finite, width and height not negative; it may cross the image's edge.
-        area_px2: from the JSON; width * height of the box where the JSON gives none.
-        segmentation: as JSON text, not looked at yet; empty where masks are not asked for, or there is none.
-        keypoints_xyv: x and y in pixels and visibility (0, 1, 2) of each keypoint of its category; empty without.
-    """
-
-    id: int
-    category_id: int
-    bbox_xywh_px: tuple[float, float, float, float]
-    area_px2: float
-    is_crowd: bool
-    segmentation: bytes = b""
-    keypoints_xyv: tuple[float, ...] = ()
-
-
-class Caption(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `annotations` of a captions file."""
-
-    id: int
-    caption: str
-
-
-class Region(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `annotations` of a stuff file; `segmentation` as JSON text, not looked at yet."""
-
-    id: int
-    category_id: int
-    segmentation: bytes
-
-
-class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say.
-
-    Attributes:
-        id: R + 256 G + 65536 B of its pixels.
-    """
-
-    id: int
-    category_id: int
-    is_crowd: bool
-    bbox_xywh_px: tuple[float, float, float, float] | None = None
-    area_px2: float | None = None
-
-
-class Panoptic(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `annotations` of a panoptic file.
-
-    Attributes:
-        path: of the PNG.
-        file_name: of the PNG, as in the JSON.
-    """
-
-    path: str
-    file_name: str
-    segments: tuple[Segment, ...]
-
-
-class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
-    """What is said of an image as a whole.
-
-    Attributes:
-        captions, regions: by annotation id.
-        panoptic: one at most, once all files are joined.
-        neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
-        class_name: of an image that is of one class; None where images are not.
-    """
-
-    captions: tuple[Caption, ...] = ()
-    regions: tuple[Region, ...] = ()
-    panoptic: tuple[Panoptic, ...] = ()
-    neg_category_ids: tuple[int, ...] = ()
-    not_exhaustive_category_ids: tuple[int, ...] = ()
-    class_name: str | None = None
-
-    @property
-    def rows(self) -> int:
-        """How many annotation rows these are."""
-        return len(self.captions) + len(self.regions) + len(self.panoptic)
-
-
-NO_LABELS = ImageLabels()
-
-
-class ImagePart(msgspec.Struct, frozen=True, array_like=True):
+class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
     """What one annotation file says of one image id.
 
     Attributes:
@@ -163,23 +46,9 @@ class ImagePart(msgspec.Struct, frozen=True, array_like=True):
     image_id: int
     source: str
     kind: AnnotationKind
-    rows: tuple[CocoImage, ...]
+    rows: tuple[ImageRow, ...]
     annotations: tuple[Annotation, ...] = ()
     labels: ImageLabels = NO_LABELS
-
-
-class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
-    """An image row with all its annotations of all files, ordered by annotation id; and the split that it goes to."""
-
-    image: CocoImage
-    split: str
-    annotations: tuple[Annotation, ...] = ()
-    labels: ImageLabels = NO_LABELS
-
-    @property
-    def annotation_rows(self) -> int:
-        """How many annotation rows go with the image."""
-        return len(self.annotations) + self.labels.rows
 
 
 class AnnotationFile(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@
         ├── TooManyRejectsError  more rejected than --max-rejects allows
         └── RecordError          a TFRecord file that cannot be read to its end
 
-Bad data is no error: it becomes a `schemas.rejects.Rejected`. A message is one line (it crosses process borders as the
-last line of a traceback) and says what was found, what it would do, and what to do about it.
+Bad data is no error: it becomes a `recordmill.schemas.rejects.Rejected`. A message is one line (it crosses process
+borders as the last line of a traceback) and says what was found, what it would do, and what to do about it.
 """
 
 

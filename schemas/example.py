@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from schemas.features import FeatureTable, Kind
+from recordmill.schemas.features import FeatureTable, Kind
 
 _LIST_TAG = {Kind.BYTES: b"\x0a", Kind.FLOAT: b"\x12", Kind.INT64: b"\x1a"}
 _FIELD_1 = b"\x0a"

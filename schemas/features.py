@@ -38,7 +38,7 @@ class Feature(msgspec.Struct, frozen=True):
     """One key of a record.
 
     Attributes:
-        source: what value it is, whatever the layout calls it (see `schemas.layouts`).
+        source: what value it is, whatever the layout calls it (see `recordmill.schemas.layouts`).
         shape: names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same
             length.
         unit: of the values, or how they are written.
@@ -63,7 +63,7 @@ class RecordOf(str, Enum):
 
 
 class ShardNaming(str, Enum):
-    """How a layout's shards are called, see `schemas.shards`."""
+    """How a layout's shards are called, see `recordmill.schemas.shards`."""
 
     TFDS = "tfds"
     KERAS = "keras"

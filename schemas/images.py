@@ -2,7 +2,7 @@
 
 import msgspec
 
-from schemas.coco import NO_LABELS, AnnotatedImage, Annotation, ImageLabels
+from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels
 
 USUAL_IMAGE_BYTES = 133_000
 """The mean of COCO's, for files whose size is not known."""
@@ -23,7 +23,7 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: str = ""
 
 
-class NameMatch(msgspec.Struct, frozen=True, array_like=True):
+class JoinSide(msgspec.Struct, frozen=True, array_like=True):
     """One side of the join by file name: an image row that gives the name, or a file that has it; or both."""
 
     image: AnnotatedImage | None = None
@@ -46,8 +46,8 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         width, height: pixels, by the JSON; None where it does not say.
         annotations: ordered by annotation id.
-        is_rest: whether this is not the first of several tasks of the image, with some of its annotations each; the
-            image is counted by the first.
+        is_continuation: whether this is not the first of several tasks of the image, with some of its annotations each;
+            the image is counted by the first.
     """
 
     image_id: int
@@ -58,7 +58,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     split: str
     annotations: tuple[Annotation, ...]
     labels: ImageLabels = NO_LABELS
-    is_rest: bool = False
+    is_continuation: bool = False
 
     @property
     def annotation_rows(self) -> int:
@@ -66,7 +66,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
         return len(self.annotations) + self.labels.rows
 
 
-class UnlistedFile(msgspec.Struct, frozen=True, array_like=True):
+class UnreferencedFile(msgspec.Struct, frozen=True, array_like=True):
     """A file below the image folders that no image row names."""
 
     name: str
@@ -76,7 +76,7 @@ class PictureRules(msgspec.Struct, frozen=True):
     """What is done with image files.
 
     Attributes:
-        check: how closely they are looked at, see `transforms.load_images`.
+        check: how closely they are looked at, see `recordmill.transforms.images.load_images`.
         format: `keep`, or the one that all are written in, `jpeg` or `png`.
         max_side: pixels; larger pictures are shrunk to it.
         jpeg_quality: 1..100, of pictures that are encoded anew.
@@ -88,7 +88,7 @@ class PictureRules(msgspec.Struct, frozen=True):
     jpeg_quality: int = 95
 
 
-class Rewriting(msgspec.Struct, frozen=True):
+class Transcoding(msgspec.Struct, frozen=True):
     """Why and from what a picture was encoded anew.
 
     Attributes:
@@ -122,7 +122,7 @@ class Picture(msgspec.Struct, frozen=True):
     height: int
     sha256: str
     annotated_size: tuple[int, int] | None = None
-    rewriting: Rewriting | None = None
+    rewriting: Transcoding | None = None
 
     @property
     def frame(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import msgspec
 
-from schemas.coco import Category
+from recordmill.schemas.annotations import Category
 
 SEMANTIC_THING = 1
 SEMANTIC_IGNORE = 255

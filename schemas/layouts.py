@@ -1,6 +1,6 @@
 """The layouts a data set can be written in, each a feature table. Adding a layout is adding a table.
 
-A feature's source says what its value is; `transforms.encode_examples` computes these:
+A feature's source says what its value is; `recordmill.transforms.examples.encode_examples` computes these:
 
     image.encoded  .file_name  .format  .height  .width  .channels  .sha256  .id  .number  one value an image
          .class_index  .class_name                                                        of images of one class
@@ -25,8 +25,8 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 
 from functools import partial
 
-from schemas.features import Feature, FeatureTable, Kind, Part, RecordOf, ShardNaming
-from schemas.shards import ShardNames
+from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, RecordOf, ShardNaming
+from recordmill.schemas.shards import ShardNames
 
 _N = ("N",)
 _N_K = ("N*K",)

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from schemas.coco import Category
-from schemas.errors import ConfigError
-from schemas.features import FeatureTable, Part
-from schemas.labels import LabelMap
-from schemas.layouts import LAYOUTS, shard_names
-from schemas.shards import ShardInfo, ShardNames
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS, shard_names
+from recordmill.schemas.shards import ShardInfo, ShardNames
 
 FORMAT = 3
 """Raised when the same inputs and options would give other bytes, or the manifest another shape."""

@@ -87,7 +87,7 @@ class UnusableError(ValueError):
         return UnusableError, (self.reason, self.detail)
 
 
-class Tally(str, Enum):
+class Metric(str, Enum):
     """What is counted besides rejects."""
 
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
@@ -120,20 +120,20 @@ class Tally(str, Enum):
 
 
 REWRITTEN_FROM = {
-    "bmp": Tally.FROM_BMP,
-    "gif": Tally.FROM_GIF,
-    "jpeg": Tally.FROM_JPEG,
-    "png": Tally.FROM_PNG,
-    "tiff": Tally.FROM_TIFF,
-    "webp": Tally.FROM_WEBP,
+    "bmp": Metric.FROM_BMP,
+    "gif": Metric.FROM_GIF,
+    "jpeg": Metric.FROM_JPEG,
+    "png": Metric.FROM_PNG,
+    "tiff": Metric.FROM_TIFF,
+    "webp": Metric.FROM_WEBP,
 }
 """What is counted for a picture that was encoded anew, by the format of its file; FROM_OTHER for any other."""
 
-FILTERS = (Tally.FILTERED_CATEGORY, Tally.FILTERED_CROWD, Tally.FILTERED_AREA)
+FILTERS = (Metric.FILTERED_CATEGORY, Metric.FILTERED_CROWD, Metric.FILTERED_AREA)
 
 
-class Counted(msgspec.Struct, frozen=True, array_like=True):
+class Count(msgspec.Struct, frozen=True, array_like=True):
     """So many of something."""
 
-    what: Tally
+    what: Metric
     number: int

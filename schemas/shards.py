@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
-from schemas.features import ShardNaming
-from schemas.rejects import Rejected, Tally
+from recordmill.schemas.features import ShardNaming
+from recordmill.schemas.rejects import Metric, Rejected
 
 
 class ShardKey(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -52,7 +52,7 @@ class ShardResult(msgspec.Struct, frozen=True):
     key: ShardKey
     plan: str
     info: ShardInfo
-    counted: dict[Tally, int]
+    counted: dict[Metric, int]
     rejected: tuple[Rejected, ...]
 
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.coco import Category
-from schemas.features import Feature, FeatureTable, Kind, ShardNaming
-from schemas.labels import LabelMap
-from schemas.layouts import shard_names
-from schemas.manifest import Manifest, SplitManifest, encode_json
-from schemas.shards import ShardKey, ShardNames
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.features import Feature, FeatureTable, Kind, ShardNaming
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
+from recordmill.schemas.shards import ShardKey, ShardNames
 
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"

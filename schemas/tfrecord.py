@@ -9,7 +9,7 @@ from typing import Protocol
 
 import google_crc32c
 
-from schemas.errors import RecordError
+from recordmill.schemas.errors import RecordError
 
 FRAME_BYTES = 16
 """What framing adds to each record."""

@@ -15,8 +15,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-from launch.cli import main
-from transforms.write_sample import SampleFiles, write_sample
+from recordmill.launch.cli import main
+from recordmill.transforms.sample.write_sample import SampleFiles, write_sample
 
 # How long an example takes is the machine's matter.
 settings.register_profile("recordmill", deadline=None)

@@ -1,35 +1,76 @@
-"""Arrows between modules only point down: launch -> pipelines -> transforms -> schemas."""
+"""The rooms, and which may import which: arrows point up the list, at any depth, and never in a circle."""
 
 import ast
+import doctest
+import runpy
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LAYERS = ("schemas", "transforms", "pipelines", "launch")
-FILES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for layer in LAYERS
-    for path in sorted((ROOT / layer).glob("*.py"))
-}
-DEPLOYED = sorted(path for layer in LAYERS for path in (ROOT / layer).glob("*/**/*.py"))
-"""What is copied to where it runs, a template's image or Airflow's folder of DAGs: no part of the distribution."""
-LIGHT = [name for name in FILES if name.startswith("schemas.")]
-LIGHT += [
+ROOMS = (
+    "schemas",
+    "transforms.storage",
+    "recordmill",  # what users import
+    "transforms.runtime",
+    "transforms.records",
+    "transforms.masks",
+    "transforms.images",
+    "transforms.coco",
+    "transforms.folder",
+    "transforms.join",
+    "transforms.examples",
+    "transforms.shards",
+    "transforms.metadata",
+    "transforms.verify",
+    "transforms.extract",
+    "transforms.sample",
     "pipelines.options",
-    "pipelines.coco_options",
-    "pipelines.folder_options",
-    "launch.airflow_arguments",
-    "launch.airflow_site",
-    "launch.cli",
-    "launch.flat",
-    "launch.parameters",
-    "launch.parser",
-    "launch.signals",
-    "launch.template_metadata",
-    "launch.flags",
-]
+    "pipelines",
+    "launch.command_line",
+    "launch.terminal",
+    "launch.runners",
+    "launch.preflight",
+    "launch.verbs",
+    "launch.services",
+    "launch",
+)
+LIGHT = (
+    *("schemas", "transforms.storage", "recordmill", "pipelines.options"),
+    *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
+)
+"""Rooms and modules that are imported before a command is understood, by a DAG, or by who trains: neither Beam nor
+TensorFlow comes with them."""
+LAYERS = ("schemas", "transforms", "pipelines", "launch")
+
+
+def _files() -> dict[str, Path]:
+    folders = [ROOT / "recordmill", *(ROOT / room.replace(".", "/") for room in ROOMS if room != "recordmill")]
+    found = {}
+    for path in sorted({path for folder in (*folders, ROOT / "transforms") for path in folder.glob("*.py")}):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(("recordmill", *parts) if parts[0] != "recordmill" else parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+FILES = _files()
+DEPLOYED = sorted({path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")} - set(FILES.values()))
+"""What is copied to where it runs, a template's image or Airflow's folder of DAGs: no part of the distribution."""
+
+
+def room_of(module: str) -> str:
+    """`transforms.images` of `recordmill.transforms.images.check_png`."""
+    path = FILES[module].relative_to(ROOT)
+    return ".".join(path.parent.parts)
+
+
+def installed_name(path: Path) -> str:
+    """`recordmill/schemas/labels.py`, of `schemas/labels.py` in the clone."""
+    parts = path.relative_to(ROOT).parts
+    return "/".join(parts if parts[0] == "recordmill" else ("recordmill", *parts))
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -74,17 +115,26 @@ def reached(module: str) -> set[str]:
 
 
 def test_the_parsing_sees_what_it_should():
-    assert {"schemas.errors", "transforms.storage"} <= EVER["pipelines.check_inputs"]
-    assert "launch.coco" in EVER["launch.cli"] - AT_IMPORT["launch.cli"]
-    assert "tensorflow" in EVER["schemas.dataset"] - AT_IMPORT["schemas.dataset"]
-    assert "apache_beam" in reached("pipelines.coco")
+    assert "recordmill.transforms.storage.resolve" in EVER["recordmill.launch.preflight.check_inputs"]
+    assert "recordmill.launch.verbs.coco" in EVER["recordmill.launch.cli"] - AT_IMPORT["recordmill.launch.cli"]
+    assert "tensorflow" in EVER["recordmill.tensorflow_dataset"] - AT_IMPORT["recordmill.tensorflow_dataset"]
+    assert "apache_beam" in reached("recordmill.pipelines.coco")
+    assert room_of("recordmill.launch.cli") == "launch"
+
+
+def test_every_module_is_in_a_room():
+    assert {room_of(module) for module in FILES} - {"transforms"} == set(ROOMS)
+    assert FILES.keys() & {"recordmill.transforms"} == {module for module in FILES if room_of(module) == "transforms"}
 
 
 @pytest.mark.parametrize("module", FILES)
-def test_arrows_point_down(module):
-    below = LAYERS[: LAYERS.index(module.split(".")[0]) + 1]
-    ours = {name.split(".")[0] for name in EVER[module]} & set(LAYERS)
-    assert ours <= set(below)
+def test_arrows_point_up_the_list(module):
+    if module == "recordmill.transforms":
+        assert not EVER[module]
+        return
+    rooms = {room_of(name) for name in EVER[module] if name in FILES} - {"transforms"}
+    assert rooms <= set(ROOMS[: ROOMS.index(room_of(module)) + 1])
+    assert room_of(module) == "recordmill" or "recordmill" not in rooms - {room_of(module)}
 
 
 @pytest.mark.parametrize("module", FILES)
@@ -97,32 +147,47 @@ def test_tensorflow_is_imported_inside_functions_only(module):
     assert [name for name in AT_IMPORT[module] if name.split(".")[0] in ("tensorflow", "tensorflow_datasets")] == []
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if name.startswith("schemas.")])
-def test_schemas_never_import_beam(module):
+@pytest.mark.parametrize("module", [name for name in FILES if room_of(name) in ("schemas", "recordmill")])
+def test_schemas_and_readers_never_import_beam(module):
     assert [name for name in EVER[module] if name.split(".")[0] == "apache_beam"] == []
 
 
-@pytest.mark.parametrize("module", LIGHT)
+@pytest.mark.parametrize(
+    "module", [name for name in FILES if room_of(name) in LIGHT or name.removeprefix("recordmill.") in LIGHT]
+)
 def test_what_must_be_quick_to_import_reaches_neither_beam_nor_tensorflow(module):
     assert [name for name in reached(module) if name.split(".")[0] in ("apache_beam", "tensorflow")] == []
 
 
-def test_the_distribution_holds_the_four_layers_and_nothing_else():
-    (call,) = (
-        node
-        for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setup"
-    )
-    arguments = {keyword.arg: keyword.value for keyword in call.keywords}
-    assert sorted(ast.literal_eval(arguments["packages"])) == sorted(LAYERS)
-    assert [layer for layer in LAYERS if layer not in FILES] == []
+def test_the_distribution_holds_every_room_and_nothing_else(monkeypatch):
+    given = {}
+    monkeypatch.setattr("setuptools.setup", given.update)
+    runpy.run_path(str(ROOT / "setup.py"))
+    packages = {f"recordmill.{room}" for room in (*ROOMS, "transforms") if room != "recordmill"} | {"recordmill"}
+    assert set(given["packages"]) == packages
+    assert packages <= FILES.keys()
+
+
+TREE = [path for path in ROOT.rglob("*.py") if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)]
+
+
+@pytest.mark.parametrize("path", TREE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_is_ours_is_imported_by_its_one_name(path):
+    """As `schemas` or `launch` alone it would be another module, or a project's own."""
+    names = set(imported(ast.parse(path.read_text())))
+    assert [name for name in names if name.partition(".")[0] in LAYERS] == []
 
 
 @pytest.mark.parametrize("path", DEPLOYED, ids=lambda path: path.name)
 def test_what_is_deployed_imports_what_is_in_the_distribution(path):
     assert path.parent.parent == ROOT / "launch"
     assert not (path.parent / "__init__.py").exists()  # a package within would be left out of the distribution
-    ours = {name for name in imported(ast.parse(path.read_text())) if name.split(".")[0] in LAYERS}
-    beside = {each.stem for each in path.parent.glob("*.py")}
+    ours = {name for name in imported(ast.parse(path.read_text())) if name.startswith("recordmill.")}
     assert [name for name in ours if not any(name == module or name.startswith(f"{module}.") for module in FILES)] == []
-    assert not beside & {module.split(".")[0] for module in FILES}
+
+
+@pytest.mark.parametrize("module", [module for module in FILES if ">>> " in FILES[module].read_text()])
+def test_examples_in_docstrings_hold(module):
+    failed, tried = doctest.testmod(import_module(module))
+    assert tried
+    assert not failed

@@ -15,8 +15,8 @@ from airflow.sdk import dag
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from recordmill_tasks import COMMANDS, dag_arguments, final, verify_and_publish
 
-from launch.airflow_arguments import beam_options, command_values, output_folder
-from launch.airflow_site import BeamSite, beam_site
+from recordmill.launch.services.airflow_arguments import beam_options, command_values, output_folder
+from recordmill.launch.services.airflow_site import BeamSite, beam_site
 
 _WRONG_CONFIGURATION = 2
 _RETURN_CODE = re.compile(r"return code (-?\d+)")
@@ -79,7 +79,7 @@ def conversion(command: str) -> Any:
             runner=site.runner,
             py_interpreter=site.python,
             py_options=["-m"],
-            py_file="launch.flat",
+            py_file="recordmill.launch.flat",
             pipeline_options="{{ pipeline_options(params, dag_run) }}",
             render_template_as_native_obj=True,
             # Deferred, the conversion would be a process of the triggerer, which nothing there would end.

@@ -11,8 +11,8 @@ from airflow.providers.google.cloud.operators.dataflow import DataflowStartFlexT
 from airflow.sdk import dag
 from recordmill_tasks import COMMANDS, dag_arguments, final, verify_and_publish
 
-from launch.airflow_arguments import command_values, job_name, launch_body, output_folder
-from launch.airflow_site import DataflowSite, dataflow_site
+from recordmill.launch.services.airflow_arguments import command_values, job_name, launch_body, output_folder
+from recordmill.launch.services.airflow_site import DataflowSite, dataflow_site
 
 
 def conversion(command: str) -> Any:

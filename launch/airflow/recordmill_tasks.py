@@ -9,9 +9,9 @@ from typing import Any
 from airflow.sdk import Asset, ObjectStoragePath, Param, task
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
-from launch.airflow_arguments import manifest_facts, output_folder, param_schemas, verify_command
-from launch.airflow_site import Site
-from schemas.errors import ConfigError
+from recordmill.launch.services.airflow_arguments import manifest_facts, output_folder, param_schemas, verify_command
+from recordmill.launch.services.airflow_site import Site
+from recordmill.schemas.errors import ConfigError
 
 COMMANDS = {
     "coco": "COCO annotations and their images become TFRecord shards",

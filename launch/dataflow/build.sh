@@ -81,11 +81,7 @@ trap 'rm -rf "$scratch"' EXIT
 make_context() {
     mkdir "$scratch/source" "$scratch/context"
     cp "$root/setup.py" "$root/pyproject.toml" "$scratch/source"
-    local package
-    for package in schemas transforms pipelines launch; do
-        mkdir "$scratch/source/$package"
-        cp "$root/$package"/*.py "$scratch/source/$package"
-    done
+    cp -R "$root/recordmill" "$root/schemas" "$root/transforms" "$root/pipelines" "$root/launch" "$scratch/source"
     "$python" -m pip wheel --quiet --no-deps --wheel-dir "$scratch/context" "$scratch/source"
     cp "$here/Dockerfile" "$here/cloudbuild.yaml" "$here/main.py" "$root/constraints.txt" "$scratch/context"
 

@@ -7,7 +7,7 @@ lacks Recordmill.
 import os
 import sys
 
-from launch.flat import main
+from recordmill.launch.flat import main
 
 if __name__ == "__main__":
     image = os.environ.get("RECORDMILL_IMAGE")

@@ -2,7 +2,7 @@
 # Starts a Dataflow job by a template that build.sh has built.
 set -euo pipefail
 
-# What docs/performance.md found to do; launch/beam_options.py has the same for jobs that are started without a template.
+# What docs/performance.md found to do; launch/runners/beam_options.py has the same for jobs that are started without a template.
 MACHINE_TYPE=e2-standard-2
 # Dataflow's own limit is far higher, and so is what a mistake may cost.
 MAX_WORKERS=20

@@ -51,7 +51,7 @@ def home() -> Path:
 def sample(project_python, tmp_path_factory) -> Path:
     """A drawn data set of 24 image rows, two of them bad."""
     folder = tmp_path_factory.mktemp("sample") / "coco"
-    subprocess.run([project_python, "-m", "launch.cli", "sample", folder, "--count", "24"], check=True)
+    subprocess.run([project_python, "-m", "recordmill.launch.cli", "sample", folder, "--count", "24"], check=True)
     return folder
 
 

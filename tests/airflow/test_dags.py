@@ -138,7 +138,11 @@ def test_the_operator_is_given_flags_of_what_was_changed(load):
         "output": "gs://records/runs/recordmill_coco/20261121t020000",
         "direct_num_workers": 2,
     }
-    assert (task.py_interpreter, task.py_options, task.py_file) == ("/opt/recordmill/bin/python", ["-m"], "launch.flat")
+    assert (task.py_interpreter, task.py_options, task.py_file) == (
+        "/opt/recordmill/bin/python",
+        ["-m"],
+        "recordmill.launch.flat",
+    )
 
 
 @pytest.mark.parametrize("dag_id", ["recordmill_coco", "recordmill_coco_dataflow"])
@@ -165,11 +169,11 @@ def test_parsing_imports_nothing_but_what_is_light(home, tmp_path):
     run = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr
     new = set(run.stdout.split())
-    assert {"launch", "recordmill_beam", "recordmill_dataflow"} <= new
+    assert {"recordmill", "recordmill_beam", "recordmill_dataflow"} <= new
     assert not {"apache_beam", "tensorflow", "numpy", "pandas", "PIL"} & new
 
 
-def test_launch_is_of_the_wheel_and_not_of_the_tree():
-    import launch
+def test_recordmill_is_of_the_wheel_and_not_of_the_tree():
+    import recordmill.launch
 
-    assert not launch.__file__.startswith(str(ROOT / "launch"))
+    assert not recordmill.launch.__file__.startswith(str(ROOT))

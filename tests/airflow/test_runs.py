@@ -33,7 +33,7 @@ def shards(folder: Path) -> dict[str, bytes]:
 def plainly_converted(project_python: str, sample: Path, output: Path, *flags: str) -> dict[str, bytes]:
     """The shards of the command line."""
     images, instances = sample / "images", sample / "annotations" / "instances.json"
-    command = [project_python, "-m", "launch.cli", "coco", "--images", images, "--instances", instances]
+    command = [project_python, "-m", "recordmill.launch.cli", "coco", "--images", images, "--instances", instances]
     subprocess.run([*command, "--output", output, "--max-rejects", "0.2", *flags], check=True, capture_output=True)
     return shards(output)
 
@@ -129,7 +129,8 @@ def test_a_retry_goes_on_in_the_same_folder(run, project_python, sample, tmp_pat
     room_kb = (sorted(map(len, expected.values()))[2] + 1023) // 1024
     python = tmp_path / "python"
     python.write_text(
-        f'#!/bin/bash\nif [ "$2" = launch.flat ] && mkdir {tmp_path}/tried 2>/dev/null; then ulimit -f {room_kb}; fi\n'
+        "#!/bin/bash\n"
+        f'if [ "$2" = recordmill.launch.flat ] && mkdir {tmp_path}/tried 2>/dev/null; then ulimit -f {room_kb}; fi\n'
         f'exec {project_python} "$@"\n'
     )
     python.chmod(0o755)

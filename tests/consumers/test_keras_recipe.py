@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from schemas.dataset import dataset
+from recordmill.tensorflow_dataset import dataset
 from tests.conftest import coco_flags, write_coco
 from tests.consumers.coco_truth import Truth
 

@@ -16,7 +16,7 @@ class Command:
     def __init__(self, arguments: Sequence[object], folder: Path, environment: Mapping[str, str] = {}):
         folder.mkdir(parents=True, exist_ok=True)
         self._out, self._err = folder / "out.txt", folder / "err.txt"
-        words = [sys.executable, "-m", "launch.cli", *map(str, arguments)]
+        words = [sys.executable, "-m", "recordmill.launch.cli", *map(str, arguments)]
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 words,

@@ -10,14 +10,13 @@ import zlib
 from collections.abc import Iterator
 from functools import reduce
 from importlib import import_module
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.coders import Coder
 
-from tests.engines.record_calls import PACKAGES
+from tests.engines.record_calls import PACKAGE
 from tests.test_layering import FILES, parsed, reached
 
 # Beam compresses every pickle and writes it in base 64: functions by bz2, coders, after their class's name, by zlib.
@@ -32,7 +31,7 @@ _TAKE_A_FUNCTION = {
     *("Map", "FlatMap", "MapTuple", "FlatMapTuple", "Filter", "ParDo"),
     *("CombinePerKey", "CombineGlobally", "CombineValues", "GroupBy", "Partition"),
 }
-_IN_THE_LAUNCHER = {"transforms.report_plan"}
+_IN_THE_LAUNCHER = {"recordmill.transforms.metadata.report_plan"}
 """Modules of steps that no job has that is sent anywhere: a dry run is made where the command is."""
 
 
@@ -55,7 +54,7 @@ def functions_in(proto: bytes) -> set[FunctionType]:
         names = _Names(_decompressed(match.group()))
         names.load()
         found |= names.found
-    ours = [(module, name) for module, name in found if module.partition(".")[0] in PACKAGES]
+    ours = [(module, name) for module, name in found if module.partition(".")[0] == PACKAGE]
     named = [reduce(getattr, name.split("."), import_module(module)) for module, name in ours]
     return {function for value in named for function in _functions_of(value)}
 
@@ -68,11 +67,15 @@ def _decompressed(text: bytes) -> bytes:
 
 def functions_in_code() -> set[FunctionType]:
     """What the modules of both conversions give to Beam, and every DoFn, CombineFn and coder that they define."""
-    modules = reached("pipelines.coco") | reached("pipelines.folder") | {"pipelines.coco", "pipelines.folder"}
+    modules = (
+        reached("recordmill.pipelines.coco")
+        | reached("recordmill.pipelines.folder")
+        | {"recordmill.pipelines.coco", "recordmill.pipelines.folder"}
+    )
     return {
         function
         for name in modules & FILES.keys() - _IN_THE_LAUNCHER
-        if name.partition(".")[0] in ("pipelines", "transforms")
+        if name.startswith(("recordmill.pipelines.", "recordmill.transforms."))
         for value in (*_given_to_beam(name), *_classes(name))
         for function in _functions_of(value)
     }
@@ -96,15 +99,14 @@ def _classes(name: str) -> Iterator[type]:
 
 def _functions_of(value: Any) -> Iterator[FunctionType]:
     """Those that Beam calls in a worker."""
-    if isinstance(value, FunctionType) and value.__module__.partition(".")[0] in PACKAGES:
+    if isinstance(value, FunctionType) and value.__module__.partition(".")[0] == PACKAGE:
         yield value
     elif isinstance(value, type) and issubclass(value, beam.DoFn | beam.CombineFn | Coder):
         for base in value.__mro__:
-            if base.__module__.partition(".")[0] in PACKAGES:
+            if base.__module__.partition(".")[0] == PACKAGE:
                 yield from (method for name, method in vars(base).items() if name in _LIFE)
 
 
 def place_of(function: FunctionType) -> tuple[str, int]:
-    """The function's file, below the folder of the packages, and the line it begins at."""
-    code = function.__code__
-    return "/".join(Path(code.co_filename).parts[-2:]), code.co_firstlineno
+    """The function's file, as it is installed, and the line it begins at."""
+    return f"{function.__module__.replace('.', '/')}.py", function.__code__.co_firstlineno

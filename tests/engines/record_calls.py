@@ -1,4 +1,4 @@
-"""Notes which functions of our packages run in a worker, and of which file they are.
+"""Notes which functions of our package run in a worker, and of which file they are.
 
     record_calls.add_to(site_packages(python))
     with running_pool(python, log, {"RECORDED_CALLS": str(folder)}) as pool: ...
@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from types import CodeType, FrameType
 
-PACKAGES = ("schemas", "transforms", "pipelines", "launch")
+PACKAGE = "recordmill"
 
 Call = tuple[str, int]
 """A function: its file, and the line it begins at."""
@@ -53,6 +53,8 @@ def start() -> None:
 
 
 def _is_ours(file: str) -> bool:
-    """Whether a file is of a package that is called as one of ours is, wherever it is."""
-    folder, package = os.path.split(os.path.dirname(file))
-    return package in PACKAGES and not os.path.exists(os.path.join(folder, "__init__.py"))
+    """Whether a file is of a package that is called as ours is, wherever it is."""
+    folder = os.path.dirname(file)
+    while os.path.exists(os.path.join(os.path.dirname(folder), "__init__.py")):
+        folder = os.path.dirname(folder)
+    return os.path.basename(folder) == PACKAGE

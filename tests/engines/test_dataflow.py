@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.transforms.sample.write_sample import SampleFiles
 from tests import dataflow_stand_in, gcs_stand_in
 from tests.conftest import shard_bytes
 from tests.dataflow_stand_in import JOB_ID, PROJECT, REGION, DataflowStandIn
 from tests.gcs_stand_in import BUCKET, Fault, GcsStandIn, Kind
-from transforms.write_sample import SampleFiles
 
 IMAGE = "europe-west4-docker.pkg.dev/recordmill-test/recordmill/coco:1"
 LINK = f"https://console.cloud.google.com/dataflow/jobs/{REGION}/{JOB_ID}?project={PROJECT}"
@@ -67,7 +67,7 @@ def written(gcs: GcsStandIn) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def local(sample: SampleFiles, tmp_path_factory) -> Path:
     """The same data set, made on this machine."""
-    from launch.cli import main
+    from recordmill.launch.cli import main
 
     folder = tmp_path_factory.mktemp("local") / "out"
     inputs = ["--images", sample.images, "--instances", sample.instances]
@@ -118,7 +118,8 @@ def test_the_job_that_the_service_gets(gcs, dataflow, recordmill):
 
 
 def test_the_progress_line_follows_the_jobs_counters(gcs, dataflow, recordmill, monkeypatch):
-    from launch import progress, watch
+    from recordmill.launch.runners import watch
+    from recordmill.launch.terminal import progress
 
     monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.2)
     monkeypatch.setattr(progress, "_PLAIN_SECONDS", 0.1)
@@ -133,7 +134,7 @@ def test_the_progress_line_follows_the_jobs_counters(gcs, dataflow, recordmill, 
 
 def everything_told(monkeypatch) -> dict[str, int]:
     """Everything that the job told of its counters."""
-    from transforms import progress
+    from recordmill.transforms.runtime import progress
 
     seen: dict[str, int] = {}
     real = progress.told
@@ -186,7 +187,7 @@ def test_a_refused_job_does_not_cost_what_it_was_to_replace(gcs, dataflow, recor
 
 def test_what_is_deleted_late_is_nothing_that_the_job_has_written(gcs, dataflow, recordmill, monkeypatch):
     """A submitter that falls asleep after the submission, and wakes up when the job is done."""
-    from launch import convert
+    from recordmill.launch.verbs import convert
 
     assert recordmill(*coco(dataflow, "--num-shards", "5")).code == 0
     real = convert.claim_late
@@ -260,7 +261,7 @@ class Typed:
         unseen, self._pipe = os.pipe()
         stream = inside if is_terminal else self._pipe
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "launch.cli", *arguments],
+            [sys.executable, "-m", "recordmill.launch.cli", *arguments],
             stdin=inside if is_terminal else subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launch.beam_options import DATAFLOW_MACHINE
-from launch.parameters import COMMANDS
-from launch.template_metadata import metadata
+from recordmill.launch.command_line.parameters import COMMANDS
+from recordmill.launch.runners.beam_options import DATAFLOW_MACHINE
+from recordmill.launch.services.template_metadata import metadata
 
 ROOT = Path(__file__).resolve().parents[2]
 DATAFLOW = ROOT / "launch" / "dataflow"

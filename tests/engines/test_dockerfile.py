@@ -17,6 +17,7 @@ import yaml
 from apache_beam.internal.gcp import auth
 
 from tests.gcs_stand_in import GcsStandIn, running
+from tests.test_layering import FILES, installed_name
 
 ROOT = Path(__file__).resolve().parents[2]
 DATAFLOW = ROOT / "launch" / "dataflow"
@@ -97,7 +98,7 @@ def test_what_changes_often_comes_last():
 
 def test_it_is_checked_while_it_is_built():
     assert "pip check" in only("RUN", "pip install --no-deps")
-    assert 'python -c "import launch.flat"' in only("RUN", "pip install --no-deps")
+    assert 'python -c "import recordmill.launch.flat"' in only("RUN", "pip install --no-deps")
 
 
 def test_all_that_is_copied_is_there(context):
@@ -112,8 +113,7 @@ def test_all_that_is_copied_is_there(context):
 def test_the_wheel_holds_every_module(context):
     (wheel,) = context.glob("*.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    layers = ("schemas", "transforms", "pipelines", "launch")
-    assert held == {f"{layer}/{path.name}" for layer in layers for path in (ROOT / layer).glob("*.py")}
+    assert held == {*map(installed_name, FILES.values()), "recordmill/py.typed"}
 
 
 def test_what_is_installed_before_the_wheel_is_all_that_it_requires_and_no_tensorflow(context):
@@ -156,7 +156,7 @@ def started(monkeypatch):
 
     def start(*flags: str, **environment: str) -> list[str]:
         given = []
-        monkeypatch.setattr("launch.flat.main", lambda arguments: given.extend(arguments) or 7)
+        monkeypatch.setattr("recordmill.launch.flat.main", lambda arguments: given.extend(arguments) or 7)
         for name in ("RECORDMILL_COMMAND", "RECORDMILL_IMAGE"):
             monkeypatch.delenv(name, raising=False)
         for name, value in environment.items():
@@ -182,7 +182,7 @@ def test_the_image_says_which_command_it_runs_and_what_workers_run(started):
 
 
 def test_another_worker_image_may_be_given(started):
-    from launch.flat import from_flat
+    from recordmill.launch.flat import from_flat
 
     other = "--sdk_container_image=h/other@sha256:0"
     given = started(other, RECORDMILL_COMMAND="coco", RECORDMILL_IMAGE="h/i:t")

@@ -21,7 +21,10 @@ import pytest
 import tensorflow as tf
 from apache_beam.internal.gcp import auth
 
-from launch.cli import main
+from recordmill.launch.cli import main
+from recordmill.transforms.storage import gcs_client, zip_storage
+from recordmill.transforms.storage import resolve as storage
+from recordmill.transforms.storage.gcs_storage import GcsStorage
 from tests.conftest import (
     CATEGORIES,
     SHARED_DATA,
@@ -34,8 +37,6 @@ from tests.conftest import (
     write_coco,
 )
 from tests.gcs_stand_in import ACCOUNT, BUCKET, REQUESTER_PAYS, Fault, GcsStandIn, Kind, running
-from transforms import gcs_client, storage, zip_storage
-from transforms.gcs_storage import GcsStorage
 
 ROOT = f"gs://{BUCKET}"
 OUT = f"{ROOT}/out"
@@ -585,7 +586,7 @@ def test_without_credentials_it_ends_soon(tmp_path):
         hidden = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK")
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
         environment |= {"CLOUDSDK_CONFIG": str(tmp_path), "GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}"}
-        command = [sys.executable, "-m", "launch.cli", "coco", "--images", f"{ROOT}/images"]
+        command = [sys.executable, "-m", "recordmill.launch.cli", "coco", "--images", f"{ROOT}/images"]
         command += ["--instances", f"{ROOT}/a.json", "--output", OUT]
         began_s = time.monotonic()
         run = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[1])
@@ -609,7 +610,7 @@ def test_tensorflow_reads_it_where_it_is(gcs, converted, sample, tmp_path):
     (tmp_path / "proxy.py").write_text(program)
     (tmp_path / "read.py").write_text(
         "import json, sys\n"
-        "from schemas.dataset import dataset\n"
+        "from recordmill.tensorflow_dataset import dataset\n"
         "for example in dataset(sys.argv[1]).as_numpy_iterator():\n"
         "    print(json.dumps([int(example['image_id']), example['image'].shape, len(example['boxes'])]))\n"
     )

@@ -43,14 +43,14 @@ class Booted:
 
     command: Command
     staged: set[str]
-    folders: set[Path]
+    folders: set[tuple[str, ...]]
 
 
 def run_booted(folder: Path, words: list[object], *beam_flags: object, cwd: Path | None = None) -> Booted:
     """Run a command, perhaps in another folder; its worker is started by the boot program."""
     python = worker_environment(folder / "environment", None)
     packages = site_packages(python)
-    assert not [name for name in record_calls.PACKAGES if (packages / name).exists()]
+    assert not (packages / record_calls.PACKAGE).exists()
     record_calls.add_to(packages)
     calls, log = folder / "calls", folder / "pool.log"
     calls.mkdir()
@@ -61,10 +61,10 @@ def run_booted(folder: Path, words: list[object], *beam_flags: object, cwd: Path
     assert command.code == 0, f"{command}\n{log.read_text()}"
     (staged,) = [line for line in log.read_text().splitlines() if line.startswith("boot stand-in: staged ")]
     folders = {Path(file).parent for file, _ in record_calls.read(calls)}
-    return Booted(command, set(staged.split()[3:]), {each.relative_to(packages) for each in folders})
+    return Booted(command, set(staged.split()[3:]), {each.relative_to(packages).parts[:2] for each in folders})
 
 
-PACKAGES = {Path("schemas"), Path("transforms"), Path("pipelines")}
+PACKAGES = {("recordmill", layer) for layer in ("schemas", "transforms", "pipelines")}
 """Of which functions run in workers."""
 
 

@@ -11,6 +11,7 @@ from types import FunctionType
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2
 
+from recordmill.transforms.sample.write_sample import SampleFiles
 from tests.conftest import draw_jpeg, every_kind, shard_bytes
 from tests.engines import record_calls
 from tests.engines.functions_of_jobs import functions_in, functions_in_code, place_of
@@ -22,8 +23,7 @@ from tests.engines.worker_pool import (
     worker_environment,
 )
 from tests.faults.warm_process import Command
-from tests.test_verify import records
-from transforms.write_sample import SampleFiles
+from tests.jobs.test_verify import records
 
 Words = list[object]
 
@@ -201,7 +201,8 @@ def test_what_ran_is_of_the_wheel(engine, job):
     calls = engine.run(job).calls
     packages = {Path(file).parent for file, _ in calls}
     installed = site_packages(engine.python)
-    assert packages == {installed / name for name in ("schemas", "transforms")} | packages & {installed / "pipelines"}
+    layers = {package.relative_to(installed).parts[:2] for package in packages}
+    assert layers - {("recordmill", "pipelines")} == {("recordmill", "schemas"), ("recordmill", "transforms")}
 
 
 def test_no_step_was_left_out(engine):
@@ -216,10 +217,10 @@ def test_no_step_was_left_out(engine):
 
 
 SOME = {
-    "transforms.stratify._divided",
-    "transforms.write_shards._WriteShard.process",
-    "transforms.plan_shards.CensusFn.add_input",
-    "transforms.coders._StructCoder.decode",
+    "recordmill.transforms.folder.stratify._divided",
+    "recordmill.transforms.shards.write_shards._WriteShard.process",
+    "recordmill.transforms.shards.plan_shards.CensusFn.add_input",
+    "recordmill.transforms.runtime.coders._StructCoder.decode",
 }
 """Of each sort."""
 
@@ -242,10 +243,10 @@ def test_without_the_wheel_the_job_fails(inputs, tmp_path):
     with running_pool(python, log) as pool:
         words = [*every_kind_of_a_zip(inputs), "--output", tmp_path / "out"]
         command = submit(words, pool, tmp_path / "command").end()
-    assert "ModuleNotFoundError: No module named 'transforms'" in log.read_text()
+    assert "ModuleNotFoundError: No module named 'recordmill'" in log.read_text()
     assert command.code == 1, command
     (line,) = command.err.splitlines()
     assert line.startswith("recordmill: ")
-    assert "'transforms'" in line
+    assert "'recordmill'" in line
     assert shard_bytes(tmp_path / "out") == {}
     assert not (tmp_path / "out" / "manifest.json").exists()

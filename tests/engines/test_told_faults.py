@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.transforms.storage.resolve import storage_for
 from tests.conftest import coco_flags
 from tests.engines import servers
 from tests.engines.command import Command
 from tests.engines.conftest import of_job_server
 from tests.engines.flink import LOCAL, running_job_server
 from tests.gcs_stand_in import BUCKET, running
-from transforms.storage import storage_for
 
 LOOPBACK = "--environment_type=LOOPBACK"
 

@@ -1,35 +1,28 @@
 """What is in the wheel and in the source distribution, and what they are beside in an environment."""
 
-import ast
 import json
 import subprocess
-import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.engines.record_calls import PACKAGES
+from tests.engines.record_calls import PACKAGE
 from tests.engines.worker_pool import (
-    DEPENDENCIES_PYTHON,
     ROOT,
     built_sdist,  # noqa: F401  a fixture
     pip,
     site_packages,
     worker_environment,
 )
+from tests.test_layering import FILES, installed_name
 
 METADATA = {"LICENSE", "METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"}
 """Of a wheel; where the licence is in there is setuptools' matter."""
 EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt", "requires.txt", "top_level.txt"}
 SOURCES = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 """Of a source distribution besides the packages: what it is built by, and what setuptools adds to every one."""
-ENVIRONMENTS = {
-    str(python.relative_to(ROOT) if python.is_relative_to(ROOT) else python): python
-    for python in (Path(sys.executable), DEPENDENCIES_PYTHON, *sorted(ROOT.glob(".venv*/bin/python")))
-}
-"""Those that the machine has, by name: which ones make has made differs."""
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +31,10 @@ def python(built_wheel, tmp_path_factory) -> Path:
     return worker_environment(tmp_path_factory.mktemp("wheel-alone") / "environment", built_wheel)
 
 
-def listed_packages(clone: Path) -> list[str]:
-    """By setup.py."""
-    (packages,) = (
-        ast.literal_eval(keyword.value)
-        for keyword in ast.walk(ast.parse((clone / "setup.py").read_text()))
-        if isinstance(keyword, ast.keyword) and keyword.arg == "packages"
-    )
-    return packages
-
-
-def modules(built: Path) -> dict[str, bytes]:
-    """Files of the listed packages, as they were when a distribution was built."""
-    clone = built.with_name("clone")
-    folders = [clone / name.replace(".", "/") for name in listed_packages(clone)]
-    return {str(path.relative_to(clone)): path.read_bytes() for folder in folders for path in folder.glob("*.py")}
+def modules(built: Path) -> dict[Path, bytes]:
+    """Files of the package as the clone had them when a distribution was built, by their place in the checkout."""
+    files = [*FILES.values(), ROOT / "recordmill" / "py.typed"]
+    return {file: (built.with_name("clone") / file.relative_to(ROOT)).read_bytes() for file in files}
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(built_wheel):
@@ -61,7 +43,9 @@ def test_the_wheel_holds_the_packages_and_nothing_else(built_wheel):
     folder = f"recordmill-{version(built_wheel)}.dist-info"
     metadata = {name for name in files if name.startswith(f"{folder}/")}
     assert {name.rpartition("/")[2] for name in metadata} == METADATA
-    assert {name: data for name, data in files.items() if name not in metadata} == modules(built_wheel)
+    expected = {installed_name(file): data for file, data in modules(built_wheel).items()}
+    assert {name: data for name, data in files.items() if name not in metadata} == expected
+    assert files[f"{folder}/top_level.txt"].split() == [b"recordmill"]
 
 
 def test_the_source_distribution_holds_what_it_is_built_of_and_nothing_else(built_sdist):  # noqa: F811
@@ -73,8 +57,9 @@ def test_the_source_distribution_holds_what_it_is_built_of_and_nothing_else(buil
             if member.isfile()
         }
     others = SOURCES | {f"recordmill.egg-info/{name}" for name in EGG_INFO}
-    assert files.keys() - modules(built_sdist).keys() == others
-    assert {name: data for name, data in files.items() if name not in others} == modules(built_sdist)
+    expected = {str(file.relative_to(ROOT)): data for file, data in modules(built_sdist).items()}
+    assert files.keys() - expected.keys() == others
+    assert {name: data for name, data in files.items() if name not in others} == expected
     assert files["setup.py"] == built_sdist.with_name("clone").joinpath("setup.py").read_bytes()
     assert files["pyproject.toml"] == built_sdist.with_name("clone").joinpath("pyproject.toml").read_bytes()
 
@@ -90,11 +75,10 @@ def test_all_that_the_wheel_needs_is_there(python):
 
 def test_every_module_of_the_wheel_can_be_imported(python, built_wheel, tmp_path):
     """Without TensorFlow, and without the files that are beside the packages in a clone."""
-    names = [name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in modules(built_wheel)]
     code = "import importlib, json, sys; print(json.dumps([importlib.import_module(n).__file__ for n in sys.argv[1:]]))"
-    files = json.loads(output(python, code, *names, cwd=tmp_path))
-    assert len(files) == len(names) > 80
-    assert {Path(file).parents[1] for file in files} == {site_packages(python)}
+    files = json.loads(output(python, code, *FILES, cwd=tmp_path))
+    assert len(files) == len(FILES) > 80
+    assert {Path(file).relative_to(site_packages(python)).parts[0] for file in files} == {"recordmill"}
 
 
 def test_the_command_is_there(python, tmp_path):
@@ -107,28 +91,8 @@ def test_the_command_is_there(python, tmp_path):
 def test_the_environment_of_workers_has_nothing_of_ours_and_no_tensorflow(tmp_path):
     """Else what the other tests say of it would mean nothing."""
     code = "import json, sys; from importlib.util import find_spec as f; print([n for n in sys.argv[1:] if f(n)])"
-    names = [*PACKAGES, "tensorflow", "apache_beam"]
+    names = [PACKAGE, "tensorflow", "apache_beam"]
     assert output(worker_environment(tmp_path / "environment", None), code, *names, cwd=tmp_path) == "['apache_beam']"
-
-
-def test_the_packages_are_the_wheel_s_alone(python, tmp_path):
-    assert owners(python, tmp_path) == {name: ["recordmill"] for name in PACKAGES}
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_other_distribution_has_packages_called_as_ours_are(environment, tmp_path):
-    found = owners(ENVIRONMENTS[environment], tmp_path)
-    assert {name: set(distributions) - {"recordmill"} for name, distributions in found.items()} == {
-        name: set() for name in PACKAGES
-    }
-
-
-def owners(python: Path, cwd: Path) -> dict[str, list[str]]:
-    """Which distributions of an environment have each of our packages."""
-    code = "import json; from importlib.metadata import packages_distributions as p; print(json.dumps(p()))"
-    found = json.loads(output(python, code, cwd=cwd))
-    assert len(found) > 20
-    return {name: found.get(name, []) for name in PACKAGES}
 
 
 def output(python: Path, code: str, *arguments: str, cwd: Path) -> str:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill.transforms.sample.write_sample import write_sample
+from recordmill.transforms.shards import write_shards
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.faults.jobs import IMAGES, Place, SampleJob, Shard, SmallJob, place_called, small_coco
 from tests.faults.warm_process import Command
 from tests.gcs_stand_in import GcsStandIn, running
-from transforms import write_shards
-from transforms.write_sample import write_sample
 
 
 @pytest.fixture

@@ -18,17 +18,17 @@ from pathlib import Path
 import google_crc32c
 import msgspec
 
-from schemas.coco import Category
-from schemas.images import ImageRef, ImageTask, PictureRules
-from schemas.labels import LabelMap
-from schemas.layouts import DETECTION
-from schemas.manifest import FORMAT
-from schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION
+from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.shards.write_shards import ShardRecipe, finish_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
 from tests.gcs_stand_in import BUCKET, Call, Fault, GcsStandIn, Kind
-from transforms.write_shards import ShardRecipe, finish_shard
 
 Files = dict[str, bytes]
 

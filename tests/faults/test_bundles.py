@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from schemas.shards import ShardResult
+from recordmill.schemas.shards import ShardResult
+from recordmill.transforms.examples.encode_examples import ExampleEncoder
+from recordmill.transforms.shards.write_shards import ShardFile
+from recordmill.transforms.storage.resolve import storage_for
 from tests.faults.failing import fail_once
-from transforms.encode_examples import ExampleEncoder
-from transforms.storage import storage_for
-from transforms.write_shards import ShardFile
 
 
 @pytest.mark.usefixtures("small_writes")

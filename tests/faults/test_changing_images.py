@@ -9,9 +9,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from recordmill.transforms.shards import write_shards
+from recordmill.transforms.storage import local_storage
 from tests.faults.failing import open_failing
 from tests.faults.jobs import Files, assert_whole
-from transforms import local_storage, write_shards
 
 # Images that change while a job runs
 

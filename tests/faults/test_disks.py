@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.transforms.storage import local_storage
 from tests.conftest import CATEGORIES, draw_jpeg, image_row, write_coco
 from tests.faults import warm_process
 from tests.faults.failing import open_failing, raise_
@@ -25,7 +26,6 @@ from tests.faults.jobs import (
     place_called,
 )
 from tests.faults.warm_process import Command
-from transforms import local_storage
 
 
 @pytest.mark.usefixtures("small_writes")

@@ -10,7 +10,8 @@ import pytest
 from google.cloud.storage import blob
 from PIL import Image
 
-from launch.cli import main
+from recordmill.launch.cli import main
+from recordmill.transforms.storage import gcs_client, gcs_storage
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.engines.test_gcs_jobs import (
     ALWAYS,
@@ -26,7 +27,6 @@ from tests.engines.test_gcs_jobs import (
     zipped,
 )
 from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
-from transforms import gcs_client, gcs_storage
 
 COUNT = 40
 """Images; those with an even number are in a folder, the others in an archive."""

@@ -22,17 +22,17 @@ import PIL.PngImagePlugin
 import requests.adapters
 import rich.console
 
-import launch.cli
-import launch.coco
-import launch.folder
-import launch.progress
-import launch.run
-import pipelines.coco
-import pipelines.convert
-import pipelines.folder
-import transforms.gcs_storage
-import transforms.local_storage
-import transforms.zip_storage
+import recordmill.launch.cli
+import recordmill.launch.runners.run
+import recordmill.launch.terminal.progress
+import recordmill.launch.verbs.coco
+import recordmill.launch.verbs.folder
+import recordmill.pipelines.coco
+import recordmill.pipelines.convert
+import recordmill.pipelines.folder
+import recordmill.transforms.storage.gcs_storage
+import recordmill.transforms.storage.local_storage
+import recordmill.transforms.storage.zip_storage
 
 _ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED_IN = os.getpid()
@@ -113,7 +113,7 @@ def _run(
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     if disturbance:
         disturbance()
-    sys.exit(launch.cli.main(words))
+    sys.exit(recordmill.launch.cli.main(words))
 
 
 # Disturbances, by functools.partial
@@ -160,4 +160,4 @@ def become_nobody() -> None:
 def upload_in_chunks(size: int) -> None:
     """Send every object in chunks of `size` bytes, as large ones are sent."""
     google.cloud.storage.blob._MAX_MULTIPART_SIZE = 0
-    transforms.gcs_storage.CHUNK_BYTES = size
+    recordmill.transforms.storage.gcs_storage.CHUNK_BYTES = size

@@ -1,0 +1,1 @@
+"""The command line's grammar, and the same options as parameters."""

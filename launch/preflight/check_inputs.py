@@ -1,0 +1,110 @@
+"""Are the files and folders that a command names there?"""
+
+import difflib
+import os
+from collections.abc import Iterator
+from itertools import permutations
+
+from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
+from recordmill.pipelines.options.convert_options import ConvertOptions, flag
+from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def check_coco_inputs(options: CocoOptions) -> None:
+    """The files and folders that the options name are there.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    files = (_file_fault(flag(source.kind.value), source.path) for source in options.sources)
+    _raise_all(
+        *files,
+        *map(_image_fault, options.images),
+        *map(_masks_fault, options.panoptic_masks),
+        _output_fault(options.output),
+        *_same_faults(options, "images", *ANNOTATIONS),
+    )
+
+
+def check_folder_inputs(options: FolderOptions) -> None:
+    """The files and folders that the options name are there.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    _raise_all(
+        *(_file_fault("--labels", path) for path in options.labels),
+        *map(_image_fault, options.images),
+        _output_fault(options.output),
+        *_same_faults(options, "images", "labels"),
+    )
+
+
+def _raise_all(*faults: str) -> None:
+    if found := list(filter(None, faults)):
+        raise ConfigError("; ".join(found))
+
+
+def _same_faults(options: ConvertOptions, *names: str) -> Iterator[str]:
+    """One file under two names would be joined with itself, and every annotation or image written twice."""
+    for name in names:
+        paths = getattr(options, name)
+        real = [path.rstrip("/") if is_remote(path) else os.path.realpath(path) for path in paths]
+        if len(set(real)) < len(paths):
+            yield f"{flag(name)} {' '.join(paths)}: two of these are the same"
+        for outer, inner in permutations(sorted(set(real)), 2):
+            if inner.startswith(f"{outer}/"):
+                yield f"{flag(name)}: {inner} is within {outer}, so its files would be taken twice; give one of them"
+
+
+def _file_fault(name: str, path: str) -> str:
+    storage = storage_for(path)
+    if storage.size(path) is not None:
+        return ""
+    if storage.is_folder(path):
+        return f"{name} {path} is a folder; give the file"
+    if not is_remote(path) and os.path.exists(path):
+        return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
+    return f"{name} {path}: no such file{_near(path)}"
+
+
+def _masks_fault(path: str) -> str:
+    return "" if storage_for(path).is_folder(path) else f"--panoptic-masks {path}: no such folder or .zip{_near(path)}"
+
+
+def _image_fault(path: str) -> str:
+    storage = storage_for(path)
+    if not storage.is_folder(path):
+        what = (
+            "is a file; give the folder that holds the images" if storage.size(path) is not None else "no such folder"
+        )
+        return f"--images {path}: {what}{_near(path)}"
+    return "" if any(storage.walk(path)) else f"--images {path}: no file in it, nor in any folder below"
+
+
+def _output_fault(path: str) -> str:
+    """A file where the folder, or one above it, should be. Of a bucket: that it is there, and may be read."""
+    if is_remote(path):
+        storage_for(path).is_folder(path)
+        return ""
+    above = path
+    while not os.path.lexists(above):
+        above = os.path.dirname(above) or "."
+    if os.path.isdir(above):
+        return ""
+    what = "is a file" if above == path else f"is below {above}, which is a file"
+    return f"--output {path} {what}; give a folder, which is made if need be"
+
+
+def _near(path: str) -> str:
+    """What a mistyped path may have meant."""
+    folder, name = os.path.split(path.rstrip("/"))
+    if is_remote(path):
+        return ""
+    if not os.path.isdir(folder or ".") or os.path.exists(path):
+        return ""
+    near = difflib.get_close_matches(name, os.listdir(folder or "."), 1)
+    return f" (did you mean {os.path.join(folder, near[0])}?)" if near else ""

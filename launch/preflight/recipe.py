@@ -1,0 +1,84 @@
+"""What decides the bytes of a split, written down: the manifest keeps it, and an interrupted run is known by it."""
+
+import google_crc32c
+from msgspec.structs import astuple
+
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.folder_options import ALL_TRAIN, FolderOptions
+from recordmill.schemas.coco import AnnotationSource
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.image_labels import is_image_name
+from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
+from recordmill.transforms.folder.read_labels import table_splits
+from recordmill.transforms.storage.checksums import crc32c_text
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def coco_recipe(options: CocoOptions) -> Recipe:
+    """What decides the bytes of the split that the options ask for."""
+    return _recipe(options, options.split, tuple(map(_annotation_file, sorted(options.sources, key=astuple))))
+
+
+def folder_recipes(options: FolderOptions) -> list[Recipe]:
+    """What decides the bytes of each split that the options, or tables of labels, ask for.
+
+    Raises:
+        ConfigError: splits are asked for in two ways, or the tables name none.
+        AnnotationFileError: a table cannot be read.
+    """
+    if not options.labels:
+        inputs = tuple(_listing(folder) for folder in sorted(options.images))
+        return [_recipe(options, split, inputs) for split in options.splits]
+    inputs = tuple(_read_file("labels", path) for path in sorted(options.labels))
+    return [_recipe(options, split, inputs) for split in _label_splits(options) or options.splits]
+
+
+def _label_splits(options: FolderOptions) -> tuple[str, ...]:
+    """The splits that the tables of labels give; none where they give none."""
+    by_table = {path: table_splits(path, options.columns) for path in options.labels}
+    with_splits = sorted(path for path, splits in by_table.items() if splits is not None)
+    if not with_splits:
+        return ()
+    if len(with_splits) < len(by_table):
+        raise ConfigError(f"--labels: {', '.join(with_splits)} says which split an image is of, the others do not")
+    splits = tuple(sorted({split for splits in by_table.values() for split in splits or ()}))
+    if not splits:
+        raise ConfigError(f"{', '.join(with_splits)}: no row that can be used, so there is nothing to write")
+    if options.split != ALL_TRAIN:
+        raise ConfigError(
+            f"{with_splits[0]} says which split an image is of ({', '.join(splits)}), and so does --split"
+        )
+    return splits
+
+
+def _recipe(options: ConvertOptions, split: str, inputs: tuple[InputFile, ...]) -> Recipe:
+    return Recipe(
+        FORMAT,
+        options.name,
+        split,
+        options.layout,
+        options.table.parts,
+        inputs,
+        tuple(sorted(options.images)),
+        options.record_options,
+    )
+
+
+def _annotation_file(source: AnnotationSource) -> InputFile:
+    return _read_file(source.kind.value, source.path, source.masks)
+
+
+def _read_file(kind: str, path: str, masks: str = "") -> InputFile:
+    size, checksum = storage_for(path).checksum(path)
+    return InputFile(kind, path, size, checksum, masks)
+
+
+def _listing(folder: str) -> InputFile:
+    """Names and sizes of a folder's images, where nothing else says which there are."""
+    checksum, total = google_crc32c.Checksum(), 0
+    files = storage_for(folder).walk(folder)
+    for name, size in sorted((file.name, file.size_bytes) for file in files if is_image_name(file.name)):
+        checksum.update(f"{size} {name}\n".encode(errors="surrogateescape"))
+        total += size
+    return InputFile("images", folder, total, crc32c_text(checksum))

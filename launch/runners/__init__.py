@@ -1,0 +1,1 @@
+"""Beam's options and runners: a job is started, watched, explained, ended."""

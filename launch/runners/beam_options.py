@@ -1,0 +1,170 @@
+"""Beam's own flags, from what stands after `--`."""
+
+import argparse
+import difflib
+import os
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any, Literal, NoReturn
+from uuid import uuid4
+
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    PrismRunnerOptions,
+    SetupOptions,
+    StandardOptions,
+    TestOptions,
+    WorkerOptions,
+)
+
+from recordmill.launch.command_line.parser import flags_of
+from recordmill.schemas.errors import ConfigError
+
+_FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+DATAFLOW_MACHINE = "e2-standard-2"
+DATAFLOW_THREADS = 2
+"""Bundles, which is to say shards, that a worker process has in hand at once, so that one is written while another is
+uploaded. docs/dataflow.md says what they take."""
+DATAFLOW_MIN_RAM = "4GB"
+"""Of a machine, where the service chooses it (Dataflow Prime)."""
+
+_FOREVER_S = 30 * 24 * 3600
+
+
+Purpose = Literal["run", "template", "dry run"]
+"""A job is run; or made for something else to start it, as Dataflow's launcher does; or made to see whether it can
+be."""
+
+
+class Runner(Enum):
+    """Where a job runs."""
+
+    LOCAL = "this machine"
+    DATAFLOW = "Dataflow"
+    PORTABLE = "a job server: Flink's, Spark's, Prism's"
+
+
+_RUNNERS = {
+    "direct": Runner.LOCAL,
+    "fnapi": Runner.LOCAL,
+    "dataflow": Runner.DATAFLOW,
+    "flink": Runner.PORTABLE,
+    "portable": Runner.PORTABLE,
+    "prism": Runner.PORTABLE,
+    "spark": Runner.PORTABLE,
+}
+
+
+class _Options(PipelineOptions):
+    """Beam asks for the same few views hundreds of times while a pipeline is built, and each time parses the flags of a
+    class anew: 0.17 of the 0.27 s that building takes. Views share their values, so one of each will do."""
+
+    def view_as(self, cls):
+        views = self.__dict__.setdefault("_views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        return views[cls]
+
+
+def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
+    """Beam's options, for the local runner unless another is named; what is not said has our defaults.
+
+    Raises:
+        ConfigError: a flag or a value that Beam does not take, or a runner that is none of `Runner`.
+    """
+    _check_flags(beam_arguments)
+    options = _Options(list(beam_arguments))
+    runner = runner_of(options)
+    if runner is Runner.LOCAL:
+        # The DirectRunner first tries to download and start another runner, Prism.
+        options.view_as(StandardOptions).runner = _FN_API_RUNNER
+    # All that workers run is in packages that they have; Dataflow's runner would ship the state of this program, too.
+    options.view_as(SetupOptions).save_main_session = False
+    if runner is Runner.DATAFLOW:
+        _add_dataflow_defaults(options)
+    elif runner is Runner.PORTABLE:
+        portable = options.view_as(PortableOptions)
+        if portable.job_server_timeout == PortableOptions([]).job_server_timeout:
+            # It bounds the stream of a job's states, too, and so the job.
+            portable.job_server_timeout = _FOREVER_S
+        prism = options.view_as(PrismRunnerOptions)
+        if prism.prism_location and os.path.isfile(prism.prism_location):
+            prism.prism_location = os.path.abspath(prism.prism_location)  # which is started by its name as it is given
+    return options
+
+
+def runner_of(options: PipelineOptions) -> Runner:
+    """Which kind of runner the options name.
+
+    Raises:
+        ConfigError: one that is not known to give the same records as the others.
+    """
+    return _named(options.view_as(StandardOptions).runner)
+
+
+def _named(name: str | None) -> Runner:
+    short = (name or "DirectRunner").rpartition(".")[2].lower().removesuffix("runner")
+    if short not in _RUNNERS:
+        known = ", ".join(sorted(name.capitalize() + "Runner" for name in _RUNNERS))
+        raise ConfigError(f"--runner={name} is none of {known.replace('Fnapi', 'FnApi')}")
+    return _RUNNERS[short]
+
+
+def purpose_of(options: PipelineOptions) -> Purpose:
+    """What Beam is to do with a job."""
+    if runner_of(options) is Runner.DATAFLOW:
+        if options.view_as(TestOptions).dry_run:
+            return "dry run"
+        if options.view_as(GoogleCloudOptions).template_location:
+            return "template"
+    return "run"
+
+
+def _add_dataflow_defaults(options: PipelineOptions) -> None:
+    workers = options.view_as(WorkerOptions)
+    workers.machine_type = workers.machine_type or DATAFLOW_MACHINE
+    standard = options.view_as(StandardOptions)
+    standard.resource_hints = standard.resource_hints or [f"min_ram={DATAFLOW_MIN_RAM}"]
+    debug = options.view_as(DebugOptions)  # of which there would be twelve
+    if debug.number_of_worker_harness_threads is None:
+        debug.number_of_worker_harness_threads = DATAFLOW_THREADS
+    cloud = options.view_as(GoogleCloudOptions)
+    begun = datetime.now(timezone.utc)
+    cloud.job_name = cloud.job_name or f"recordmill-{begun:%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
+    cloud.labels = [*(cloud.labels or ()), "made-by=recordmill"]
+
+
+class _BeamFlags(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"after --, {message}")
+
+
+def _check_flags(beam_arguments: Sequence[str]) -> None:
+    """Beam drops a flag that it does not know without a word, and ends the program where a value is wrong.
+
+    Raises:
+        ConfigError: a flag of no class of Beam's options, or a value that it does not take.
+    """
+    parser: Any = _BeamFlags(allow_abbrev=False, conflict_handler="resolve", add_help=False)
+    for options_class in PipelineOptions.__subclasses__():
+        options_class._add_argparse_args(parser)
+    known, unknown = parser.parse_known_args(list(beam_arguments))
+    runner = _named(known.runner)
+    if known.template_location and runner is Runner.DATAFLOW:
+        return  # what launches a template may add flags that this Beam does not know
+    ours = {flag for verb in ("coco", "folder") for action in flags_of(verb) for flag in action.option_strings}
+    for argument in unknown:
+        flag = argument.partition("=")[0]
+        if flag in ours:
+            raise ConfigError(f"{argument} must stand before the lone --, as what stands after it goes to Beam")
+        with_underscores = "--" + flag[2:].replace("-", "_")
+        if runner is Runner.PORTABLE and with_underscores not in parser._option_string_actions:
+            continue  # a job server has flags of its own
+        near = difflib.get_close_matches(flag, parser._option_string_actions, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"after --, {argument} is no flag that Beam knows{hint}")

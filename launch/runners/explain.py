@@ -1,0 +1,73 @@
+"""What stops a pipeline is told in one line, as what it is."""
+
+import re
+
+import grpc
+from google.api_core.exceptions import GoogleAPICallError
+
+from recordmill.schemas import errors
+
+# Beam hands on a worker's exception as the text of its traceback, whose last line is `module.Class: message [while
+# running 'step']`.
+_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+?)(?: \[while running '([^']+)'\])?$", re.MULTILINE)
+
+_CANCELLED = re.compile(r"\b[Ss]tate:? CANCELLED\b")
+_OURS = r"named 'recordmill\b"
+
+
+def explain(error: Exception) -> errors.RecordmillError:
+    """What a failed pipeline's exception comes down to."""
+    if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
+        return errors.JobError(f"the job server is gone, and perhaps the job with it ({_of_connection(error)})")
+    if isinstance(error, GoogleAPICallError):
+        advice = " (docs/dataflow.md has the roles)" if error.code in (401, 403) else ""
+        return errors.JobError(f"the service refused the job: {error.code} {error.message}{advice}")
+    _, _, invalid = str(error).partition("Pipeline has validations errors: ")
+    if invalid:
+        return errors.ConfigError("; ".join(line.strip() for line in invalid.splitlines() if line.strip()))
+    found = _RAISED.findall(f"{type(error).__name__}: {error}")
+    if not found:
+        return errors.JobError(f"the job failed: {type(error).__name__}: {error}")
+    name, message, step = found[-1]
+    ours = getattr(errors, name, None)
+    if isinstance(ours, type) and issubclass(ours, errors.RecordmillError):
+        return ours(message)
+    return errors.JobError(_of_others(error, name, message, step))
+
+
+def _of_others(error: Exception, name: str, message: str, step: str) -> str:
+    if name == "ModuleNotFoundError" and re.search(_OURS, message):
+        return (
+            f"the workers do not have Recordmill ({message}): they need it installed, of this version, or shipped by "
+            "--setup_file=./setup.py or --extra_package=recordmill-….whl"
+        )
+    if _CANCELLED.search(str(error)):
+        return "the job was cancelled; finished shards stay, and the same command goes on from there"
+    if type(error).__name__ == "DataflowRuntimeException" and "Traceback" not in str(error):
+        return " ".join(str(error).split())
+    if message.startswith("Channel closed prematurely"):
+        return (
+            "a worker process died in the middle of its work, killed perhaps because memory ran out; finished shards "
+            "stay, and the same command goes on from there"
+        )
+    if message.startswith("Service failed to start up"):
+        return (
+            f"the job server that Beam starts ended at once ({message}): is it one, and can this machine run it? "
+            "--debug shows what it said"
+        )
+    if "java.net.ConnectException" in message:
+        return (
+            f"{message.rstrip('.')}: is there a worker pool at --environment_config, and a cluster where the job "
+            "server looks for one?"
+        )
+    # Beam wraps an error whose class wants more than a message: `RuntimeError: OSError: [Errno 28] …`.
+    told = message if name == "RuntimeError" else f"{name}: {message}"
+    where = f" in step {step}" if step else ""
+    return f"the job failed{where}: {told} (--debug shows the traceback)"
+
+
+def _of_connection(error: Exception) -> str:
+    """What gRPC's text of many lines comes down to."""
+    if isinstance(error, grpc.Call):
+        return f"{error.code().name}: {error.details()}"
+    return type(error).__name__

@@ -1,0 +1,219 @@
+"""A job that runs elsewhere is watched to its end: its state and counts become the progress line, what the service says
+is told, and Ctrl-C asks what is to become of it."""
+
+import logging
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import apache_beam as beam
+import grpc
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+
+from recordmill.launch.runners.beam_options import Runner
+from recordmill.launch.runners.end_workers import workers_end_too
+from recordmill.launch.runners.signals import Terminated
+from recordmill.launch.terminal.error_stream import error_stream
+from recordmill.launch.terminal.progress import paused
+from recordmill.transforms.runtime import progress
+
+_LOGGER = logging.getLogger(__name__)
+_ASK_EVERY_S = 5.0
+_LINE_CHARACTERS = 300
+
+# The time and the importance, which Beam puts before the text.
+_MESSAGE_HEAD = re.compile(r"^\S+ ?\S*: JOB_MESSAGE_\w+: ")
+
+
+class LeftRunning(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended the watching, and the job goes on; the message tells how to stop it."""
+
+
+def submit(pipeline: beam.Pipeline, runner: Runner, options: PipelineOptions) -> Any:
+    """Run a pipeline, or hand it to where it runs.
+
+    Raises:
+        LeftRunning: Ctrl-C, and Dataflow may have the job.
+    """
+    try:
+        with workers_end_too() if runner is Runner.LOCAL else nullcontext():
+            return pipeline.run()
+    except KeyboardInterrupt as interrupt:
+        if runner is not Runner.DATAFLOW:
+            raise
+        cloud = options.view_as(GoogleCloudOptions)
+        where = f"--project={cloud.project} --region={cloud.region}"
+        raise LeftRunning(
+            f"interrupted while job {cloud.job_name} was submitted; whether Dataflow has it: "
+            f"gcloud dataflow jobs list --filter=name={cloud.job_name} {where}"
+        ) from interrupt
+
+
+def wait(result: Any, runner: Runner, options: PipelineOptions, submitted: Callable[[], None] | None = None) -> None:
+    """Wait until a job has ended.
+
+    Args:
+        submitted: called before the waiting begins.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, and the job was stopped; or LeftRunning.
+        Exception: what Beam raises when the job has failed.
+    """
+    submitted = submitted or (lambda: None)
+    if runner is Runner.LOCAL:
+        submitted()
+        result.wait_until_finish()
+        return
+    job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
+    with asked(lambda: progress.told(job.step(), job.counts())), _quiet_threads(), _messages_told():
+        try:
+            submitted()
+            result.wait_until_finish()
+        except KeyboardInterrupt as interrupt:
+            job.interrupted(interrupt)
+            raise
+
+
+class _PortableJob:
+    """A job of Flink, Spark or Prism. Its workers may be in this process, so it does not outlive it."""
+
+    def __init__(self, result: Any):
+        self._result = result
+
+    def counts(self) -> dict[str, int]:
+        self._result._metrics = None  # Beam asks once only
+        return _counts(self._result)
+
+    def step(self) -> str:
+        return f"the job is {self._result.state.lower()}"
+
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        try:
+            self._result.cancel()
+        except (grpc.RpcError, ValueError) as error:  # Ctrl-C has reached the job server as well
+            _LOGGER.debug("The job server is gone: %r", error)
+
+
+class _DataflowJob:
+    def __init__(self, result: Any, options: PipelineOptions):
+        self._result = result
+        cloud = options.view_as(GoogleCloudOptions)
+        self._where = f"--project={cloud.project} --region={cloud.region}"
+        self.id = result.job_id()
+        # Airflow's operators find the job by these words.
+        _tell(f"Created job with id: [{self.id}]")
+        _tell(
+            f"  https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{self.id}?project={cloud.project}\n"
+            f"  Ctrl-C asks whether to cancel it"
+        )
+
+    def counts(self) -> dict[str, int]:
+        return _counts(self._result)
+
+    def step(self) -> str:
+        return f"Dataflow: {self._result.state.lower().replace('_', ' ')}"
+
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        how = f"gcloud dataflow jobs cancel {self.id} {self._where}"
+        if isinstance(interrupt, Terminated) or not _wants_cancel(self.id):
+            raise LeftRunning(f"job {self.id} goes on without this process; to stop it: {how}") from interrupt
+        self._result.cancel()
+        _tell(f"Cancelled job {self.id}")
+
+
+def _wants_cancel(job_id: str) -> bool:
+    """Asked of a person; where nobody can answer, the job is left alone: it may be wanted, and can still be stopped."""
+    if not (sys.stdin and sys.stdin.isatty()):
+        return False
+    try:
+        with paused():
+            _tell(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
+            answer = input()
+    except (KeyboardInterrupt, EOFError):
+        return False
+    return answer.strip().lower().startswith("c")
+
+
+def _counts(result: Any) -> dict[str, int]:
+    """A job's counters of ours, by name."""
+    counts: dict[str, int] = {}
+    for counter in result.metrics().query(MetricsFilter().with_namespace(progress.NAMESPACE))["counters"]:
+        number = counter.committed if counter.committed is not None else counter.attempted
+        counts[counter.key.metric.name] = counts.get(counter.key.metric.name, 0) + (number or 0)
+    return counts
+
+
+@contextmanager
+def asked(ask: Callable[[], None]) -> Iterator[None]:
+    """Within, a thread asks how far a job is, again and again; the progress line shows what it is told."""
+    ended = threading.Event()
+
+    def ask_on() -> None:
+        while not ended.wait(_ASK_EVERY_S):
+            try:
+                ask()
+            except Exception as error:  # the line stands still; whether the job does, who waits for its end will know
+                _LOGGER.debug("How far the job is could not be had: %r", error)
+
+    asking = threading.Thread(target=ask_on, name="asking", daemon=True)
+    asking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        asking.join(_ASK_EVERY_S)
+
+
+@contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """Within, a thread that loses its job server says nothing: the main thread finds out, and tells it."""
+    before = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if issubclass(raised.exc_type, grpc.RpcError):
+            _LOGGER.debug("A connection ended", exc_info=raised.exc_value)
+        else:
+            before(raised)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
+class _Told(logging.Handler):
+    """Prints one line of each message, once: a failing worker's traceback comes four times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines = _MESSAGE_HEAD.sub("", record.getMessage()).strip().splitlines() or [""]
+        line = lines[-1 if lines[0].startswith("Traceback") else 0][:_LINE_CHARACTERS]
+        if line not in self._seen and not line.startswith("Console URL"):  # which has been told
+            self._seen.add(line)
+            _tell(f"Dataflow: {line}")
+
+
+@contextmanager
+def _messages_told() -> Iterator[None]:
+    """Within, warnings and errors of Dataflow are told as they come: a quota that is used up, no machines."""
+    service = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
+    before, told = service.level, _Told()
+    service.setLevel(min(service.getEffectiveLevel(), logging.WARNING))
+    service.addHandler(told)
+    try:
+        yield
+    finally:
+        service.removeHandler(told)
+        service.setLevel(before)
+
+
+def _tell(text: str) -> None:
+    print(text, file=error_stream(), flush=True)

@@ -1,0 +1,1 @@
+"""Airflow's and Dataflow's view of the options."""

@@ -1,0 +1,230 @@
+"""What Airflow's DAGs and operators are given: plain values, from a site's settings and a run's Params.
+
+Neither Airflow nor Beam is imported here, so that a DAG file which imports this is parsed at once, and so that all of
+it can be tried without them. The DAG files are in launch/airflow, their manual is docs/airflow.md.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from recordmill.launch.command_line.parameters import Parameter, command_line, parameters
+from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.services.airflow_site import BeamSite, DataflowSite, Site
+from recordmill.pipelines.options.convert_options import MAX_SHARDS
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.manifest import decode_manifest
+
+_OPTIONS = {"coco": coco_options, "folder": folder_options}
+
+_BOUNDS: dict[str, tuple[int, int | None]] = {
+    "examples_per_shard": (1, None),
+    "jpeg_quality": (1, 100),
+    "max_rejects": (0, 1),
+    "max_side": (1, 65_500),
+    "min_area": (0, None),
+    "num_shards": (1, MAX_SHARDS),
+    "workers": (1, 256),
+}
+"""Least and largest value, so that Airflow's form refuses others at once; the options do so in any case."""
+
+# Airflow hands lists on with commas between their items.
+_BUCKET_PATH = r"^gs://[^,]+$"
+_ANY_PATH = r"^(gs://|/)[^,]+$"
+
+_MAX_JOB_NAME = 63
+
+
+def param_schemas(command: str, site: Site) -> dict[str, dict[str, Any]]:
+    """What Airflow's `Param` is given for each parameter of a command: JSON schema, description and default.
+
+    Raises:
+        ConfigError: the site's defaults name what the command does not have; or a schedule starts runs that somebody
+            would have to give a value.
+    """
+    is_dataflow = isinstance(site, DataflowSite)
+    names = {parameter.flag: parameter.name for parameter in parameters(command)}
+    schemas = {parameter.name: _schema(parameter, names, is_dataflow) for parameter in parameters(command)}
+    schemas["output"] = {
+        "type": ["null", "string"],
+        "pattern": _path_pattern(is_dataflow),
+        "default": None,
+        "description": f"folder of the data set; without it the run has one of its own in {site.output_root}",
+    }
+    if is_dataflow:
+        schemas |= _DATAFLOW_PARAMS
+    if unknown := sorted(set(site.params) - set(schemas)):
+        raise ConfigError(f"no Param is called {', '.join(unknown)}; {command} has {', '.join(sorted(schemas))}")
+    for name, schema in schemas.items():
+        schemas[name] = {"title": name.replace("_", " "), **schema}
+        if name in site.params:
+            schemas[name]["default"] = site.params[name]
+    missing = [name for name, schema in schemas.items() if "default" not in schema]
+    if site.schedule and missing:
+        raise ConfigError(f"scheduled runs ({site.schedule}) need defaults for {', '.join(missing)}")
+    return schemas
+
+
+_DATAFLOW_PARAMS: dict[str, dict[str, Any]] = {
+    "machine_type": {
+        "type": ["null", "string"],
+        "pattern": "^[a-z0-9-]+$",
+        "default": None,
+        "description": "of the workers; without it the launcher's default",
+    },
+    "max_workers": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20, "description": "at most so many"},
+    "flexrs": {
+        "type": "boolean",
+        "default": False,
+        "description": "cheaper machines; the job starts within six hours rather than at once",
+    },
+}
+
+
+def _schema(parameter: Parameter, names: Mapping[str, str], of_buckets: bool) -> dict[str, Any]:
+    """Of one parameter; `names` are those of all, by flag, as help speaks of flags."""
+    told = re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), parameter.help)
+    schema: dict[str, Any] = {"description": told}
+    kind = {"switch": "boolean", "integer": "integer", "number": "number", "list": "array"}.get(
+        parameter.kind, "string"
+    )
+    is_optional = parameter.default is None and not parameter.required
+    schema["type"] = ["null", kind] if is_optional else kind
+    if parameter.kind == "list":
+        schema["items"] = {"type": "string", "pattern": _path_pattern(of_buckets)}
+        if parameter.required:
+            schema["minItems"] = 1
+    if parameter.kind == "choice":
+        schema["enum"] = list(parameter.choices)
+    least, largest = _BOUNDS.get(parameter.name, (None, None))
+    schema |= {"minimum": least} if least is not None else {}
+    schema |= {"maximum": largest} if largest is not None else {}
+    return schema if parameter.required else schema | {"default": parameter.default}
+
+
+def _path_pattern(of_buckets: bool) -> str:
+    return _BUCKET_PATH if of_buckets else _ANY_PATH
+
+
+def run_name(run_after: datetime) -> str:
+    """A DAG run's name in paths and in names of jobs: its time, which retries and reruns of it share.
+
+    >>> run_name(datetime(2026, 11, 21, 2)), run_name(datetime(2026, 11, 21, 2, 30, 7, 90))
+    ('20261121t020000', '20261121t023007000090')
+    """
+    return run_after.strftime("%Y%m%dt%H%M%S") + (f"{run_after.microsecond:06}" if run_after.microsecond else "")
+
+
+def output_folder(site: Site, dag_id: str, run_after: datetime, params: Mapping[str, Any]) -> str:
+    """Where a run writes: the folder that its Params name, or one of its own, in which a retry goes on."""
+    return params.get("output") or "/".join((site.output_root.rstrip("/"), dag_id, run_name(run_after)))
+
+
+def job_name(dag_id: str, run_after: datetime, try_number: int) -> str:
+    """A name that Dataflow takes, [a-z]([-a-z0-9]{0,61}[a-z0-9])?, and that no other try has.
+
+    >>> job_name("recordmill_coco_dataflow", datetime(2026, 11, 21, 2), 1)
+    'recordmill-coco-dataflow-20261121t020000-1'
+    """
+    end = f"-{run_name(run_after)}-{try_number}"
+    start = re.sub(r"[^a-z0-9]+", "-", dag_id.lower()).strip("-")
+    start = start if start[:1].isalpha() else f"r-{start}"
+    return start[: _MAX_JOB_NAME - len(end)].rstrip("-") + end
+
+
+def command_values(command: str, params: Mapping[str, Any], output: str) -> dict[str, Any]:
+    """The parameters that a run sets, by name, checked as the command would check them.
+
+    Raises:
+        ConfigError: with every fault that can be seen without looking at a file.
+    """
+    values: dict[str, Any] = {}
+    for parameter in parameters(command):
+        value = params.get(parameter.name)
+        if value not in (None, [], "", parameter.default):
+            values[parameter.name] = value
+    values["output"] = output
+    _OPTIONS[command](parse(command_line(command, values)))
+    return values
+
+
+def beam_options(command: str, values: Mapping[str, Any], site: BeamSite) -> dict[str, Any]:
+    """What BeamRunPythonPipelineOperator makes flags of `recordmill.launch.flat` from.
+
+    It leaves out what is False and writes True without a value, so switches go as texts; a list repeats its flag.
+    """
+    return {"command": command, **{name: _told(value) for name, value in values.items()}, **site.beam_options}
+
+
+def launch_body(
+    command: str, values: Mapping[str, Any], params: Mapping[str, Any], site: DataflowSite, name: str
+) -> dict[str, Any]:
+    """The request that starts a Flex Template, as projects.locations.flexTemplates.launch takes it.
+
+    Args:
+        values: as `command_values` gives them.
+        params: for those of Dataflow's own.
+        name: the job's.
+    """
+    environment = {
+        "tempLocation": site.temp_location,
+        "ipConfiguration": None if site.public_ips else "WORKER_IP_PRIVATE",
+        "maxWorkers": params["max_workers"],
+        "machineType": params["machine_type"],
+        "flexrsGoal": "FLEXRS_COST_OPTIMIZED" if params["flexrs"] else None,
+        "serviceAccountEmail": site.service_account,
+        "network": site.network,
+        "subnetwork": site.subnetwork,
+        "kmsKeyName": site.kms_key,
+        "additionalUserLabels": dict(site.labels) or None,
+    }
+    given = {**values, **({"sdk_container_image": site.image} if site.image else {})}
+    return {
+        "launchParameter": {
+            "jobName": name,
+            "containerSpecGcsPath": f"{site.templates.rstrip('/')}/{command}.json",
+            "parameters": {name: _joined(value) for name, value in given.items()},
+            "environment": {key: value for key, value in environment.items() if value is not None},
+        }
+    }
+
+
+def verify_command(site: Site, folder: str) -> list[str]:
+    return [site.python, "-m", "recordmill.launch.cli", "verify", folder, "--progress=plain"]
+
+
+def _told(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _joined(value: Any) -> str:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return ",".join(map(str, value)) if is_list else str(_told(value))
+
+
+def manifest_facts(data: bytes, folder: str) -> dict[str, Any]:
+    """What an asset event tells of a data set, from its manifest.json.
+
+    Raises:
+        ConfigError: it is no manifest.
+    """
+    manifest = decode_manifest(data, f"{folder.rstrip('/')}/manifest.json")
+    splits = {
+        name: {
+            "records": split.examples,
+            "images": split.images.written,
+            "rejected": sum(split.images.rejected.values()),
+            "shards": len(split.shards),
+            "bytes": split.bytes,
+        }
+        for name, split in manifest.splits.items()
+    }
+    return {
+        "folder": folder,
+        "name": manifest.name,
+        "layout": manifest.layout,
+        "splits": splits,
+        "manifest_sha256": hashlib.sha256(data).hexdigest(),
+    }

@@ -1,0 +1,56 @@
+"""Standard error is for what a person should read. Libraries, and worker processes that Beam starts, print their own
+there; while they do, it can be hidden, and what we have to say still comes out."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+_OURS = "recordmill"
+
+_ours: TextIO | None = None
+
+
+def error_stream() -> TextIO | None:
+    """Where a person reads what we say; None if the caller has closed it."""
+    return _ours or sys.stderr
+
+
+class ErrorStreamHandler(logging.StreamHandler):
+    """Logs to `error_stream` what our own modules log. Beam and its job servers log, under many names, tracebacks of
+    what is told in a line; --debug shows them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        stream = error_stream()
+        if stream and record.name.partition(".")[0] == _OURS:
+            self.stream = stream
+            super().emit(record)
+
+
+def silence() -> None:
+    """Nothing more is shown, by nobody."""
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+
+
+@contextmanager
+def others_hidden() -> Iterator[None]:
+    """Within, what others print on standard error, child processes too, goes nowhere: only `error_stream` shows."""
+    global _ours
+    if sys.stderr is None or _ours is not None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        silence()
+        encoding = sys.stderr.encoding or "utf-8"
+        with open(kept, "w", encoding=encoding, errors="backslashreplace", closefd=False) as _ours:
+            yield
+    finally:
+        _ours = None
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

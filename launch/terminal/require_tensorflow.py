@@ -1,0 +1,28 @@
+"""The reading side's TensorFlow, there or not."""
+
+import os
+
+from recordmill.launch.terminal.error_stream import others_hidden
+from recordmill.schemas.errors import ConfigError
+
+
+def require_tensorflow(purpose: str) -> None:
+    """Import TensorFlow, quietly.
+
+    Args:
+        purpose: what it is needed for, `verify decodes images`.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # of no use here, and it announces itself at every start
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # checking needs no GPU, and one may be training
+    try:
+        # It reports each GPU library that it does not find as an error, before any setting of its log is heard.
+        with others_hidden():
+            import tensorflow as tf
+
+            tf.constant(0)  # makes the devices, and what there is to say of them
+    except ImportError as error:
+        raise ConfigError(f"{purpose} with TensorFlow: pip install 'recordmill[tensorflow]'") from error

@@ -1,0 +1,196 @@
+"""What a command tells when it is done."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from recordmill.launch.terminal.error_stream import error_stream
+from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.schemas.features import Part
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.manifest import REJECTS, Manifest, RewrittenPictures, SplitManifest
+from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
+
+if TYPE_CHECKING:
+    from recordmill.transforms.extract.extract_documents import ExtractedSplit  # which imports Beam
+
+_FAULTS_SHOWN = 20
+_CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
+"""Order of magnitude for images of 130 kB on one core, see docs/performance.md."""
+
+
+def terminal() -> Console:
+    """Standard output as it is: names in a data set are no markup."""
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
+
+
+def terminal_of_errors() -> Console:
+    """Likewise standard error."""
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, file=error_stream())
+
+
+def print_splits(console: Console, folder: str, manifest: Manifest, names: Sequence[str]) -> None:
+    """What is in splits that have just been written."""
+    splits = {name: manifest.splits[name] for name in names}
+    for name, split in splits.items():
+        console.print(f"{manifest.name}-{name} is in {folder}")
+        for label, text in _split_lines(folder, manifest, split):
+            console.print(f"  {label:<12} {text}")
+    for label, text in _shared_lines(manifest, next(iter(splits.values()))):
+        console.print(f"  {label:<12} {text}")
+    if any(split.images.rejected or split.annotations.rejected for split in splits.values()):
+        console.print(f"Every reject is in {os.path.join(folder, REJECTS)}")
+
+
+def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
+    images, annotations = split.images, split.annotations
+    further = {"without an object": images.without_record, "of other classes": images.of_other_classes}
+    left_out = images.rejected | {what: number for what, number in further.items() if number}
+    yield "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
+    if images.rewritten:
+        yield "rewritten", _rewritten(images.rewritten)
+    left_out = annotations.rejected | annotations.filtered
+    if annotations.of_rejected_images:
+        left_out["of rejected images"] = annotations.of_rejected_images
+    if annotations.rows or "image.class_index" not in manifest.table.sources:
+        yield "annotations", f"{annotations.in_records:,} of {annotations.rows:,}{_reasons(left_out)}"
+    kinds = {
+        "objects": annotations.objects,
+        "captions": annotations.captions,
+        "stuff": annotations.stuff,
+        "panoptic": annotations.panoptic,
+        "keypoint rows joined with their instance": annotations.joined,
+    }
+    if set(kinds.values()) != {annotations.objects, 0}:
+        yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
+    if {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
+        others = "; the others have no segmentation" if annotations.masks < annotations.objects else ""
+        yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
+    if annotations.boxes_clipped:
+        yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
+    sizes = sorted(shard.bytes for shard in split.shards)
+    spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
+    yield "shards", f"{len(sizes):,} of {spread}, {_size(split.bytes)} in all"
+    yield "first shard", os.path.join(folder, split.shards[0].file)
+
+
+def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
+    """What is the same for all splits of a job, of which any is given."""
+    yield "classes", f"{len(manifest.categories):,}"
+    if names := LabelMap(manifest.categories).duplicate_names():
+        yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
+    unlisted = split.unlisted
+    if unlisted.files:
+        more = " …" if unlisted.files > len(unlisted.first) else ""
+        shown = ", ".join(map(printable, unlisted.first)) + more
+        yield "not listed", f"{unlisted.files:,} files that are not of the data set ({shown})"
+
+
+def _rewritten(pictures: RewrittenPictures) -> str:
+    formats = ", ".join(f"{name} {number:,}" for name, number in pictures.by_format.items())
+    kinds = {"turned upright": pictures.turned, "made smaller": pictures.shrunk}
+    more = "".join(f"; {number:,} {kind}" for kind, number in kinds.items() if number)
+    return f"{formats}{more}: {_size(pictures.bytes_read)} became {_size(pictures.bytes_written)}"
+
+
+def print_plan(console: Console, plan: PlanReport, options: ConvertOptions, splits: Sequence[str]) -> None:
+    """What a dry run found."""
+    names = ", ".join(f"{options.name}-{split}" for split in splits)
+    console.print(f"{names} would be written to {options.output}; nothing was")
+    for label, text in _plan_lines(plan, options, splits):
+        console.print(f"  {label:<12} {text}")
+
+
+def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "images", f"{plan.images:,}{_reasons(plan.rejected['image'])}"
+    if len(splits) > 1:
+        yield "", ", ".join(f"{split} {plan.images_by_split.get(split, 0):,}" for split in splits)
+    if plan.rejected["annotation"]:
+        yield "annotations", f"some are left out{_reasons(plan.rejected['annotation'])}"
+    yield "classes", f"{plan.classes:,}"
+    aimed = f" of about {_size(plan.shard_bytes)}" if plan.shard_bytes else ""
+    yield (
+        "shards",
+        "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{aimed}",
+    )
+    yield "bytes", f"{_size(plan.bytes)} to read, and to write before compression"
+    yield (
+        "cost",
+        f"{_core_time(plan.images / _CORE_IMAGES_PER_SECOND[options.check])} of one core (--check {options.check})",
+    )
+
+
+def _core_time(seconds: float) -> str:
+    return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {max(1, round(seconds))} seconds"
+
+
+def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], faults: Sequence[Fault]) -> None:
+    """What verify found: a line a split, and the faults."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("split")
+    for column in ("shards", "examples", "objects", "size"):
+        table.add_column(column, justify="right")
+    for split in sorted({check.split for check in checks}):
+        of_split = [check for check in checks if check.split == split]
+        table.add_row(
+            split,
+            f"{len(of_split):,}",
+            f"{sum(check.examples for check in of_split):,}",
+            f"{sum(check.objects for check in of_split):,}",
+            _size(sum(check.bytes for check in of_split)),
+        )
+    console.print(table)
+    _print_faults(console, faults)
+    verdict = f"{len(faults):,} faults" if faults else "whole: every record read, parsed and decoded"
+    console.print(f"{folder}: {verdict}")
+
+
+def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSplit"], notes: Sequence[str]) -> None:
+    """What extract wrote, what the records did not tell, and what was wrong with them."""
+    for split in splits:
+        console.print(f"{split.split}: {split.images:,} images, {_size(split.image_bytes)}, are in {folder}")
+        for document in split.documents:
+            console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
+    for note in notes:
+        console.print(note)
+    faults = [fault for split in splits for fault in split.faults]
+    _print_faults(console, faults)
+    if faults:
+        console.print(f"{folder}: {len(faults):,} faults in the records; what could be read is extracted")
+
+
+def _print_faults(console: Console, faults: Sequence[Fault]) -> None:
+    for fault in faults[:_FAULTS_SHOWN]:
+        where = fault.file if fault.record is None else f"{fault.file} record {fault.record}"
+        console.print(printable(f"{where}: {fault.reason}: {fault.detail}"))
+    if len(faults) > _FAULTS_SHOWN:
+        console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    return f" ({', '.join(f'{reason} {count:,}' for reason, count in counts.items())})" if counts else ""
+
+
+def printable(text: str) -> str:
+    r"""`text` without anything that would steer the terminal.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _size(count: float) -> str:
+    """Bytes for a person, in powers of ten.
+
+    >>> _size(1_234_567)
+    '1.2 MB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if round(count, 1) < 1000:
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"

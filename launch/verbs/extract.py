@@ -1,0 +1,48 @@
+"""`recordmill extract`, from a data set's folder to image files and COCO's JSON."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from recordmill.launch.terminal.require_tensorflow import require_tensorflow
+from recordmill.launch.terminal.summary import print_extracted, terminal
+from recordmill.transforms.metadata.manifest_file import require_manifest
+
+
+def run_extract(
+    folder: str, target: str, split: str, workers: int | None, progress_mode: str, beam_arguments: Sequence[str]
+) -> bool:
+    """Extract a data set, or one split of it, print what came of it, and tell whether it was whole.
+
+    Raises:
+        ConfigError: no data set there, no such split, `target` is not empty, or TensorFlow is not installed.
+        JobError: a file could not be written.
+    """
+    from recordmill.launch.preflight.check_runner import require_local
+    from recordmill.launch.runners.beam_options import beam_options
+    from recordmill.launch.runners.run import run
+    from recordmill.launch.terminal import progress
+    from recordmill.pipelines import extract
+    from recordmill.transforms.extract.extract_documents import ExtractedSplit
+    from recordmill.transforms.runtime.progress import planned
+
+    if beam_arguments:
+        require_local(beam_options(beam_arguments), "extract")
+    manifest = require_manifest(folder)
+    shards = extract.listed_shards(folder, manifest, split)
+    extract.claim_folder(target)
+    require_tensorflow("extract reads records")
+    splits = [manifest.splits[name] for name in {shard.split for shard in shards}]
+    with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
+        report = os.path.join(temporary, "extracted.json")
+        build = partial(extract.build, shards=shards, manifest=manifest, folder=target, report=report, workers=workers)
+        with progress.shown(progress_mode):
+            planned(sum(each.images.written for each in splits), sum(each.bytes for each in splits), len(shards))
+            run(build, beam_arguments)
+        with open(report, "rb") as file:
+            extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
+    print_extracted(terminal(), target, extracted, list(extract.not_extracted(manifest)))
+    return not any(each.faults for each in extracted)

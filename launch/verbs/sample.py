@@ -1,0 +1,29 @@
+"""`recordmill sample`: the drawn data set, written into a folder of its own."""
+
+import os
+
+from recordmill.launch.terminal.summary import terminal
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.sample.write_sample import write_sample
+from recordmill.transforms.storage.interface import is_remote
+
+
+def run_sample(folder: str, count: int, seed: int, odd: bool) -> None:
+    """Write the data set and print how to convert it.
+
+    Raises:
+        ConfigError: the folder holds something already, or there is nothing to draw.
+    """
+    if count < 1:
+        raise ConfigError(f"--count {count} must be 1 or more")
+    if not folder or is_remote(folder):
+        raise ConfigError(f"DIR {folder!r} is no local folder, and the sample is drawn into one")
+    if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise ConfigError(f"{folder} is there already and is not an empty folder; the sample wants a folder of its own")
+    files = write_sample(folder, count, seed, odd)
+    console = terminal()
+    console.print(f"{count} image rows{' and the odd pictures' if odd else ''} are in {folder}. Convert them with:")
+    console.print(
+        f"  recordmill coco --images {files.images} --instances {files.instances} --output OUT"
+        + (" --max-rejects 1" if odd else "")
+    )

@@ -1,0 +1,40 @@
+"""`recordmill verify`, from a folder to a verdict."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from recordmill.launch.terminal.require_tensorflow import require_tensorflow
+from recordmill.launch.terminal.summary import print_checks, terminal
+from recordmill.schemas.plan_report import ShardCheck
+
+
+def run_verify(folder: str, workers: int | None, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+    """Check every record of a data set, print what was found, and tell whether it is whole.
+
+    Raises:
+        ConfigError: no data set there, or TensorFlow is not installed.
+        JobError: the check itself failed.
+    """
+    from recordmill.launch.preflight.check_runner import require_local
+    from recordmill.launch.runners.beam_options import beam_options
+    from recordmill.launch.runners.run import run
+    from recordmill.launch.terminal import progress
+    from recordmill.pipelines import verify
+
+    if beam_arguments:
+        require_local(beam_options(beam_arguments), "verify")
+    expected = verify.expected_shards(folder)
+    require_tensorflow("verify decodes images")
+    with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
+        report = os.path.join(temporary, "checks.json")
+        with progress.shown(progress_mode):
+            run(partial(verify.build, expected=expected, report=report, workers=workers), beam_arguments)
+        with open(report, "rb") as file:
+            checks = msgspec.json.decode(file.read(), type=list[ShardCheck])
+    faults = [*verify.folder_faults(folder, checks), *(fault for check in checks for fault in check.faults)]
+    print_checks(terminal(), folder, checks, faults)
+    return not faults

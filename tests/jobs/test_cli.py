@@ -1,0 +1,313 @@
+"""Every flag, through the real command, by its visible effect."""
+
+import errno
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from recordmill.launch.command_line.parser import _parsers
+from tests.conftest import coco_flags, manifest_of, read_examples, shard_bytes
+
+
+def objects(folder: Path, key: str) -> list:
+    return [value for example in read_examples(folder) for value in example[f"image/object/{key}"]]
+
+
+def shard_names(folder: Path) -> list[str]:
+    return sorted(shard_bytes(folder))
+
+
+def growth_of_rewritten(folder: Path) -> float:
+    """How much larger pictures have become by being encoded anew; drawings do, as JPEGs of good quality."""
+    rewritten = manifest_of(folder)["splits"]["train"]["images"].get("rewritten")
+    return rewritten["bytes_written"] / rewritten["bytes_read"] if rewritten else math.inf
+
+
+# For each flag of `coco`: what to add to a plain conversion of the sample, and what is then true of the output folder.
+# Flags whose effect is not in the folder have tests of their own below.
+COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
+    "--name": (["--name", "pets"], lambda out: shard_names(out) == ["pets-train.tfrecord-00000-of-00001"]),
+    "--split": (["--split", "val"], lambda out: shard_names(out) == ["coco-val.tfrecord-00000-of-00001"]),
+    "--layout": (["--layout", "keras"], lambda out: [path.name[:8] for path in out.glob("file_*")] == ["file_00-"]),
+    "--num-shards": (["--num-shards", 4], lambda out: len(shard_names(out)) == 4),
+    "--shard-size": (["--shard-size", "30kB"], lambda out: len(shard_names(out)) > 2),
+    "--examples-per-shard": (["--examples-per-shard", 10], lambda out: len(shard_names(out)) == 3),
+    "--gzip": (["--gzip"], lambda out: all(data[:2] == b"\x1f\x8b" for data in shard_bytes(out).values())),
+    "--seed": (["--seed", 9], lambda out: read_examples(out)[0]["image/source_id"] != [FIRST_WITH_SEED_0]),
+    "--writer": (
+        ["--writer", "beam"],
+        lambda out: manifest_of(out)["splits"]["train"]["recipe"]["options"]["writer"] == "beam",
+    ),
+    "--no-crowd": (["--no-crowd"], lambda out: set(objects(out, "is_crowd")) == {0}),
+    "--min-area": (["--min-area", 900], lambda out: min(objects(out, "area")) >= 900),
+    "--categories": (
+        ["--categories", "star,circle"],
+        lambda out: set(objects(out, "class/text")) == {b"star", b"circle"},
+    ),
+    "--masks": (["--masks", "rle"], lambda out: all("image/object/mask/rle" in e for e in read_examples(out))),
+    "--keypoints": (["--keypoints", "{keypoints}"], lambda out: "image/object/keypoint/x" in read_examples(out)[0]),
+    "--captions": (["--captions", "{captions}"], lambda out: "image/caption" in read_examples(out)[0]),
+    "--panoptic": (
+        ["--panoptic", "{panoptic}", "--panoptic-masks", "{panoptic_masks}"],
+        lambda out: "image/panoptic/category_mask" in read_examples(out)[0],
+    ),
+    "--stuff": (
+        ["--stuff", "{stuff}"],
+        lambda out: "image/segmentation/class/encoded" in read_examples(out)[0],
+    ),
+    "--image-info": (
+        ["--image-info", "{image_info}"],
+        lambda out: len(manifest_of(out)["splits"]["train"]["inputs"]) == 2,
+    ),
+    "--format": (["--format", "png"], lambda out: {e["image/format"][0] for e in read_examples(out)} == {b"png"}),
+    "--max-side": (["--max-side", 100], lambda out: max(e["image/width"][0] for e in read_examples(out)) <= 100),
+    "--jpeg-quality": (
+        ["--format", "jpeg", "--jpeg-quality", 10],
+        lambda out: growth_of_rewritten(out) < 2,
+    ),
+    "--no-list": (
+        ["--no-list"],
+        lambda out: manifest_of(out)["splits"]["train"]["recipe"]["options"]["no_list"],
+    ),
+    "--workers": (["--workers", 1], lambda out: len(read_examples(out)) == 22),
+    "--instances": ([], lambda out: len(read_examples(out)) == 22),
+    "--images": ([], lambda out: len(read_examples(out)) == 22),
+    "--output": ([], lambda out: (out / "manifest.json").exists()),
+}
+FIRST_WITH_SEED_0 = b"1035"
+ELSEWHERE = {
+    "--panoptic-masks",
+    "--boxes",
+    "--check",
+    "--max-rejects",
+    "--overwrite",
+    "--dry-run",
+    "--progress",
+    "--debug",
+    "--help",
+}
+
+
+def test_every_flag_of_coco_has_a_test():
+    _, verbs = _parsers()
+    flags = {flag for flag in verbs["coco"]._option_string_actions if flag.startswith("--")}
+    assert flags == set(COCO_FLAGS) | ELSEWHERE
+
+
+@pytest.mark.parametrize("flag", COCO_FLAGS)
+def test_flag(flag, sample, tmp_path, recordmill):
+    added, holds = COCO_FLAGS[flag]
+    more = [str(argument).format(**sample._asdict()) for argument in added]
+    assert recordmill(*coco_flags(sample, tmp_path, *more)).code == 0
+    assert holds(tmp_path)
+
+
+def test_the_plain_conversion_lacks_what_the_flags_bring(sample, tmp_path, recordmill):
+    """Otherwise the table above could hold by itself."""
+    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    assert read_examples(tmp_path)[0]["image/source_id"] == [FIRST_WITH_SEED_0]
+    brings = {flag for flag, (added, _) in COCO_FLAGS.items() if added} - {"--workers"}
+    assert {flag for flag in brings if COCO_FLAGS[flag][1](tmp_path)} == set()
+
+
+@pytest.mark.parametrize(("policy", "xmax"), [("clip", [0.25, 1.0]), ("drop", [0.25]), ("keep", [0.25, 1.25])])
+def test_boxes(policy, xmax, tmp_path, recordmill):
+    from tests.conftest import CATEGORIES, annotation, convert, draw_jpeg, image_row, write_coco
+
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    boxes = [annotation(1, 1, (0, 0, 10, 10)), annotation(2, 1, (30, 0, 20, 10))]
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], boxes, CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--boxes", policy, "--max-rejects", 1).code == 0
+    assert objects(tmp_path / "out", "bbox/xmax") == pytest.approx(xmax)
+    counts = manifest_of(tmp_path / "out")["splits"]["train"]["annotations"]
+    assert counts["boxes_clipped"] == (policy == "clip")
+    assert counts["rejected"] == ({"box_outside": 1} if policy == "drop" else {})
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+@pytest.mark.parametrize(("check", "written"), [("none", 3), ("header", 2), ("decode", 1)])
+def test_check(check, written, tmp_path, recordmill):
+    """One image is whole, one is cut, and one has an end but a hole in its middle."""
+    from PIL import Image
+
+    from tests.conftest import CATEGORIES, convert, image_row, write_coco
+
+    images = tmp_path / "images"
+    images.mkdir()
+    for name in ("whole.png", "cut.png", "hole.png"):
+        Image.effect_noise((40, 30), 50).save(images / name)
+    data = (images / "cut.png").read_bytes()
+    (images / "cut.png").write_bytes(data[:-20])
+    data = (images / "hole.png").read_bytes()
+    (images / "hole.png").write_bytes(data[:300] + bytes(100) + data[400:])
+    rows = [image_row(number, name) for number, name in enumerate(("whole.png", "cut.png", "hole.png"))]
+    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--check", check, "--max-rejects", 1).code == 0
+    assert len(read_examples(tmp_path / "out")) == written
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(sample, tmp_path, recordmill):
+    outcome = recordmill(*coco_flags(sample, tmp_path / "out", "--examples-per-shard", 10, "--dry-run"))
+    assert outcome.code == 0
+    assert "images       23 (image_missing 1)" in outcome.out
+    assert "shards       3" in outcome.out
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("mode", "told"), [("plain", True), ("none", False)])
+def test_progress(mode, told, sample, tmp_path, recordmill, monkeypatch):
+    monkeypatch.setattr("recordmill.launch.terminal.progress._PLAIN_SECONDS", 0.01)
+    outcome = recordmill(*coco_flags(sample, tmp_path, "--progress", mode))
+    assert outcome.code == 0
+    assert ("of 23 images" in outcome.err) is told
+
+
+def test_live_progress_on_a_terminal(sample, tmp_path):
+    """A pseudo terminal sees the bar come and go."""
+    import pty
+
+    arguments = coco_flags(sample, tmp_path, "--num-shards", 4)
+    seen = b""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "recordmill.launch.cli", *arguments])
+    while True:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    assert os.waitpid(process, 0)[1] == 0
+    assert "━".encode() in seen
+    assert b"coco-train is in" in seen
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path, recordmill):
+    flags = ["coco", "--images", tmp_path / "none", "--instances", tmp_path / "none.json", "--output", tmp_path / "out"]
+    assert "Traceback" not in recordmill(*flags).err
+    assert "Traceback" in recordmill(*flags, "--debug").err
+
+
+# What is wrong with the command is told at once, all of it
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--ouput", "x"], "unknown flag --ouput; did you mean --output?"),
+        (["--num-shard=3"], "unknown flag --num-shard; did you mean --num-shards?"),
+        (["stray"], "unexpected argument 'stray'"),
+        (["--num-shards", "4", "--shard-size", "1MB"], "--num-shards and --shard-size contradict each other"),
+        (["--num-shards", "0"], "--num-shards 0 must be 1 or more"),
+        (["--num-shards", "100000"], "more than the 99999"),
+        (["--shard-size", "big"], "a size like 150MB"),
+        (["--num-shards", "many"], "invalid int value: 'many'"),
+        (["--boxes", "cut", "--check", "all"], "--boxes 'cut' is none of clip, drop, keep; --check 'all' is none of"),
+        (["--split", "../x"], "--split '../x' must be"),
+        (["--name", "a/b"], "--name 'a/b' must be"),
+        (["--max-rejects", "2"], "must be a fraction"),
+        (["--min-area", "nan"], "--min-area nan must be"),
+        (["--workers", "0"], "--workers 0 must be"),
+        (["--writer", "beam", "--shard-size", "1MB"], "--writer beam sizes shards by --num-shards only"),
+        (["--progress", "loud"], "--progress 'loud' is none of auto, plain, none"),
+    ],
+)
+def test_a_wrong_command(flags, told, sample, tmp_path, recordmill):
+    outcome = recordmill(*coco_flags(sample, tmp_path / "out", *flags))
+    assert outcome.code == 2
+    assert told in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_wrong_flag_of_beam(sample, tmp_path, recordmill):
+    outcome = recordmill(*coco_flags(sample, tmp_path), "--", "--direct_num_worker=2")
+    assert outcome.code == 2
+    assert "--direct_num_worker=2 is no flag that Beam knows; did you mean --direct_num_workers?" in outcome.err
+
+
+def test_a_full_disk_is_told_and_leaves_no_shard(sample, tmp_path, recordmill, monkeypatch):
+    def full(shard, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("recordmill.transforms.shards.write_shards.ShardFile._write", full)
+    outcome = recordmill(*coco_flags(sample, tmp_path))
+    assert outcome.code == 1
+    assert "the job failed in step WriteShards/Write: OSError: [Errno 28] No space left on device" in outcome.err
+    assert [path.name for path in tmp_path.iterdir() if "tfrecord" in path.name] == []
+
+
+def test_missing_inputs_are_all_named(tmp_path, recordmill):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "instances.json").write_text("{}")
+    outcome = recordmill(
+        *("coco", "--images", tmp_path / "imags", "--images", tmp_path / "empty", "--output", tmp_path / "out"),
+        *("--instances", tmp_path / "instance.json", "--instances", tmp_path),
+    )
+    assert outcome.code == 2
+    for told in (
+        f"--images {tmp_path}/imags: no such folder",
+        f"--images {tmp_path}/empty: no file in it",
+        f"--instances {tmp_path}/instance.json: no such file (did you mean {tmp_path}/instances.json?)",
+        f"--instances {tmp_path} is a folder",
+    ):
+        assert told in outcome.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_malformed_json_is_told_with_its_place(sample, tmp_path, recordmill):
+    (tmp_path / "bad.json").write_text('{"images": [],\n "annotations": [1,]}')
+    files = sample._replace(instances=str(tmp_path / "bad.json"))
+    outcome = recordmill(*coco_flags(files, tmp_path / "out"))
+    assert outcome.code == 1
+    assert f"{tmp_path}/bad.json is not JSON" in outcome.err
+    assert "line 2, column 20" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_a_category_that_is_not_there(sample, tmp_path, recordmill):
+    outcome = recordmill(*coco_flags(sample, tmp_path / "out", "--categories", "sqare"))
+    assert outcome.code == 1
+    assert "did you mean 'square'?" in outcome.err
+    assert shard_bytes(tmp_path / "out") == {}
+
+
+# The other verbs
+
+
+def test_sample_writes_a_data_set_and_the_same_one_again(tmp_path, recordmill):
+    for name in ("one", "two"):
+        assert recordmill("sample", tmp_path / name, "--count", 13).code == 0
+    files = {name: sorted(path for path in (tmp_path / name).rglob("*") if path.is_file()) for name in ("one", "two")}
+    assert [path.read_bytes() for path in files["one"]] == [path.read_bytes() for path in files["two"]]
+    rows = json.loads((tmp_path / "one" / "annotations" / "instances.json").read_text())["images"]
+    assert len(rows) == 13
+    assert [row["file_name"] for row in rows if not (tmp_path / "one" / "images" / row["file_name"]).exists()] != []
+
+
+def test_sample_draws_other_pictures_with_another_seed(tmp_path, recordmill):
+    for seed in (0, 1):
+        assert recordmill("sample", tmp_path / str(seed), "--count", 2, "--seed", seed).code == 0
+    one, two = (tmp_path / str(seed) / "annotations" / "instances.json" for seed in (0, 1))
+    assert one.read_text() != two.read_text()
+
+
+def test_sample_leaves_a_folder_with_files_alone(tmp_path, recordmill):
+    (tmp_path / "mine").write_text("")
+    outcome = recordmill("sample", tmp_path)
+    assert outcome.code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_version(capfd, recordmill):
+    with pytest.raises(SystemExit):
+        recordmill("--version")
+    assert capfd.readouterr().out == f"recordmill {metadata.version('recordmill')}\n"

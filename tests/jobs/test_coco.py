@@ -1,0 +1,516 @@
+"""`recordmill coco` from end to end, on data small enough to know by heart."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+
+from tests.conftest import (
+    CATEGORIES,
+    annotation,
+    coco_flags,
+    convert,
+    draw_jpeg,
+    image_row,
+    manifest_of,
+    read_examples,
+    rejects_of,
+    shard_bytes,
+    write_coco,
+)
+
+# What is in the records
+
+
+def test_every_field_is_the_json_s_and_the_file_s(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3)).code == 0
+    coco = COCO(sample.instances)
+    category_ids = sorted(coco.getCatIds())
+    examples = {int(example["image/source_id"][0]): example for example in read_examples(tmp_path)}
+    assert set(examples) == set(coco.getImgIds()) - {row["id"] for row in rejects_of(tmp_path)}
+    for image_id, example in examples.items():
+        row = coco.loadImgs(image_id)[0]
+        data = (Path(sample.images) / row["file_name"]).read_bytes()
+        assert example["image/encoded"] == [data]
+        assert example["image/filename"] == [row["file_name"].encode()]
+        assert example["image/format"] == [b"png" if data.startswith(b"\x89PNG") else b"jpeg"]
+        assert (example["image/width"], example["image/height"]) == ([row["width"]], [row["height"]])
+        annotations = sorted(coco.loadAnns(coco.getAnnIds(image_id)), key=lambda ann: ann["id"])
+        assert example["image/object/id"] == [ann["id"] for ann in annotations]
+        assert example["image/object/class/label"] == [ann["category_id"] for ann in annotations]
+        assert example["image/object/class/index"] == [category_ids.index(ann["category_id"]) for ann in annotations]
+        names = [coco.loadCats(ann["category_id"])[0]["name"].encode() for ann in annotations]
+        assert example["image/object/class/text"] == names
+        assert example["image/object/is_crowd"] == [ann["iscrowd"] for ann in annotations]
+        assert example["image/object/area"] == [ann["area"] for ann in annotations]
+        x, y, width, height = np.array([ann["bbox"] for ann in annotations], float).reshape(-1, 4).T
+        for edge, expected in (
+            ("xmin", x / row["width"]),
+            ("xmax", (x + width) / row["width"]),
+            ("ymin", y / row["height"]),
+            ("ymax", (y + height) / row["height"]),
+        ):
+            assert example[f"image/object/bbox/{edge}"] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_an_image_without_objects_has_every_list_and_all_are_empty(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances).code == 0
+    (example,) = read_examples(tmp_path / "out")
+    lists = {name: values for name, values in example.items() if name.startswith("image/object/")}
+    assert len(lists) == 10
+    assert set(map(tuple, lists.values())) == {()}
+
+
+def test_names_with_spaces_accents_and_folders(tmp_path, recordmill):
+    names = ["a b.jpg", "été/ü ñ 日本.jpg", "deep/er/x.jpg", "[red]x.jpg"]
+    for name in names:
+        draw_jpeg(tmp_path / "images" / name)
+    rows = [image_row(number, name) for number, name in enumerate(names)]
+    assert convert(recordmill, tmp_path, write_coco(tmp_path, rows, [], CATEGORIES)).code == 0
+    written = {example["image/filename"][0].decode() for example in read_examples(tmp_path / "out")}
+    assert written == set(names)
+
+
+def test_category_id_0_and_a_name_used_twice(tmp_path, recordmill):
+    categories = [{"id": 0, "name": "face"}, {"id": 1, "name": "face"}, {"id": 5, "name": "hand"}]
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    annotations = [annotation(number, 1, category_id=id_) for number, id_ in enumerate((5, 0, 1))]
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], annotations, categories)
+    outcome = convert(recordmill, tmp_path, instances)
+    assert outcome.code == 0
+    assert "several category ids share a name: face" in outcome.out
+    (example,) = read_examples(tmp_path / "out")
+    assert example["image/object/class/label"] == [5, 0, 1]
+    assert example["image/object/class/index"] == [2, 0, 1]
+    assert example["image/object/class/text"] == [b"hand", b"face", b"face"]
+    assert (tmp_path / "out" / "labels.csv").read_text() == "0,face\n1,face\n5,hand\n"
+    assert "id: 0" not in (tmp_path / "out" / "label_map.pbtxt").read_text()
+
+
+def test_sizes_that_the_json_does_not_give_are_the_picture_s(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg", width=50, height=20)
+    rows = [image_row(1, "a.jpg", None, None)]
+    instances = write_coco(tmp_path, rows, [annotation(1, 1, (0, 0, 25, 20))], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--check", "none").code == 0
+    (example,) = read_examples(tmp_path / "out")
+    assert (example["image/width"], example["image/height"]) == ([50], [20])
+    assert example["image/object/bbox/xmax"] == [0.5]
+
+
+def test_several_annotation_files_are_joined_on_image_id(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    draw_jpeg(tmp_path / "images" / "b.jpg")
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    first = write_coco(tmp_path / "1", [image_row(1, "a.jpg")], [annotation(4, 1)], CATEGORIES)
+    rows = [image_row(1, "./a.jpg", None, None), image_row(2, "b.jpg")]
+    second = write_coco(tmp_path / "2", rows, [annotation(3, 1, category_id=3)], CATEGORIES)
+    assert convert(recordmill, tmp_path, first, "--instances", second).code == 0
+    objects = {e["image/source_id"][0]: e["image/object/id"] for e in read_examples(tmp_path / "out")}
+    assert objects == {b"1": [3, 4], b"2": []}
+
+
+def test_files_that_number_different_images_alike_are_refused(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    draw_jpeg(tmp_path / "images" / "b.jpg")
+    (tmp_path / "2").mkdir()
+    first = write_coco(tmp_path, [image_row(1, "a.jpg")], [], CATEGORIES)
+    second = write_coco(tmp_path / "2", [image_row(1, "b.jpg")], [], CATEGORIES)
+    outcome = convert(recordmill, tmp_path, first, "--instances", second)
+    assert outcome.code == 1
+    assert "'a.jpg' in" in outcome.err
+    assert "'b.jpg' in" in outcome.err
+    assert shard_bytes(tmp_path / "out") == {}
+
+
+# The same bytes every time
+
+
+@pytest.fixture(scope="module")
+def reference(sample, tmp_path_factory) -> dict[str, bytes]:
+    """The sample's shards, written by one thread in another process."""
+    folder = tmp_path_factory.mktemp("reference")
+    run_elsewhere(coco_flags(sample, folder, "--num-shards", 3, "--workers", 1), hash_seed="1")
+    return shard_bytes(folder)
+
+
+def run_elsewhere(arguments: list[str], hash_seed: str) -> None:
+    command = [sys.executable, "-m", "recordmill.launch.cli", *arguments]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, stdout=subprocess.DEVNULL)
+
+
+def test_the_same_bytes_from_four_threads(sample, reference, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3, "--workers", 4)).code == 0
+    assert shard_bytes(tmp_path) == reference
+
+
+def test_the_same_bytes_from_two_processes(sample, reference, tmp_path):
+    beam = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    run_elsewhere([*coco_flags(sample, tmp_path, "--num-shards", 3), *beam], hash_seed="2")
+    assert shard_bytes(tmp_path) == reference
+
+
+def test_the_same_bytes_when_written_again(sample, reference, tmp_path, recordmill):
+    for _ in range(2):
+        assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3, "--overwrite")).code == 0
+        assert shard_bytes(tmp_path) == reference
+
+
+def test_the_same_bytes_from_shuffled_rows(sample, reference, tmp_path, recordmill):
+    document = json.loads(Path(sample.instances).read_text())
+    for seed, rows in enumerate(document.values()):
+        if isinstance(rows, list):
+            random.Random(seed).shuffle(rows)
+    shuffled = tmp_path / "shuffled.json"
+    shuffled.write_text(json.dumps(document, indent=1))
+    files = sample._replace(instances=str(shuffled))
+    assert recordmill(*coco_flags(files, tmp_path / "out", "--num-shards", 3)).code == 0
+    assert shard_bytes(tmp_path / "out") == reference
+
+
+def test_another_seed_gives_another_order_of_the_same_records(sample, reference, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3, "--seed", 1)).code == 0
+    assert shard_bytes(tmp_path) != reference
+
+
+@pytest.mark.parametrize("gzip", [(), ("--gzip",)])
+def test_both_writers_write_the_same_records(sample, tmp_path, recordmill, gzip):
+    found = {}
+    for writer in ("planned", "beam"):
+        folder = tmp_path / writer
+        flags = ("--num-shards", 3, "--writer", writer, *gzip)
+        assert recordmill(*coco_flags(sample, folder, *flags)).code == 0
+        assert len(shard_bytes(folder)) == 3
+        found[writer] = sorted(read_examples(folder), key=lambda example: example["image/source_id"])
+        assert recordmill("verify", folder).code == 0
+    assert found["planned"] == found["beam"]
+    counts = [manifest_of(tmp_path / writer)["splits"]["train"] for writer in found]
+    for key in ("images", "annotations", "record_bytes", "unlisted", "inputs"):
+        assert counts[0][key] == counts[1][key]
+
+
+# Shards
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_more_shards_than_images(tmp_path, recordmill, count):
+    for number in range(count):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg")
+    rows = [image_row(number, f"{number}.jpg") for number in range(count)]
+    outcome = convert(recordmill, tmp_path, write_coco(tmp_path, rows, [], CATEGORIES), "--num-shards", 5)
+    assert outcome.code == 0
+    sizes = [shard["examples"] for shard in manifest_of(tmp_path / "out")["splits"]["train"]["shards"]]
+    assert len(sizes) == 5
+    assert sorted(sizes) == [0] * (5 - count) + [1] * count
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_no_image_rows_are_an_error(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    outcome = convert(recordmill, tmp_path, write_coco(tmp_path, [], [], CATEGORIES))
+    assert outcome.code == 2
+    assert "instances.json: no images, so there is nothing to write" in outcome.err
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_examples_per_shard_is_exact(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path, "--examples-per-shard", 5)).code == 0
+    shards = manifest_of(tmp_path)["splits"]["train"]["shards"]
+    # 24 rows less the one without a file are planned; the one that is cut in half is missed by its shard.
+    assert sorted(shard["examples"] for shard in shards[:-1]) == [4, 5, 5, 5] or shards[-1]["examples"] == 2
+    assert len(shards) == 5
+    assert sum(shard["examples"] for shard in shards) == 22
+
+
+def test_shard_size_is_met_within_a_tenth(tmp_path, recordmill):
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(120):
+        noise = rng.integers(0, 255, (int(rng.integers(30, 60)), 60, 3), np.uint8)
+        path = tmp_path / "images" / f"{number}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        from PIL import Image
+
+        Image.fromarray(noise).save(path, "JPEG")
+        rows.append(image_row(number, path.name, 60, noise.shape[0]))
+    annotations = [annotation(number, int(rng.integers(0, 120)), (1, 1, 9, 9)) for number in range(600)]
+    instances = write_coco(tmp_path, rows, annotations, CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--shard-size", "80kB").code == 0
+    shards = manifest_of(tmp_path / "out")["splits"]["train"]["shards"]
+    assert len(shards) > 3
+    for shard in shards[:-1]:
+        assert shard["bytes"] == pytest.approx(80_000, rel=0.1)
+    assert 0 < shards[-1]["bytes"] < 88_000
+
+
+# What is left out
+
+
+def test_every_reason_is_told_and_nothing_is_lost(tmp_path, recordmill):
+    from PIL import Image
+
+    images = tmp_path / "images"
+    for name in ("good.jpg", "twice.jpg", "wrong size.jpg", "orphan.jpg"):
+        draw_jpeg(images / name)
+    whole = (images / "good.jpg").read_bytes()
+    (images / "half.jpg").write_bytes(whole[: len(whole) // 2])
+    (images / "empty.jpg").write_bytes(b"")
+    (images / "text.jpg").write_text("<html>not found</html>")
+    Image.new("RGB", (40, 30)).save(images / "icon.jpg", "ICO")
+    rows = [
+        image_row(1, "good.jpg"),
+        image_row(2, "half.jpg"),
+        image_row(3, "empty.jpg"),
+        image_row(4, "text.jpg"),
+        image_row(5, "icon.jpg"),
+        image_row(6, "missing.jpg"),
+        image_row(7, "wrong size.jpg", 41, 30),
+        image_row(8, "twice.jpg"),
+        image_row(8, "good.jpg"),
+        image_row(9, "../out.jpg"),
+        image_row(10, "/etc/passwd"),
+        image_row(11, "https://example.org/a.jpg"),
+        {"id": 12, "width": 40, "height": 30},
+        {"id": "x", "file_name": "good.jpg"},
+    ]
+    annotations = [
+        annotation(1, 1),
+        annotation(2, 1, category_id=2),
+        annotation(3, 99),
+        annotation(4, 1, bbox=(1, 2, 3)),
+        annotation(5, 1, bbox=(1, 2, -3, 4)),
+        annotation(6, 1, bbox=(50, 5, 5, 5)),
+        annotation(7, 1, bbox=(5, 5, 0, 5)),
+        {"id": 8, "image_id": 1, "category_id": 1},
+        annotation(9, 2),
+        annotation(10, 6),
+    ]
+    instances = write_coco(tmp_path, rows, annotations, CATEGORIES)
+    outcome = convert(recordmill, tmp_path, instances, "--max-rejects", 1)
+    assert outcome.code == 0, outcome
+    reasons = {(row["what"], row["id"], row["reason"]) for row in rejects_of(tmp_path / "out")}
+    assert reasons == {
+        ("image", 2, "image_unreadable"),
+        ("image", 3, "image_unreadable"),
+        ("image", 4, "unsupported_format"),
+        ("image", 5, "unsupported_format"),
+        ("image", 6, "image_missing"),
+        ("image", 7, "size_mismatch"),
+        ("image", 8, "duplicate_image_id"),
+        ("image", 9, "unsafe_file_name"),
+        ("image", 10, "unsafe_file_name"),
+        ("image", 11, "unsafe_file_name"),
+        ("image", 12, "malformed_image"),
+        ("image", None, "malformed_image"),
+        ("annotation", 2, "unknown_category"),
+        ("annotation", 3, "unknown_image"),
+        ("annotation", 4, "malformed_box"),
+        ("annotation", 5, "malformed_box"),
+        ("annotation", 6, "empty_box"),
+        ("annotation", 7, "empty_box"),
+        ("annotation", 8, "malformed_annotation"),
+    }
+    split = manifest_of(tmp_path / "out")["splits"]["train"]
+    assert split["images"]["rows"] == 14 == split["images"]["written"] + sum(split["images"]["rejected"].values())
+    assert split["annotations"]["rows"] == 10
+    assert split["annotations"]["objects"] == 1
+    assert split["annotations"]["of_rejected_images"] == 2
+    assert split["unlisted"] == {"files": 1, "first": ["orphan.jpg"]}
+    assert [e["image/source_id"] for e in read_examples(tmp_path / "out")] in ([[b"1"], [b"8"]], [[b"8"], [b"1"]])
+
+
+def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(sample, tmp_path, recordmill):
+    flags = [*coco_flags(sample, tmp_path), "--max-rejects", 0.01]
+    outcome = recordmill(*flags)
+    assert outcome.code == 1
+    assert "2 of 24 images (8.3%) are rejected" in outcome.err
+    assert "while running" not in outcome.err
+    assert not (tmp_path / "manifest.json").exists()
+    written = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.tfrecord-*")}
+    assert len(rejects_of(tmp_path)) == 2
+    outcome = recordmill(*flags, "--max-rejects", 0.1)
+    assert outcome.code == 0
+    assert "Going on with an unfinished run" in outcome.out
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.tfrecord-*")} == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "coco-train.tfrecord-00000-of-00001",
+        "dataset_info.json",
+        "features.json",
+        "image.object.class.index.labels.txt",
+        "label_map.json",
+        "label_map.pbtxt",
+        "labels.csv",
+        "manifest.json",
+        "rejects.jsonl",
+    ]
+
+
+# The output folder
+
+
+def test_a_second_split_is_added(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    train = shard_bytes(tmp_path)
+    assert recordmill(*coco_flags(sample, tmp_path, "--split", "val", "--no-crowd")).code == 0
+    assert list(manifest_of(tmp_path)["splits"]) == ["train", "val"]
+    assert {row["split"] for row in rejects_of(tmp_path)} == {"train", "val"}
+    assert shard_bytes(tmp_path).items() >= train.items()
+    assert recordmill("verify", tmp_path).code == 0
+
+
+def test_another_data_set_in_the_folder_is_refused_and_left_alone(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for flags, told in (
+        (("--seed", 1), "seed was 0, now 1"),
+        (("--split", "val", "--name", "other"), "--name other would mix two data sets"),
+        (("--gzip",), "gzip was False, now True"),
+    ):
+        outcome = recordmill(*coco_flags(sample, tmp_path, *flags))
+        assert outcome.code == 2
+        assert told in outcome.err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_overwrite_replaces_the_split_and_nothing_else(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 4)).code == 0
+    assert recordmill(*coco_flags(sample, tmp_path, "--split", "val")).code == 0
+    (tmp_path / "notes.txt").write_text("mine")
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 2, "--gzip", "--overwrite")).code == 0
+    assert sorted(shard_bytes(tmp_path)) == [
+        "coco-train.tfrecord-00000-of-00002.gz",
+        "coco-train.tfrecord-00001-of-00002.gz",
+        "coco-val.tfrecord-00000-of-00001",
+    ]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert recordmill("verify", tmp_path).code == 0
+
+
+def test_shards_that_no_manifest_lists_are_not_written_over(sample, tmp_path, recordmill):
+    (tmp_path / "coco-train.tfrecord-00000-of-00009").write_bytes(b"somebody's")
+    outcome = recordmill(*coco_flags(sample, tmp_path))
+    assert outcome.code == 2
+    assert "that no manifest lists" in outcome.err
+    assert (tmp_path / "coco-train.tfrecord-00000-of-00009").read_bytes() == b"somebody's"
+
+
+def test_a_complete_split_is_not_written_again(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    outcome = recordmill(*coco_flags(sample, tmp_path))
+    assert outcome.code == 0
+    assert "holds the whole split already" in outcome.out
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
+
+
+def test_a_shard_that_was_deleted_is_written_again(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3)).code == 0
+    whole = shard_bytes(tmp_path)
+    (tmp_path / "coco-train.tfrecord-00001-of-00003").unlink()
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3)).code == 0
+    assert shard_bytes(tmp_path) == whole
+
+
+def run_disturbed(tmp_path: Path, flags: list[str], disturbance: str) -> subprocess.CompletedProcess:
+    """The command in a process of its own, in which `disturbance` is done after each record that is written."""
+    program = tmp_path / "disturbed.py"
+    program.write_text(
+        "import os, signal, sys, time\n"
+        "from recordmill.transforms.shards import write_shards\n"
+        "from recordmill.launch.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "append, seen = write_shards.ShardFile.append, []\n"
+        "def disturbed(self, record):\n"
+        "    append(self, record)\n"
+        "    self._flush()\n"
+        "    seen.append(record)\n"
+        f"    {disturbance}\n"
+        "write_shards.ShardFile.append = disturbed\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, str(program), *flags]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path):
+    """A process that dies in the middle of its third shard."""
+    folder = tmp_path / "out"
+    flags = coco_flags(sample, folder, "--num-shards", 4)
+    killed = run_disturbed(tmp_path, flags, "if len(seen) == 13: os.kill(os.getpid(), signal.SIGKILL)")
+    assert killed.returncode == -9, killed.stderr
+    left = shard_bytes(folder)
+    assert len(left) == 2
+    assert not (folder / "manifest.json").exists()
+    run_elsewhere(flags, hash_seed="3")
+    undisturbed = tmp_path / "undisturbed"
+    run_elsewhere(coco_flags(sample, undisturbed, "--num-shards", 4), hash_seed="4")
+    assert shard_bytes(folder) == shard_bytes(undisturbed)
+    assert shard_bytes(folder).items() >= left.items()
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(("name", "code", "told"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+def test_a_signal_is_told_and_the_same_command_goes_on(sample, tmp_path, name, code, told):
+    """A process that gets Ctrl-C, or what Kubernetes sends, while it writes its second shard."""
+    folder = tmp_path / "out"
+    flags = coco_flags(sample, folder, "--num-shards", 3)
+    interrupted = run_disturbed(
+        tmp_path, flags, f"if len(seen) == 9: os.kill(os.getpid(), signal.{name}); time.sleep(1)"
+    )
+    assert interrupted.returncode == code, interrupted.stderr
+    assert interrupted.stderr.splitlines()[-1].startswith(f"recordmill: {told}; finished shards stay")
+    assert len(shard_bytes(folder)) == 1
+    assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
+    run_elsewhere(flags, hash_seed="5")
+    assert len(shard_bytes(folder)) == 3
+
+
+def test_shards_of_an_earlier_plan_are_not_left_over(tmp_path, recordmill):
+    """An interrupted run, then images that arrive late: the plan has another number of shards."""
+    rows = [image_row(number, f"{number}.jpg") for number in range(6)]
+    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    draw_jpeg(tmp_path / "images" / "0.jpg")
+    assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 1  # five images are missing
+    assert len(shard_bytes(tmp_path / "out")) == 1
+    for number in range(1, 6):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg")
+    assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 0
+    assert len(shard_bytes(tmp_path / "out")) == 3
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_pictures_of_a_few_pixels(tmp_path, recordmill):
+    for number, width in enumerate((1, 7, 8)):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg", width=width, height=20)
+    rows = [image_row(number, f"{number}.jpg", width, 20) for number, width in enumerate((1, 7, 8))]
+    assert convert(recordmill, tmp_path, write_coco(tmp_path, rows, [], CATEGORIES)).code == 0
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_a_wrong_beam_flag_costs_no_data_set(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    before = shard_bytes(tmp_path)
+    for flag in ("--nosuch=1", "--direct_num_workers=abc"):
+        assert recordmill(*coco_flags(sample, tmp_path, "--overwrite"), "--", flag).code == 2
+    assert shard_bytes(tmp_path) == before
+
+
+def test_overwrite_keeps_the_old_shards_if_an_annotation_file_is_malformed(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1)], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances).code == 0
+    before = shard_bytes(tmp_path / "out")
+    instances.write_text(instances.read_text()[:-20])
+    outcome = convert(recordmill, tmp_path, instances, "--overwrite")
+    assert outcome.code == 1
+    assert "is not JSON" in outcome.err
+    assert shard_bytes(tmp_path / "out") == before
+    assert recordmill("verify", tmp_path / "out").code == 0

@@ -1,0 +1,468 @@
+"""Every kind of annotation, from end to end through the command, against an independent reading of the same files."""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+
+from recordmill.tensorflow_dataset import dataset
+from tests.conftest import (
+    CATEGORIES,
+    PANOPTIC_CATEGORIES,
+    SKELETON,
+    SQUARE,
+    annotation,
+    draw_jpeg,
+    every_kind,
+    grey,
+    image_row,
+    manifest_of,
+    read_examples,
+    rejects_of,
+    shard_bytes,
+)
+
+
+@pytest.fixture(scope="module")
+def converted(sample, tmp_path_factory):
+    """The sample with all kinds in one record, and both forms of masks."""
+    from recordmill.launch.cli import main
+
+    out = tmp_path_factory.mktemp("kinds")
+    assert main(["coco", *every_kind(sample), "--masks", "both", "--num-shards", "2", "--output", str(out)]) == 0
+    return out
+
+
+def by_image(folder: Path) -> dict[int, dict[str, list]]:
+    return {int(example["image/source_id"][0]): example for example in read_examples(folder)}
+
+
+# All kinds of the sample in one record
+
+
+def test_nothing_is_lost(converted, sample, recordmill):
+    split = manifest_of(converted)["splits"]["train"]
+    counts = split["annotations"]
+    rows = {Path(path).name: len(json.loads(Path(path).read_text())["annotations"]) for path in (
+        sample.instances, sample.keypoints, sample.captions, sample.panoptic)}  # fmt: skip
+    assert {Path(file["path"]).name: file["annotations"] for file in split["inputs"]} == rows
+    assert counts["rows"] == sum(rows.values())
+    assert counts["joined"] == rows["person_keypoints.json"]
+    assert (counts["captions"], counts["panoptic"]) == (2 * 22, 22)
+    assert counts["rejected"] == counts["filtered"] == {}
+    bad = {row["id"] for row in rejects_of(converted)}
+    lost = sum(
+        row["image_id"] in bad
+        for path in (sample.instances, sample.captions, sample.panoptic)
+        for row in json.loads(Path(path).read_text())["annotations"]
+    )
+    assert counts["of_rejected_images"] == lost
+    assert recordmill("verify", converted).code == 0
+
+
+def test_masks_are_those_of_pycocotools(converted, sample):
+    coco = COCO(sample.instances)
+    for image_id, example in by_image(converted).items():
+        size = [example["image/height"][0], example["image/width"][0]]
+        for id_, png, rle in zip(
+            example["image/object/id"], example["image/object/mask"], example["image/object/mask/rle"], strict=True
+        ):
+            expected = coco.annToMask(coco.anns[id_])
+            assert coco.anns[id_]["image_id"] == image_id
+            assert np.array_equal(grey(png), expected)
+            assert np.array_equal(coco_mask.decode({"counts": rle, "size": size}), expected)
+
+
+def test_keypoints_captions_and_their_order(converted, sample):
+    figures = {row["id"]: row for row in json.loads(Path(sample.keypoints).read_text())["annotations"]}
+    captions: dict[int, list] = {}
+    for row in json.loads(Path(sample.captions).read_text())["annotations"]:
+        captions.setdefault(row["image_id"], []).append((row["id"], row["caption"].encode()))
+    seen = 0
+    for image_id, example in by_image(converted).items():
+        assert example["image/caption"] == [text for _, text in sorted(captions[image_id])]
+        width, height = example["image/width"][0], example["image/height"][0]
+        xyv = np.zeros((len(example["image/object/id"]), 5, 3))
+        for place, id_ in enumerate(example["image/object/id"]):
+            if id_ in figures:
+                xyv[place] = np.reshape(figures[id_]["keypoints"], (5, 3))
+                seen += 1
+        assert example["image/object/keypoint/x"] == pytest.approx((xyv[:, :, 0] / width).ravel().tolist())
+        assert example["image/object/keypoint/y"] == pytest.approx((xyv[:, :, 1] / height).ravel().tolist())
+        assert example["image/object/keypoint/visibility"] == xyv[:, :, 2].ravel().tolist()
+        assert example["image/object/keypoint/num"] == (xyv[:, :, 2] > 0).sum(1).tolist()
+        named = dict(
+            zip(example["image/object/id"], np.reshape(example["image/object/keypoint/text"], (-1, 5)), strict=True)
+        )
+        for id_, names in named.items():
+            figure = [b"head", b"left_hand", b"right_hand", b"left_foot", b"right_foot"]
+            assert names.tolist() == (figure if id_ in figures else [b""] * 5)
+    assert seen > 5
+
+
+def test_semantic_and_panoptic_masks(converted, sample):
+    document = json.loads(Path(sample.panoptic).read_text())
+    is_thing = {row["id"]: row["isthing"] for row in document["categories"]}
+    rows = {row["image_id"]: row for row in document["annotations"]}
+    for image_id, example in by_image(converted).items():
+        colours = np.asarray(Image.open(Path(sample.panoptic_masks) / rows[image_id]["file_name"])).astype(np.int64)
+        ids = colours @ [1, 256, 65536]
+        expected = {name: np.zeros(ids.shape, np.uint8) for name in ("category", "instance")}
+        semantic = np.full(ids.shape, 255, np.uint8)
+        for number, segment in enumerate(rows[image_id]["segments_info"], 1):
+            where = ids == segment["id"]
+            thing = is_thing[segment["category_id"]]
+            expected["category"][where] = segment["category_id"]
+            expected["instance"][where] = number if thing else 0
+            semantic[where] = 1 if thing else segment["category_id"] - 90
+        assert np.array_equal(grey(example["image/segmentation/class/encoded"][0]), semantic)
+        for name, pixels in expected.items():
+            assert np.array_equal(grey(example[f"image/panoptic/{name}_mask"][0]), pixels), name
+
+
+def test_dataset_decodes_all_of_it(converted):
+    examples = by_image(converted)
+    for example in dataset(str(converted)).as_numpy_iterator():
+        record = examples[int(example["image_id"])]
+        height, width = record["image/height"][0], record["image/width"][0]
+        objects = len(record["image/object/id"])
+        assert example["masks"].shape == (objects, height, width)
+        for mask, png in zip(example["masks"], record["image/object/mask"], strict=True):
+            assert np.array_equal(mask, grey(png))
+        xyv = zip(*(record[f"image/object/keypoint/{part}"] for part in ("x", "y", "visibility")), strict=True)
+        assert example["keypoints"].tolist() == np.reshape(list(xyv), (objects, 5, 3)).astype(np.float32).tolist()
+        assert example["captions"].tolist() == record["image/caption"]
+        assert np.array_equal(example["semantic"], grey(record["image/segmentation/class/encoded"][0]))
+        assert np.array_equal(example["categories"], grey(record["image/panoptic/category_mask"][0]))
+        assert np.array_equal(example["instances"], grey(record["image/panoptic/instance_mask"][0]))
+
+
+def test_panoptic_masks_in_a_zip_give_the_same_shards(converted, sample, tmp_path, recordmill):
+    with zipfile.ZipFile(tmp_path / "panoptic.zip", "w") as archive:  # with a folder, as COCO's
+        for path in Path(sample.panoptic_masks).iterdir():
+            archive.write(path, f"panoptic/{path.name}")
+    flags = [str(tmp_path / "panoptic.zip") if flag == sample.panoptic_masks else flag for flag in every_kind(sample)]
+    out = tmp_path / "out"
+    assert recordmill("coco", *flags, "--masks", "both", "--num-shards", 2, "--output", out).code == 0
+    assert shard_bytes(out) == shard_bytes(converted)
+
+
+def test_both_writers_write_the_same_records(converted, sample, tmp_path, recordmill):
+    flags = [*every_kind(sample), "--masks", "both", "--writer", "beam", "--num-shards", 2, "--output", tmp_path]
+    assert recordmill("coco", *flags).code == 0
+    assert by_image(tmp_path) == by_image(converted)
+
+
+# Small data sets, known by heart
+
+
+def segment(id_: int, category_id: int, **more) -> dict:
+    return {"id": id_, "category_id": category_id, "iscrowd": 0, "bbox": [0, 0, 40, 30], "area": 1200} | more
+
+
+IDS = np.where(np.arange(1200).reshape(30, 40) < 600, 70_000, 300)
+GOOD_SEGMENTS = [segment(70_000, 92), segment(300, 3)]
+
+
+def rle(counts, size=(30, 40)) -> dict:
+    return {"counts": counts, "size": list(size)}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"segmentation": [[1, 2, 3]]}, "malformed_segmentation"),
+        ({"segmentation": [[1, 2, float("nan"), 4, 5, 6]]}, "malformed_segmentation"),
+        ({"segmentation": [[1, 2, float("inf"), 4, 5, 6]]}, "malformed_segmentation"),
+        ({"segmentation": "a mask"}, "malformed_segmentation"),
+        ({"segmentation": rle([100, 5])}, "malformed_segmentation"),
+        ({"segmentation": rle([-1, 1201])}, "malformed_segmentation"),
+        ({"segmentation": rle("\u007f\u007f")}, "malformed_segmentation"),
+        ({"segmentation": rle([1200], size=(40, 30))}, "mask_size_mismatch"),
+        ({"segmentation": rle("PY1", size=(1, 1))}, "mask_size_mismatch"),
+        ({"bbox": [1, 2, float("nan"), 4]}, "malformed_box"),
+        ({"area": float("inf")}, "malformed_annotation"),
+        ({"id": 1 << 63}, "malformed_annotation"),
+        ({"category_id": -(1 << 63) - 1}, "malformed_annotation"),
+    ],
+)
+def test_a_bad_object_is_rejected_and_the_others_stay(row, reason, inputs, recordmill):
+    good = annotation(5, 1, segmentation=SQUARE)
+    instances = inputs.file("instances.json", [annotation(4, 1) | row, good])
+    assert recordmill(*inputs.flags("--instances", instances, "--masks", "both")).code == 0
+    assert [reject["reason"] for reject in rejects_of(inputs.out)] == [reason]
+    (example,) = read_examples(inputs.out)
+    assert example["image/object/id"] == [5]
+    assert grey(example["image/object/mask"][0]).sum() == 100
+    assert recordmill("verify", inputs.out).code == 0
+
+
+@pytest.mark.parametrize(
+    "keypoints",
+    [
+        [1, 2, 2],
+        [1, 2, 2, 3, 4, 2, 5, 6, 2],
+        [1, 2, 3, 3, 4, 2],
+        [1, 2, 0.5, 3, 4, 2],
+        [1, float("nan"), 2, 3, 4, 2],
+        [1, 1e30, 2, 3, 4, 2],
+        ["1", 2, 2, 3, 4, 2],
+        {"nose": [1, 2]},
+    ],
+)
+def test_bad_keypoints_are_rejected_and_their_instance_stays(keypoints, inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(4, 1), annotation(5, 1)])
+    rows = [annotation(4, 1, keypoints=keypoints), annotation(5, 1, keypoints=[8, 6, 2, 0, 0, 0])]
+    points = inputs.file("keypoints.json", rows, [{**CATEGORIES[0], **SKELETON}])
+    assert recordmill(*inputs.flags("--instances", instances, "--keypoints", points)).code == 0
+    (reject,) = rejects_of(inputs.out)
+    assert (reject["id"], reject["reason"]) == (4, "malformed_keypoints")
+    assert "\n" not in reject["detail"]
+    (example,) = read_examples(inputs.out)
+    assert example["image/object/id"] == [4, 5]
+    assert example["image/object/keypoint/visibility"] == [0, 0, 2, 0]
+    assert example["image/object/keypoint/x"] == pytest.approx([0, 0, 0.2, 0])
+    assert example["image/object/keypoint/text"] == [b"nose", b"tail", b"nose", b"tail"]
+
+
+@pytest.mark.parametrize("caption", [7, None, ["a cat"], {"text": "a cat"}, float("nan")])
+def test_a_caption_that_is_no_text_is_rejected(caption, inputs, recordmill):
+    rows = [{"id": 4, "image_id": 1, "caption": caption}, {"id": 3, "image_id": 1, "caption": "été"}]
+    assert recordmill(*inputs.flags("--captions", inputs.file("captions.json", rows, []))).code == 0
+    (reject,) = rejects_of(inputs.out)
+    assert (reject["id"], reject["reason"], reject["image_id"]) == (4, "malformed_caption", 1)
+    (example,) = read_examples(inputs.out)
+    assert example["image/caption"] == ["été".encode()]
+
+
+MANY = np.arange(1200).reshape(30, 40) % 300 + 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "segments", "reason"),
+    [
+        (None, GOOD_SEGMENTS, "mask_missing"),
+        (IDS[:, :20], GOOD_SEGMENTS, "mask_size_mismatch"),
+        (IDS, GOOD_SEGMENTS[:1], "segment_mismatch"),
+        (IDS, [*GOOD_SEGMENTS, segment(9, 1)], "segment_mismatch"),
+        (MANY, [segment(id_, 1) for id_ in range(1, 301)], "too_many_segments"),
+        (np.where(IDS > 300, 3 + 256, 92), GOOD_SEGMENTS, "two_channel_panoptic"),
+        (IDS, [segment(70_000, 92), segment(300, 77)], "unknown_category"),
+        (IDS, [segment(70_000, 92), segment(300, 3, bbox=[0, 0, float("nan"), 1])], "malformed_panoptic"),
+        (IDS, [segment(70_000, 92), segment(300, 3), segment(300, 1)], "malformed_panoptic"),
+        (IDS, [segment(0, 92)], "malformed_panoptic"),
+        (IDS, "none", "malformed_panoptic"),
+    ],
+)
+def test_a_bad_panoptic_annotation_leaves_the_image_void(ids, segments, reason, inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(5, 1)])
+    assert recordmill(*inputs.flags("--instances", instances, *inputs.panoptic(ids, segments))).code == 0
+    assert [reject["reason"] for reject in rejects_of(inputs.out)] == [reason]
+    (example,) = read_examples(inputs.out)
+    assert example["image/object/id"] == [5]
+    assert set(grey(example["image/segmentation/class/encoded"][0]).ravel()) == {255}
+    for name in ("category", "instance"):
+        assert set(grey(example[f"image/panoptic/{name}_mask"][0]).ravel()) == {0}
+    assert recordmill("verify", inputs.out).code == 0
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:60], lambda data: data[:60] + b"xxxx" + data[64:], lambda _: b""]
+)
+def test_a_broken_panoptic_png_is_rejected(damage, inputs, recordmill):
+    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
+    path = inputs.folder / "masks" / "a.png"
+    path.write_bytes(damage(path.read_bytes()))
+    assert recordmill(*inputs.flags(*flags)).code == 0
+    assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["mask_unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (".", "mask_unreadable"),
+        ("folder", "mask_unreadable"),
+        ("a.png/b.png", "mask_missing"),
+        ("x" * 300, "mask_missing"),
+        ("loop.png", "mask_missing"),
+        ("pipe.png", "mask_missing"),
+    ],
+)
+def test_a_name_that_is_no_readable_panoptic_png_is_rejected(name, reason, inputs, recordmill):
+    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
+    masks = inputs.folder / "masks"
+    (masks / "folder").mkdir()
+    (masks / "loop.png").symlink_to("loop.png")
+    os.mkfifo(masks / "pipe.png")
+    row = {"image_id": 1, "file_name": name, "segments_info": GOOD_SEGMENTS}
+    inputs.file("panoptic.json", [row], PANOPTIC_CATEGORIES)
+    assert recordmill(*inputs.flags(*flags)).code == 0
+    assert [reject["reason"] for reject in rejects_of(inputs.out)] == [reason]
+
+
+def test_a_panoptic_zip_that_is_none_or_damaged(inputs, recordmill):
+    panoptic, path, *_ = inputs.panoptic(IDS, GOOD_SEGMENTS)
+    archive = inputs.folder / "masks.zip"
+    archive.write_bytes(b"no archive")
+    outcome = recordmill(*inputs.flags(panoptic, path, "--panoptic-masks", archive))
+    assert outcome.code == 2
+    assert "masks.zip is not a ZIP archive" in outcome.err
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as file:
+        file.write(inputs.folder / "masks" / "a.png", "a.png")
+    data = bytearray(archive.read_bytes())
+    data[45:60] = bytes(15)
+    archive.write_bytes(data)
+    assert recordmill(*inputs.flags(panoptic, path, "--panoptic-masks", archive)).code == 0
+    assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["mask_unreadable"]
+
+
+@pytest.mark.parametrize("name", ["../masks/a.png", "/etc/passwd", "gs://bucket/a.png"])
+def test_a_panoptic_png_is_only_looked_for_below_its_folder(name, inputs, recordmill):
+    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
+    row = {"image_id": 1, "file_name": name, "segments_info": GOOD_SEGMENTS}
+    inputs.file("panoptic.json", [row], PANOPTIC_CATEGORIES)
+    assert recordmill(*inputs.flags(*flags)).code == 0
+    assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["malformed_panoptic"]
+
+
+def test_the_two_channel_format_is_refused_with_what_to_do(inputs, recordmill):
+    flags = inputs.panoptic(np.where(IDS > 300, 3 + 256, 92), GOOD_SEGMENTS)
+    outcome = recordmill(*inputs.flags(*flags, "--max-rejects", 0))
+    assert outcome.code == 1
+    assert "two-channel format" in outcome.err
+    assert "2channels2panoptic_coco_format.py" in outcome.err
+
+
+def test_images_without_objects_captions_or_segments_have_empty_lists_and_void_masks(inputs, recordmill):
+    draw_jpeg(inputs.folder / "images" / "b.jpg")
+    draw_jpeg(inputs.folder / "images" / "c.jpg")
+    instances = inputs.file("instances.json", [annotation(5, 1, segmentation=[])])
+    captions = inputs.file("captions.json", [{"id": 1, "image_id": 2, "caption": "x"}], [], [image_row(2, "b.jpg")])
+    info = inputs.file("info.json", [], [], [image_row(3, "c.jpg"), image_row(2, "b.jpg", None, None)])
+    flags = ["--instances", instances, "--captions", captions, "--image-info", info, "--masks", "both"]
+    assert recordmill(*inputs.flags(*flags, *inputs.panoptic(IDS, GOOD_SEGMENTS))).code == 0
+    examples = by_image(inputs.out)
+    assert {id_: (e["image/object/id"], e["image/caption"]) for id_, e in examples.items()} == {
+        1: ([5], []),
+        2: ([], [b"x"]),
+        3: ([], []),
+    }
+    assert grey(examples[1]["image/object/mask"][0]).max() == 0
+    assert examples[2]["image/object/mask"] == examples[2]["image/object/mask/rle"] == []
+    assert {id_: set(grey(e["image/panoptic/category_mask"][0]).ravel()) for id_, e in examples.items()} == {
+        1: {92, 3},
+        2: {0},
+        3: {0},
+    }
+    counts = manifest_of(inputs.out)["splits"]["train"]["annotations"]
+    assert (counts["objects"], counts["masks"]) == (1, 0)
+    assert len({frozenset(example) for example in examples.values()}) == 1
+
+
+def test_two_kinds_that_disagree_about_an_image_s_size(inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(5, 1)])
+    rows = [{"id": 1, "image_id": 1, "caption": "x"}, {"id": 2, "image_id": 2, "caption": "y"}]
+    draw_jpeg(inputs.folder / "images" / "b.jpg")
+    captions = inputs.file("captions.json", rows, [], [image_row(1, "a.jpg", 30, 40), image_row(2, "b.jpg")])
+    assert recordmill(*inputs.flags("--instances", instances, "--captions", captions)).code == 0
+    (reject,) = rejects_of(inputs.out)
+    assert (reject["reason"], reject["annotations"]) == ("size_mismatch", 2)
+    assert "40x30" in reject["detail"]
+    assert "30x40" in reject["detail"]
+
+
+def test_kinds_that_number_different_images_alike_are_refused(inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(5, 1)])
+    captions = inputs.file("captions.json", [], [], [image_row(1, "b.jpg")])
+    outcome = recordmill(*inputs.flags("--instances", instances, "--captions", captions))
+    assert outcome.code == 1
+    assert "convert each with a --split of its own, or renumber one" in outcome.err
+
+
+def test_an_annotation_id_that_two_files_give_is_written_once(inputs, recordmill):
+    rows = [annotation(5, 1), annotation(6, 1)]
+    first, second = inputs.file("a.json", rows), inputs.file("b.json", [annotation(6, 1, (0, 0, 5, 5))])
+    assert recordmill(*inputs.flags("--instances", first, "--instances", second)).code == 0
+    (reject,) = rejects_of(inputs.out)
+    assert (reject["id"], reject["reason"]) == (6, "duplicate_annotation_id")
+    assert read_examples(inputs.out)[0]["image/object/id"] == [5, 6]
+
+
+def test_stuff_paints_the_semantic_mask(inputs, recordmill):
+    rows = [
+        {"id": 9, "image_id": 1, "category_id": 95, "segmentation": rle([0, 600, 600])},
+        {"id": 8, "image_id": 1, "category_id": 92, "segmentation": SQUARE},
+        {"id": 7, "image_id": 1, "category_id": 92, "segmentation": [[1]]},
+    ]
+    categories = [{"id": 92, "name": "sky"}, {"id": 95, "name": "ground"}]
+    assert recordmill(*inputs.flags("--stuff", inputs.file("stuff.json", rows, categories))).code == 0
+    (example,) = read_examples(inputs.out)
+    expected = np.full((30, 40), 255, np.uint8)
+    expected[5:15, 10:20] = 2
+    expected[:, :20] = 5
+    assert np.array_equal(grey(example["image/segmentation/class/encoded"][0]), expected)
+    assert [(reject["id"], reject["reason"]) for reject in rejects_of(inputs.out)] == [(7, "malformed_segmentation")]
+    labels = json.loads((inputs.out / "label_map.json").read_text())
+    assert labels["semantic_by_id"] == {"92": 2, "95": 5}
+    assert "id: 92" in (inputs.out / "label_map.pbtxt").read_text()
+
+
+def test_lvis(inputs, recordmill):
+    """Its rows have an address in place of a file name, and two lists of categories; its annotations no iscrowd."""
+    lvis = {"id": 1, "width": 40, "height": 30, "coco_url": "http://images.cocodataset.org/train2017/a.jpg"}
+    lvis |= {"neg_category_ids": [30, 2], "not_exhaustive_category_ids": []}
+    row = {"id": 5, "image_id": 1, "category_id": 3, "bbox": [10, 5, 10, 10], "area": 100, "segmentation": SQUARE}
+    categories = [{"id": 3, "name": "dog", "synset": "dog.n.01", "frequency": "f", "def": "x", "synonyms": ["dog"]}]
+    instances = inputs.file("lvis.json", [row], categories, [lvis])
+    assert recordmill(*inputs.flags("--instances", instances, "--masks", "png")).code == 0
+    (example,) = read_examples(inputs.out)
+    assert example["image/filename"] == [b"a.jpg"]
+    assert example["image/neg_category_ids"] == [30, 2]
+    assert example["image/not_exhaustive_category_ids"] == []
+    assert example["image/object/is_crowd"] == [0]
+    assert manifest_of(inputs.out)["parts"] == ["mask_png", "lvis"]
+    assert recordmill("verify", inputs.out).code == 0
+
+
+def test_image_info_with_annotations_is_refused_not_dropped(inputs, recordmill):
+    outcome = recordmill(*inputs.flags("--image-info", inputs.file("info.json", [annotation(5, 1)])))
+    assert outcome.code == 1
+    assert "has 1 annotations, which --image-info would drop" in outcome.err
+
+
+def test_without_masks_segmentations_are_never_parsed(inputs, recordmill, monkeypatch):
+    from recordmill.transforms.coco import decode_coco
+    from recordmill.transforms.examples import encode_examples
+
+    def fail(*_):
+        raise AssertionError("a segmentation was parsed")
+
+    instances = inputs.file("instances.json", [annotation(5, 1, segmentation={"counts": "nonsense", "size": None})])
+    monkeypatch.setattr(encode_examples, "decode_segmentation", fail)
+    assert recordmill(*inputs.flags("--instances", instances)).code == 0
+    assert rejects_of(inputs.out) == []
+    rows = decode_coco.decode_coco("x", instances.read_bytes(), decode_coco.AnnotationKind.INSTANCES, masks=False)
+    assert not hasattr(rows.annotations[0], "segmentation")
+    outcome = recordmill(*inputs.flags("--instances", instances, "--masks", "png", "--overwrite"))
+    assert "a segmentation was parsed" in outcome.err
+
+
+@pytest.mark.parametrize("added", [["--masks", "png"], ["--captions"], ["--panoptic"]])
+def test_splits_of_one_folder_hold_the_same_parts(added, inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(5, 1)])
+    assert recordmill(*inputs.flags("--instances", instances)).code == 0
+    before = shard_bytes(inputs.out)
+    if added == ["--captions"]:
+        added = ["--captions", inputs.file("captions.json", [], [])]
+    elif added == ["--panoptic"]:
+        added = inputs.panoptic(IDS, GOOD_SEGMENTS)
+    outcome = recordmill(*inputs.flags("--instances", instances, *added, "--split", "val"))
+    assert outcome.code == 2
+    assert "for all splits, or another --output" in outcome.err
+    assert shard_bytes(inputs.out) == before

@@ -1,0 +1,141 @@
+"""The layout keras from end to end: a record an annotation, in shards that are full and say how many they hold."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from pycocotools.coco import COCO
+
+from tests.conftest import annotation, draw_jpeg, image_row, manifest_of, rejects_of
+
+
+def keras_records(folder: Path) -> list[dict[str, list]]:
+    examples = []
+    for number, path in enumerate(sorted(folder.glob("file_*.tfrec"))):
+        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        assert path.name == f"file_{number:02d}-{len(records)}.tfrec"
+        for record in records:
+            features = tf.train.Example.FromString(record).features.feature
+            examples.append({name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()})
+    return examples
+
+
+def test_keras_records_are_one_an_annotation(sample, tmp_path, recordmill):
+    flags = ["--images", sample.images, "--instances", sample.instances, "--output", tmp_path, "--max-rejects", 0.2]
+    assert recordmill("coco", *flags, "--layout", "keras", "--examples-per-shard", 20).code == 0
+    coco = COCO(sample.instances)
+    bad = {row["id"] for row in rejects_of(tmp_path)}
+    expected = {id_: row for id_, row in coco.anns.items() if row["image_id"] not in bad}
+    records = {record["id"][0]: record for record in keras_records(tmp_path)}
+    assert set(records) == set(expected)
+    for id_, record in records.items():
+        row = expected[id_]
+        name = coco.imgs[row["image_id"]]["file_name"]
+        assert record["image"] == [(Path(sample.images) / name).read_bytes()]
+        assert record["path"] == [name.encode()]
+        assert record["bbox"] == pytest.approx(row["bbox"])
+        assert record["area"] == [row["area"]]
+        assert (record["category_id"], record["image_id"]) == ([row["category_id"]], [row["image_id"]])
+        assert record["class_index"] == [sorted(coco.cats).index(row["category_id"])]
+    counts = manifest_of(tmp_path)["splits"]["train"]
+    assert counts["images"]["without_record"] == sum(not coco.getAnnIds(image_id) for image_id in set(coco.imgs) - bad)
+    assert recordmill("verify", tmp_path).code == 0
+
+
+def test_keras_reads_each_image_once_and_no_image_without_objects(inputs, recordmill, monkeypatch):
+    from recordmill.transforms.storage.local_storage import LocalStorage
+
+    draw_jpeg(inputs.folder / "images" / "b.jpg")
+    rows = [annotation(id_, 1) for id_ in range(50)]
+    instances = inputs.file("instances.json", rows, images=[image_row(1, "a.jpg"), image_row(2, "b.jpg")])
+    reads = []
+    read = LocalStorage.read
+    monkeypatch.setattr(
+        LocalStorage, "read", lambda self, path, *more: (reads.append(Path(path).name), read(self, path, *more))[1]
+    )
+    assert recordmill(*inputs.flags("--instances", instances, "--layout", "keras")).code == 0
+    assert [name for name in reads if name.endswith(".jpg")] == ["a.jpg"]
+    assert [path.name for path in inputs.out.glob("file_*")] == ["file_00-50.tfrec"]
+    assert len({record["image"][0] for record in keras_records(inputs.out)}) == 1
+
+
+def test_keras_shards_are_full_and_a_broken_image_in_two_of_them_is_one_reject(inputs, recordmill):
+    draw_jpeg(inputs.folder / "images" / "b.jpg")
+    (inputs.folder / "images" / "c.jpg").write_bytes(b"\xff\xd8\xff cut short")
+    rows = [annotation(10 * image_id + number, image_id) for image_id in (1, 2, 3) for number in range(5)]
+    images = [image_row(id_, name) for id_, name in ((1, "a.jpg"), (2, "b.jpg"), (3, "c.jpg"))]
+    instances = inputs.file("instances.json", rows, images=images)
+    flags = inputs.flags("--instances", instances, "--layout", "keras", "--examples-per-shard", 2)
+    assert recordmill(*flags).code == 0
+    (reject,) = rejects_of(inputs.out)
+    assert (reject["id"], reject["reason"]) == (3, "image_unreadable")
+    split = manifest_of(inputs.out)["splits"]["train"]
+    assert split["images"] == {"rows": 3, "written": 2, "without_record": 0, "rejected": {"image_unreadable": 1}}
+    assert (split["annotations"]["objects"], split["annotations"]["of_rejected_images"]) == (10, 5)
+    assert sorted(record["id"][0] for record in keras_records(inputs.out)) == [*range(10, 15), *range(20, 25)]
+    (inputs.folder / "images" / "c.jpg").unlink()
+    draw_jpeg(inputs.folder / "images" / "c.jpg")
+    assert recordmill(*flags, "--overwrite").code == 0
+    shards = sorted(path.name for path in inputs.out.glob("file_*"))
+    assert shards == [*(f"file_{number:02d}-2.tfrec" for number in range(7)), "file_07-1.tfrec"]
+
+
+def test_keras_goes_on_after_a_failure_and_leaves_no_other_shard(inputs, recordmill):
+    rows = [annotation(1, 1), annotation(2, 1), annotation(3, 1, (100, 100, 5, 5))]
+    instances = inputs.file("instances.json", rows)
+    flags = inputs.flags("--instances", instances, "--layout", "keras")
+    assert recordmill(*flags, "--max-rejects", 0).code == 1
+    (shard,) = inputs.out.glob("file_*")
+    assert shard.name == "file_00-2.tfrec"
+    written = shard.stat().st_mtime_ns
+    (inputs.out / "file_01-7.tfrec").write_bytes(b"of an earlier plan")
+    assert recordmill(*flags).code == 0
+    assert [path.name for path in inputs.out.glob("file_*")] == ["file_00-2.tfrec"]
+    assert shard.stat().st_mtime_ns == written
+    assert recordmill("verify", inputs.out).code == 0
+
+
+def test_keras_keeps_a_folder_for_one_split(inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(1, 1)])
+    flags = inputs.flags("--instances", instances, "--layout", "keras")
+    assert recordmill(*flags).code == 0
+    assert "holds the whole split already" in recordmill(*flags).out
+    outcome = recordmill(*flags, "--split", "val")
+    assert outcome.code == 2
+    assert "give --split val an --output of its own" in outcome.err
+    assert [path.name for path in inputs.out.glob("file_*")] == ["file_00-1.tfrec"]
+
+
+def test_an_unfinished_keras_run_is_not_mixed_with_another(inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(1, 1), annotation(3, 1, (100, 100, 5, 5))])
+    unfinished = inputs.flags("--instances", instances, "--layout", "keras", "--max-rejects", 0)
+    assert recordmill(*unfinished).code == 1
+    outcome = recordmill(*inputs.flags("--instances", instances))
+    assert outcome.code == 2
+    assert "layout was keras, now detection" in outcome.err
+    outcome = recordmill(*unfinished, "--split", "val", "--overwrite")
+    assert outcome.code == 2
+    assert "holds the split train" in outcome.err
+    assert [path.name for path in inputs.out.glob("file_*")] == ["file_00-1.tfrec"]
+    assert recordmill(*inputs.flags("--instances", instances, "--overwrite")).code == 0
+    assert list(inputs.out.glob("file_*")) == []
+
+
+def test_overwriting_keras_deletes_its_shards_and_links(inputs, recordmill):
+    instances = inputs.file("instances.json", [annotation(1, 1)])
+    assert recordmill(*inputs.flags("--instances", instances, "--layout", "keras")).code == 0
+    more = inputs.file("instances.json", [annotation(1, 1), annotation(2, 1)])
+    assert recordmill(*inputs.flags("--instances", more, "--layout", "keras", "--overwrite")).code == 0
+    shards = {path.name: path.resolve().name for path in inputs.out.iterdir() if "tfrec" in path.name}
+    assert shards == {
+        "file_00-2.tfrec": "file_00-2.tfrec",
+        "coco-train.tfrecord-00000-of-00001": "file_00-2.tfrec",
+    }
+    shutil.rmtree(inputs.out)
+
+
+def test_a_data_set_without_an_object_has_no_keras_record(inputs, recordmill):
+    outcome = recordmill(*inputs.flags("--instances", inputs.file("instances.json", []), "--layout", "keras"))
+    assert outcome.code == 2
+    assert "of the 1 images of split train none has an object" in outcome.err

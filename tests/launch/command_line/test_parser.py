@@ -1,0 +1,261 @@
+"""The command line's grammar."""
+
+from fractions import Fraction
+
+import pytest
+
+from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.schemas.errors import ConfigError
+
+INPUTS = ["coco", "--images", "images", "--instances", "a.json", "--output", "out"]
+PLAIN = CocoOptions(images=("images",), instances=("a.json",), output="out")
+
+
+def options(*flags: str) -> CocoOptions:
+    return coco_options(parse([*INPUTS, *flags]))
+
+
+def fault(*arguments: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(arguments)
+    return str(caught.value)
+
+
+def test_without_flags_the_options_are_the_defaults():
+    assert options() == PLAIN
+
+
+FLAGS = [
+    (("--name", "faces"), {"name": "faces"}),
+    (("--split", "val"), {"split": "val"}),
+    (("--layout", "detection"), {"layout": "detection"}),
+    (("--layout", "tfds"), {"layout": "tfds"}),
+    (("--masks", "both"), {"masks": "both"}),
+    (("--keypoints", "k.json", "--keypoints=l.json"), {"keypoints": ("k.json", "l.json")}),
+    (("--captions", "c.json"), {"captions": ("c.json",)}),
+    (("--stuff", "s.json"), {"stuff": ("s.json",)}),
+    (
+        ("--panoptic", "p.json", "--panoptic-masks", "p.zip", "--panoptic-masks", "q", "--panoptic", "q.json"),
+        {"panoptic": ("p.json", "q.json"), "panoptic_masks": ("p.zip", "q")},
+    ),
+    (("--image-info", "i.json"), {"image_info": ("i.json",)}),
+    (("--num-shards", "7"), {"num_shards": 7}),
+    (("--shard-size", "1.5MB"), {"shard_size": 1_500_000}),
+    (("--examples-per-shard", "12"), {"examples_per_shard": 12}),
+    (("--gzip",), {"gzip": True}),
+    (("--boxes", "drop"), {"boxes": "drop"}),
+    (("--no-crowd",), {"no_crowd": True}),
+    (("--no-list",), {"no_list": True}),
+    (("--min-area", "2.5"), {"min_area": 2.5}),
+    (("--categories", "cat, traffic light"), {"categories": ("cat", "traffic light")}),
+    (("--check", "none"), {"check": "none"}),
+    (("--format", "png"), {"format": "png"}),
+    (("--max-side", "640"), {"max_side": 640}),
+    (("--jpeg-quality", "80"), {"jpeg_quality": 80}),
+    (("--seed", "-3"), {"seed": -3}),
+    (("--writer", "beam"), {"writer": "beam"}),
+    (("--max-rejects", "0.5"), {"max_rejects": 0.5}),
+    (("--overwrite",), {"overwrite": True}),
+    (("--dry-run",), {"dry_run": True}),
+    (("--workers", "3"), {"workers": 3}),
+    (("--images", "more images"), {"images": ("images", "more images")}),
+    (("--instances=b.json",), {"instances": ("a.json", "b.json")}),
+    (("--output", "elsewhere"), {"output": "elsewhere"}),
+]
+
+
+@pytest.mark.parametrize(("flags", "changed"), FLAGS)
+def test_a_flag_sets_its_option_and_no_other(flags, changed):
+    assert options(*flags) == CocoOptions(
+        **{**{name: getattr(PLAIN, name) for name in CocoOptions.__dataclass_fields__}, **changed}
+    )
+
+
+def test_every_option_has_a_flag():
+    assert {name for _, changed in FLAGS for name in changed} == set(CocoOptions.__dataclass_fields__)
+
+
+# recordmill folder
+
+PLAIN_FOLDER = FolderOptions(images=("images",), output="out")
+FOLDER_FLAGS = [
+    (("--name", "pets"), {"name": "pets"}),
+    (("--layout", "classification"), {"layout": "classification"}),
+    (("--labels", "a.csv", "--labels=b.csv"), {"labels": ("a.csv", "b.csv")}),
+    (("--labels", "a.csv", "--path-column", "Bild"), {"labels": ("a.csv",), "path_column": "Bild"}),
+    (("--labels", "a.csv", "--label-column", "Art"), {"labels": ("a.csv",), "label_column": "Art"}),
+    (("--labels", "a.csv", "--split-column", "Teil"), {"labels": ("a.csv",), "split_column": "Teil"}),
+    (("--label-from", "name"), {"label_from": "name"}),
+    (("--label-from", "name", "--label-separator", " - "), {"label_from": "name", "label_separator": " - "}),
+    (("--classes", "dog, big cat"), {"classes": ("dog", "big cat")}),
+    (("--split", "val"), {"split": (("val", Fraction(1)),)}),
+    (("--split", "a=0.8,b=1/5"), {"split": (("a", Fraction(4, 5)), ("b", Fraction(1, 5)))}),
+    (
+        ("--split", "a=1/2,b=1/2", "--split-seed", "-3"),
+        {"split": (("a", Fraction(1, 2)), ("b", Fraction(1, 2))), "split_seed": -3},
+    ),
+    (
+        ("--split", "a=0.5,b=0.5", "--stratify"),
+        {"split": (("a", Fraction(1, 2)), ("b", Fraction(1, 2))), "stratify": True},
+    ),
+    (("--num-shards", "7"), {"num_shards": 7}),
+    (("--shard-size", "1.5MB"), {"shard_size": 1_500_000}),
+    (("--examples-per-shard", "12"), {"examples_per_shard": 12}),
+    (("--gzip",), {"gzip": True}),
+    (("--check", "none"), {"check": "none"}),
+    (("--format", "png"), {"format": "png"}),
+    (("--max-side", "640"), {"max_side": 640}),
+    (("--jpeg-quality", "80"), {"jpeg_quality": 80}),
+    (("--seed", "-3"), {"seed": -3}),
+    (("--writer", "beam"), {"writer": "beam"}),
+    (("--max-rejects", "0.5"), {"max_rejects": 0.5}),
+    (("--overwrite",), {"overwrite": True}),
+    (("--dry-run",), {"dry_run": True}),
+    (("--workers", "3"), {"workers": 3}),
+    (("--images", "more images"), {"images": ("images", "more images")}),
+    (("--output", "elsewhere"), {"output": "elsewhere"}),
+]
+
+
+def folder_of(*flags: str) -> FolderOptions:
+    return folder_options(parse(["folder", "--images", "images", "--output", "out", *flags]))
+
+
+def test_without_flags_the_options_of_folder_are_the_defaults():
+    assert folder_of() == PLAIN_FOLDER
+
+
+@pytest.mark.parametrize(("flags", "changed"), FOLDER_FLAGS)
+def test_a_flag_of_folder_sets_its_option_and_no_other(flags, changed):
+    assert folder_of(*flags) == FolderOptions(
+        **{**{name: getattr(PLAIN_FOLDER, name) for name in FolderOptions.__dataclass_fields__}, **changed}
+    )
+
+
+def test_every_option_of_folder_has_a_flag():
+    assert {name for _, changed in FOLDER_FLAGS for name in changed} == set(FolderOptions.__dataclass_fields__)
+
+
+def test_all_faults_of_values_of_folder_are_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        folder_options(parse(["folder", "--split", "a=0.5,a=0.4", "--label-column", "x", "--layout", "keras"]))
+    for told in (
+        "--images is missing",
+        "--output is missing",
+        "--split names a twice",
+        "--split: the shares sum to 0.9, not 1",
+        "--label-column is of tables of --labels",
+        "--layout 'keras' is none of classification",
+    ):
+        assert told in str(caught.value)
+
+
+def test_coco_knows_nothing_of_the_layout_of_folder():
+    with pytest.raises(ConfigError, match="--layout 'classification' is none of detection, keras, tfds"):
+        options("--layout", "classification")
+
+
+def test_all_faults_of_values_are_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        coco_options(parse(["coco", "--boxes", "x", "--split", "a-b"]))
+    for told in (
+        "--images is missing",
+        "--instances is missing",
+        "--output is missing",
+        "--boxes 'x'",
+        "--split 'a-b'",
+    ):
+        assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "the following arguments are required: VERB"),
+        (("cocoa",), "invalid choice: 'cocoa'"),
+        (("coco", "--imagse", "x"), "unknown flag --imagse; did you mean --images?"),
+        (("coco", "--imagse=x"), "unknown flag --imagse; did you mean --images?"),
+        (("coco", "--runner", "DataflowRunner"), "unknown flag --runner"),
+        (("coco", "--num", "3"), "unknown flag --num"),
+        (("coco", "-x"), "unknown flag -x"),
+        (("coco", "stray"), "unexpected argument 'stray'"),
+        (("verify", "out", "more"), "unexpected argument 'more'"),
+        (("verify", "out", "--gzip"), "unknown flag --gzip"),
+        (("verify",), "the following arguments are required: OUT"),
+        (("sample",), "the following arguments are required: DIR"),
+        (("sample", "out", "--workers", "1"), "unknown flag --workers"),
+        (("folder", "--lables", "x"), "unknown flag --lables; did you mean --labels?"),
+        (("folder", "--instances", "a.json"), "unknown flag --instances"),
+        (("coco", "--labels", "a.csv"), "unknown flag --labels"),
+        (("folder", "--split", "a=x"), "argument --split: 'a=x': a name, or shares like train=0.8,val=0.1,test=0.1"),
+        (("folder", "--split-seed", "one"), "argument --split-seed: invalid int value: 'one'"),
+        (("folder", "--classes", ","), "argument --classes: ',': names, with commas between them, are expected"),
+        (("folder", "--classes="), "argument --classes: '': names, with commas between them, are expected"),
+        (("coco", "--categories", ""), "argument --categories: '': names, with commas between them, are expected"),
+        (("coco", "--categories", " , "), "argument --categories: ' , ': names, with commas between them, are exp"),
+        (("coco", "--num-shards", "many"), "argument --num-shards: invalid int value: 'many'"),
+        (("coco", "--num-shards", "1.5"), "argument --num-shards: invalid int value: '1.5'"),
+        (("coco", "--shard-size", "big"), "argument --shard-size: 'big': a size like 150MB"),
+        (("coco", "--gzip=1"), "argument --gzip: ignored explicit argument '1'"),
+        (("coco", "--images"), "argument --images: expected one argument"),
+        (("coco", "--progress", "loud"), "--progress 'loud' is none of auto, plain, none"),
+    ],
+)
+def test_a_fault_is_told_and_where_help_is(arguments, told):
+    message = fault(*arguments)
+    assert told in message
+    verb = f" {arguments[0]}" if arguments and arguments[0] in ("coco", "folder", "verify", "sample") else ""
+    assert message.endswith(f"(recordmill{verb} --help lists the flags)")
+
+
+@pytest.mark.parametrize("flag", ["--debug", "--gzip"])
+def test_a_flag_before_the_verb_is_not_taken_for_a_misspelt_one(flag):
+    assert f"did you mean {flag}?" not in fault(flag, "coco")
+
+
+def test_the_other_verbs():
+    verify = parse(["verify", "out", "--workers", "2", "--progress", "none", "--debug"])
+    assert (verify.verb, verify.folder, verify.workers, verify.progress, verify.debug) == (
+        "verify",
+        "out",
+        2,
+        "none",
+        True,
+    )
+    sample = parse(["sample", "new"])
+    assert (sample.verb, sample.folder, sample.count, sample.seed, sample.debug) == ("sample", "new", 240, 0, False)
+
+
+@pytest.mark.parametrize("verb", [(), ("coco",), ("folder",), ("verify",), ("extract",), ("sample",)])
+def test_help(verb, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse([*verb, "--help"])
+    assert caught.value.code == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"usage: {' '.join(('recordmill', *verb))} [-h]")
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize(("verb", "flags"), [("coco", FLAGS), ("folder", FOLDER_FLAGS)])
+def test_help_names_every_flag(verb, flags, capsys):
+    with pytest.raises(SystemExit):
+        parse([verb, "--help"])
+    shown = capsys.readouterr().out
+    assert [flag for (flag, *_), _ in flags if flag.partition("=")[0] not in shown] == []
+
+
+def test_help_tells_the_defaults_of_its_verb(capsys):
+    for verb, default in (("coco", "coco"), ("folder", "images")):
+        with pytest.raises(SystemExit):
+            parse([verb, "--help"])
+        assert f"begins the shards' file names (default {default})" in " ".join(capsys.readouterr().out.split())
+
+
+def test_version(capsys):
+    from importlib.metadata import version
+
+    with pytest.raises(SystemExit):
+        parse(["--version"])
+    assert capsys.readouterr().out == f"recordmill {version('recordmill')}\n"

@@ -1,0 +1,152 @@
+"""What decides the bytes of a split is written down."""
+
+import base64
+from fractions import Fraction
+
+import google_crc32c
+import pytest
+
+from recordmill.launch.preflight.recipe import coco_recipe, folder_recipes
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.schemas.errors import AnnotationFileError, ConfigError
+from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
+
+HALVES = (("b", Fraction(1, 2)), ("a", Fraction(1, 2)))
+
+
+def checksum(data: bytes) -> str:
+    return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with two folders of images in it."""
+    for name, size in (("images/cat/1.jpg", 3), ("images/dog/1.jpg", 4), ("more/cow/é.jpg", 5)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(size))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def options(**changed) -> FolderOptions:
+    return FolderOptions(**{"images": ("more", "images"), "output": "out"} | changed)
+
+
+def table(folder, name: str, text: str) -> InputFile:
+    (folder / name).write_text(text)
+    return InputFile("labels", name, len(text), checksum(text.encode()))
+
+
+def test_a_recipe_of_annotation_files_has_their_checksums(folder):
+    (folder / "a.json").write_bytes(b"{}")
+    (folder / "p.json").write_bytes(b"[]")
+    given = CocoOptions(
+        images=("images",), output="out", instances=("a.json",), panoptic=("p.json",), panoptic_masks=("more",)
+    )
+    inputs = (
+        InputFile("instances", "a.json", 2, checksum(b"{}")),
+        InputFile("panoptic", "p.json", 2, checksum(b"[]"), "more"),
+    )
+    expected = Recipe(
+        FORMAT, "coco", "train", "detection", given.table.parts, inputs, ("images",), given.record_options
+    )
+    assert coco_recipe(given) == expected
+
+
+# Folders whose names give the labels
+
+
+def test_without_tables_the_names_and_sizes_of_files_are_the_inputs(folder):
+    inputs = (
+        InputFile("images", "images", 7, checksum(b"3 cat/1.jpg\n4 dog/1.jpg\n")),
+        InputFile("images", "more", 5, checksum("5 cow/é.jpg\n".encode())),
+    )
+    asked = options(split=HALVES)
+    assert folder_recipes(asked) == [
+        Recipe(FORMAT, "images", split, "classification", (), inputs, ("images", "more"), asked.record_options)
+        for split in ("b", "a")
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "images" / "cat" / "2.jpg").write_bytes(b""),
+        lambda folder: (folder / "images" / "cat" / "1.jpg").write_bytes(bytes(4)),
+        lambda folder: (folder / "images" / "cat" / "1.jpg").unlink(),
+        lambda folder: (folder / "images" / "cat" / "1.jpg").rename(folder / "images" / "dog" / "2.jpg"),
+    ],
+    ids=["added", "of another size", "gone", "of another class"],
+)
+def test_a_file_that_changed_is_another_recipe(folder, change):
+    before = folder_recipes(options())
+    assert folder_recipes(options()) == before
+    change(folder)
+    assert folder_recipes(options()) != before
+
+
+# Tables of labels
+
+
+def test_tables_without_splits_leave_them_to_the_options(folder):
+    inputs = table(folder, "a.csv", "path,label\ncat/1.jpg,cat\n"), table(folder, "b.csv", "path,label\nx.jpg,\n")
+    recipes = folder_recipes(options(labels=("b.csv", "a.csv"), split=HALVES))
+    assert [(recipe.split, recipe.inputs) for recipe in recipes] == [("b", inputs), ("a", inputs)]
+
+
+def test_tables_with_splits_give_them_sorted(folder):
+    table(folder, "a.csv", "path,label,split\n1.jpg,cat,TRAIN\n2.jpg,cat,test\n3.jpg,cat,train\n")
+    table(folder, "b.csv", "image;class;set\n4.jpg;cat;validation\n5.jpg;;more\n")
+    recipes = folder_recipes(options(labels=("a.csv", "b.csv")))
+    assert [recipe.split for recipe in recipes] == ["test", "train", "validation"]
+
+
+@pytest.mark.parametrize(
+    ("tables", "split", "told"),
+    [
+        (
+            ("path,label,split\n1.jpg,cat,a\n", "path,label\n2.jpg,cat\n"),
+            (("train", Fraction(1)),),
+            "--labels: 0.csv says which split an image is of, the others do not",
+        ),
+        (
+            ("path,label,split\n1.jpg,cat,y\n2.jpg,cat,x\n",),
+            HALVES,
+            "0.csv says which split an image is of (x, y), and so does --split",
+        ),
+        (
+            ("path,label,split\n1.jpg,cat,y\n",),
+            (("val", Fraction(1)),),
+            "0.csv says which split an image is of (y), and so does --split",
+        ),
+        (
+            ("path,label,split\n1.jpg,cat,val\n",),
+            (("val", Fraction(1)),),
+            "0.csv says which split an image is of (val), and so does --split",
+        ),
+        (
+            ("path,label,split\n,,\n , ,\n",),
+            (("train", Fraction(1)),),
+            "0.csv: no row that can be used, so there is nothing to write",
+        ),
+        (
+            ("path,label,split\n1.jpg,cat,\n2.jpg,,x\n",),
+            (("train", Fraction(1)),),
+            "0.csv: no row that can be used, so there is nothing to write",
+        ),
+    ],
+)
+def test_splits_are_given_in_one_way(folder, tables, split, told):
+    names = tuple(f"{number}.csv" for number in range(len(tables)))
+    for name, text in zip(names, tables, strict=True):
+        table(folder, name, text)
+    with pytest.raises(ConfigError) as caught:
+        folder_recipes(options(labels=names, split=split))
+    assert str(caught.value) == told
+
+
+def test_a_table_without_its_columns_is_told_before_anything_runs(folder):
+    table(folder, "a.csv", "path\n1.jpg\n")
+    with pytest.raises(AnnotationFileError, match=r"a\.csv has no column of labels"):
+        folder_recipes(options(labels=("a.csv",)))

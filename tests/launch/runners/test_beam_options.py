@@ -1,0 +1,139 @@
+"""Beam's options as a job gets them."""
+
+import pytest
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    GoogleCloudOptions,
+    PortableOptions,
+    SetupOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+
+from recordmill.launch.runners.beam_options import (
+    DATAFLOW_MACHINE,
+    DATAFLOW_THREADS,
+    Runner,
+    beam_options,
+    purpose_of,
+    runner_of,
+)
+from recordmill.schemas.errors import ConfigError
+
+DATAFLOW = ["--runner=DataflowRunner", "--project=p-12345", "--region=us-central1"]
+
+
+@pytest.mark.parametrize("named", [[], ["--runner=DirectRunner"], ["--runner=direct"], ["--runner=FnApiRunner"]])
+def test_local_runs_name_the_runner_that_downloads_nothing(named):
+    options = beam_options(named)
+    assert options.view_as(StandardOptions).runner.endswith(".fn_api_runner.FnApiRunner")
+    assert runner_of(options) is Runner.LOCAL
+
+
+@pytest.mark.parametrize(
+    ("name", "runner"),
+    [
+        ("DataflowRunner", Runner.DATAFLOW),
+        ("dataflow", Runner.DATAFLOW),
+        ("FlinkRunner", Runner.PORTABLE),
+        ("portablerunner", Runner.PORTABLE),
+        ("apache_beam.runners.portability.prism_runner.PrismRunner", Runner.PORTABLE),
+        ("SparkRunner", Runner.PORTABLE),
+    ],
+)
+def test_runners(name, runner):
+    assert runner_of(beam_options([f"--runner={name}"])) is runner
+
+
+@pytest.mark.parametrize("name", ["DaskRunner", "InteractiveRunner", "Flnk", "apache_beam.runners.ray.RayRunner"])
+def test_a_runner_that_is_not_known_to_work_is_refused(name):
+    with pytest.raises(ConfigError, match="is none of DataflowRunner, DirectRunner, FlinkRunner, FnApiRunner, "):
+        beam_options([f"--runner={name}"])
+
+
+@pytest.mark.parametrize("arguments", [[], DATAFLOW, ["--runner=FlinkRunner"], [*DATAFLOW, "--save_main_session"]])
+def test_the_main_session_is_never_shipped(arguments):
+    assert beam_options(arguments).view_as(SetupOptions).save_main_session is False
+
+
+def test_dataflow_gets_defaults_where_nothing_is_said():
+    options = beam_options(DATAFLOW)
+    assert options.view_as(WorkerOptions).machine_type == DATAFLOW_MACHINE
+    assert options.view_as(DebugOptions).number_of_worker_harness_threads == DATAFLOW_THREADS
+    cloud = options.view_as(GoogleCloudOptions)
+    assert cloud.labels == ["made-by=recordmill"]
+    assert cloud.job_name.startswith("recordmill-20")
+    assert cloud.job_name != beam_options(DATAFLOW).view_as(GoogleCloudOptions).job_name
+
+
+def test_what_is_said_stays():
+    more = ["--machine_type=n2-highmem-8", "--number_of_worker_harness_threads=5", "--job_name=mine", "--labels=a=b"]
+    options = beam_options([*DATAFLOW, *more])
+    assert options.view_as(WorkerOptions).machine_type == "n2-highmem-8"
+    assert options.view_as(DebugOptions).number_of_worker_harness_threads == 5
+    zero = beam_options([*DATAFLOW, "--number_of_worker_harness_threads=0"])
+    assert zero.view_as(DebugOptions).number_of_worker_harness_threads == 0
+    assert options.view_as(GoogleCloudOptions).job_name == "mine"
+    assert options.view_as(GoogleCloudOptions).labels == ["a=b", "made-by=recordmill"]
+
+
+def test_the_local_runner_gets_none_of_it():
+    assert beam_options([]).view_as(WorkerOptions).machine_type is None
+    assert beam_options([]).view_as(GoogleCloudOptions).labels is None
+
+
+def test_a_job_may_take_longer_than_the_job_server_takes_to_answer():
+    def timeout(*more: str) -> int:
+        options = beam_options(["--runner=PrismRunner", *more])
+        return options.view_as(PortableOptions).job_server_timeout
+
+    assert timeout() >= 7 * 24 * 3600
+    assert timeout("--job_server_timeout=20") == 20
+
+
+@pytest.mark.parametrize("named", [[], ["--runner=DirectRunner"], DATAFLOW])
+def test_a_flag_that_beam_would_drop_is_refused(named):
+    with pytest.raises(ConfigError) as caught:
+        beam_options([*named, "--max_num_wrokers=3"])
+    assert str(caught.value) == (
+        "after --, --max_num_wrokers=3 is no flag that Beam knows; did you mean --max_num_workers?"
+    )
+
+
+@pytest.mark.parametrize("named", [[], ["--runner=FlinkRunner"], DATAFLOW])
+def test_a_flag_of_ours_is_refused(named):
+    with pytest.raises(ConfigError, match=r"^--num-shards=4 must stand before the lone --"):
+        beam_options([*named, "--num-shards=4"])
+
+
+def test_a_hyphen_for_an_underscore_is_refused():
+    with pytest.raises(ConfigError, match=r"did you mean --flink_master\?"):
+        beam_options(["--runner=FlinkRunner", "--flink-master=h:1"])
+
+
+def test_who_may_add_flags_that_beam_does_not_know():
+    beam_options(["--runner=FlinkRunner", "--checkpointing_interval=1000"])
+    beam_options([*DATAFLOW, "--template_location=gs://b/t.json", "--launchers_own=1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--num_workers=many"], "argument --num_workers: invalid int value: 'many'"),
+        ([*DATAFLOW, "--flexrs_goal=FAST"], "argument --flexrs_goal: invalid choice: 'FAST'"),
+        (["--runner=FlinkRunner", "--parallelism=abc"], "argument --parallelism: invalid int value: 'abc'"),
+        (["--runner=DataflowRunner", "--project"], "argument --project: expected one argument"),
+        (["--runner"], "argument --runner: expected one argument"),
+    ],
+)
+def test_a_value_that_beam_does_not_take(arguments, told):
+    with pytest.raises(ConfigError) as caught:
+        beam_options(arguments)
+    assert str(caught.value).startswith(f"after --, {told}")
+
+
+def test_what_is_done_with_a_job():
+    assert purpose_of(beam_options(DATAFLOW)) == "run"
+    assert purpose_of(beam_options([*DATAFLOW, "--dry_run=true"])) == "dry run"
+    assert purpose_of(beam_options([*DATAFLOW, "--template_location=gs://b/t.json"])) == "template"
+    assert purpose_of(beam_options([])) == "run"

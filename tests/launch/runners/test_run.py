@@ -1,0 +1,65 @@
+"""A pipeline is run; an error of a step comes out of it as what it is."""
+
+import apache_beam as beam
+import pytest
+
+from recordmill.launch.runners.run import run
+from recordmill.schemas.errors import (
+    CategoryError,
+    ConfigError,
+    EmptyDatasetError,
+    JobError,
+    RecordError,
+    RecordmillError,
+    TooManyRejectsError,
+)
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def failure(error: Exception) -> Exception:
+    """What `run` raises when a step raises `error`."""
+    with pytest.raises(RecordmillError) as caught:
+        run(lambda p: p | "Once" >> beam.Create([error]) | "Some" >> beam.ParDo(_raise), [])
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CategoryError("category id 1 is 'cat' in a.json and 'dog' in b.json: renumber one"),
+        ConfigError("out: is it there?"),
+        RecordError("the checksum is wrong", 3, "data_crc"),
+    ],
+)
+def test_an_error_of_ours_comes_out_of_a_step_as_it_went_in(error):
+    told = failure(error)
+    assert (type(told), str(told)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("one: two"), "ValueError: one: two"),
+        (PermissionError(13, "Permission denied", "out/x"), "PermissionError: [Errno 13] Permission denied: 'out/x'"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_another_error_is_told_with_its_step(error, told):
+    message = str(failure(error))
+    assert message.startswith("the job failed in step Some: ")
+    assert message.endswith(f"{told} (--debug shows the traceback)")
+
+
+def test_a_pipeline_that_cannot_be_built_is_told():
+    with pytest.raises(JobError, match="the job failed: KeyError: "):
+        run(lambda p: {}[p], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ConfigError, 2), (EmptyDatasetError, 2), (JobError, 1), (TooManyRejectsError, 1)]
+)
+def test_exit_codes(error, code):
+    assert error("x").exit_code == code

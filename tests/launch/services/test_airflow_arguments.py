@@ -1,0 +1,265 @@
+"""What Airflow's operators are given; tests/airflow has the same with Airflow."""
+
+import hashlib
+import re
+from datetime import datetime
+
+import pytest
+
+from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
+from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.flat import from_flat
+from recordmill.launch.services import airflow_arguments
+from recordmill.launch.services.airflow_arguments import (
+    beam_options,
+    command_values,
+    job_name,
+    launch_body,
+    manifest_facts,
+    output_folder,
+    param_schemas,
+    verify_command,
+)
+from recordmill.launch.services.airflow_site import BeamSite, beam_site, dataflow_site
+from recordmill.launch.services.template_metadata import metadata
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.schemas.errors import ConfigError
+from tests.conftest import coco_flags
+from tests.launch.services.test_airflow_site import BEAM, CLOUD, DATAFLOW, SITE
+
+INPUTS = {"images": ["gs://b/images"], "instances": ["gs://b/a.json"]}
+OPTIONS = {"coco": coco_options, "folder": folder_options}
+WHEN = datetime(2026, 11, 21, 2)
+
+# Other than the default, for each parameter that a run may set.
+GIVEN = {
+    "images": ["gs://bucket/images", "gs://bucket/images.zip"],
+    "instances": ["gs://bucket/a.json"],
+    "keypoints": ["gs://bucket/k.json"],
+    "captions": ["gs://bucket/c.json"],
+    "panoptic": ["gs://bucket/p.json"],
+    "panoptic_masks": ["gs://bucket/masks"],
+    "stuff": ["gs://bucket/s.json"],
+    "image_info": ["gs://bucket/i.json"],
+    "label_files": ["gs://bucket/labels.csv"],
+    "output": "gs://bucket/out",
+    "no_list": True,
+    "no_crowd": True,
+    "gzip": True,
+    "overwrite": True,
+    "stratify": True,
+    "name": "pets",
+    "split": "val",
+    "writer": "beam",
+    "layout": "tfds",
+    "masks": "both",
+    "boxes": "keep",
+    "check": "header",
+    "format": "png",
+    "label_from": "name",
+    "label_separator": "-",
+    "path_column": "path",
+    "label_column": "label",
+    "split_column": "split",
+    "classes": "cat,dog",
+    "categories": "cat,traffic light",
+    "shard_size": "200MB",
+    "num_shards": 8,
+    "examples_per_shard": 100,
+    "max_side": 512,
+    "jpeg_quality": 80,
+    "workers": 4,
+    "seed": 3,
+    "split_seed": 5,
+    "min_area": 2.5,
+    "max_rejects": 0.2,
+}
+
+
+def accept(monkeypatch) -> None:
+    """Let parameters be given together that contradict each other."""
+    monkeypatch.setattr(airflow_arguments, "_OPTIONS", dict.fromkeys(COMMANDS, lambda parsed: None))
+
+
+def given(command: str) -> dict:
+    more = {"layout": "classification"} if command == "folder" else {}
+    return {parameter.name: (GIVEN | more)[parameter.name] for parameter in parameters(command)}
+
+
+def test_a_schema_of_each_kind():
+    schemas = param_schemas("coco", SITE)
+    assert set(schemas) == {parameter.name for parameter in parameters("coco")}
+    path = "^(gs://|/)[^,]+$"
+    assert schemas["images"] == {
+        "title": "images",
+        "description": next(p.help for p in parameters("coco") if p.name == "images"),
+        "type": "array",
+        "items": {"type": "string", "pattern": path},
+        "minItems": 1,
+    }
+    optional_list = {"type": ["null", "array"], "items": {"type": "string", "pattern": path}, "default": None}
+    assert schemas["instances"].items() >= optional_list.items()
+    assert schemas["gzip"].items() >= {"type": "boolean", "default": False}.items()
+    assert schemas["layout"].items() >= {"enum": ["detection", "keras", "tfds"], "default": "detection"}.items()
+    shards = {"type": ["null", "integer"], "minimum": 1, "maximum": 99_999, "default": None, "title": "num shards"}
+    assert schemas["num_shards"].items() >= shards.items()
+    assert schemas["max_rejects"].items() >= {"type": "number", "minimum": 0, "maximum": 1, "default": 0.01}.items()
+    assert schemas["name"].items() >= {"type": "string", "default": "coco"}.items()
+    assert "needs panoptic_masks" in schemas["panoptic"]["description"]
+    assert schemas["output"]["description"].endswith("/data/runs")
+
+
+def test_dataflow_has_params_of_its_own_and_reads_buckets_only():
+    schemas = param_schemas("folder", CLOUD)
+    own = set(schemas) - {parameter.name for parameter in parameters("folder")}
+    assert own == {"machine_type", "max_workers", "flexrs"}
+    assert schemas["label_files"]["items"]["pattern"] == schemas["output"]["pattern"] == "^gs://[^,]+$"
+
+
+@pytest.mark.parametrize("name", airflow_arguments._BOUNDS)
+def test_bounds_are_those_of_the_options(name):
+    least, largest = airflow_arguments._BOUNDS[name]
+
+    def options(value: float) -> CocoOptions:
+        return coco_options(parse(command_line("coco", {**INPUTS, "output": "gs://b/out", name: value})))
+
+    options(least)
+    with pytest.raises(ConfigError, match=name.replace("_", "-")):
+        options(least - 1)
+    if largest is not None:
+        options(largest)
+        with pytest.raises(ConfigError, match=name.replace("_", "-")):
+            options(largest + 1)
+
+
+def test_a_sites_own_defaults():
+    params = {"images": ["/i"], "num_shards": 4}
+    schemas = param_schemas("coco", BeamSite(python="/p", output_root="/o", schedule="@daily", params=params))
+    assert (schemas["images"]["default"], schemas["num_shards"]["default"]) == (["/i"], 4)
+    with pytest.raises(ConfigError, match="no Param is called shards; coco has boxes, "):
+        param_schemas("coco", BeamSite(python="/p", output_root="/o", params={"shards": 4}))
+    with pytest.raises(ConfigError, match=r"scheduled runs \(@daily\) need defaults for images$"):
+        param_schemas("coco", BeamSite(python="/p", output_root="/o", schedule="@daily"))
+
+
+def test_a_run_has_a_folder_of_its_own():
+    assert output_folder(CLOUD, "recordmill_coco", WHEN, {}) == "gs://records/runs/recordmill_coco/20261121t020000"
+    assert output_folder(CLOUD, "recordmill_coco", WHEN, {"output": None}).endswith("/20261121t020000")
+    assert output_folder(CLOUD, "recordmill_coco", WHEN, {"output": "gs://b/x"}) == "gs://b/x"
+    others = {
+        output_folder(CLOUD, "recordmill_coco", WHEN.replace(microsecond=1), {}),
+        output_folder(CLOUD, "recordmill_coco", WHEN.replace(second=1), {}),
+        output_folder(CLOUD, "recordmill_coco_dataflow", WHEN, {}),
+    }
+    assert len(others | {output_folder(CLOUD, "recordmill_coco", WHEN, {})}) == 4
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "expected"),
+    [
+        ("recordmill_folder_dataflow", "recordmill-folder-dataflow-20261121t020000000007-12"),
+        ("Mine.Pets__2", "mine-pets-2-20261121t020000000007-12"),
+        ("2_pets", "r-2-pets-20261121t020000000007-12"),
+        ("a" * 100, "a" * 38 + "-20261121t020000000007-12"),
+        ("a" * 37 + "_" + "b" * 9, "a" * 37 + "-20261121t020000000007-12"),
+    ],
+)
+def test_names_of_jobs(dag_id, expected):
+    name = job_name(dag_id, WHEN.replace(microsecond=7), 12)
+    assert name == expected
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)
+
+
+def test_only_what_was_changed_is_set():
+    defaults = {name: schema.get("default") for name, schema in param_schemas("coco", SITE).items()}
+    assert command_values("coco", defaults | INPUTS, "/o") == {**INPUTS, "output": "/o"}
+    changed = {"max_rejects": 0, "gzip": True, "seed": -1, "categories": "cat"}
+    assert command_values("coco", defaults | INPUTS | changed, "/o") == {**INPUTS, **changed, "output": "/o"}
+
+
+def test_what_contradicts_itself_is_refused():
+    with pytest.raises(ConfigError, match="--num-shards and --shard-size contradict each other: give one"):
+        command_values("coco", {**INPUTS, "num_shards": 8, "shard_size": "1GB"}, "/o")
+    with pytest.raises(ConfigError, match="--shard-size"):
+        command_values("coco", {**INPUTS, "shard_size": "large"}, "/o")
+    with pytest.raises(ConfigError, match="--instances is missing"):
+        command_values("coco", {"images": ["/i"]}, "/o")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_parameter_reaches_the_command(command, monkeypatch):
+    """Through the operator's flags, and those of Dataflow's launcher."""
+    accept(monkeypatch)
+    values = command_values(command, given(command), "gs://bucket/out")
+    assert set(values) >= set(given(command)) - {"layout"}
+    typed = command_line(command, values)
+    options = beam_options(command, values, SITE)
+    flags = [
+        f"--{name}={item}"
+        for name, value in options.items()
+        for item in (value if isinstance(value, list) else [value])
+    ]
+    assert from_flat([*flags, "--labels=airflow-version=v3-3-2"]) == [*typed, "--", "--labels=airflow-version=v3-3-2"]
+    params = {"max_workers": 3, "machine_type": None, "flexrs": False}
+    launch = launch_body(command, values, params, CLOUD, "job")["launchParameter"]
+    flags = [f"--command={command}", *(f"--{name}={value}" for name, value in launch["parameters"].items())]
+    assert from_flat(flags) == [*typed, "--"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_dataflow_takes_every_parameter(command, monkeypatch):
+    """It refuses one that the template does not name, and a value that its regex does not match."""
+    accept(monkeypatch)
+    values = command_values(command, given(command), "gs://bucket/out")
+    site = dataflow_site("d", DATAFLOW | {"RECORDMILL_IMAGE": "europe-docker.example/p/recordmill-coco:1"})
+    params = {"max_workers": 3, "machine_type": None, "flexrs": False}
+    launch = launch_body(command, values, params, site, "job")["launchParameter"]
+    regexes = {described["name"]: described["regexes"] for described in metadata(command)["parameters"]}
+    assert launch["parameters"]["sdk_container_image"] == "europe-docker.example/p/recordmill-coco:1"
+    for name, value in launch["parameters"].items():
+        assert all(re.search(regex, value) for regex in regexes[name]), (name, value)
+
+
+def test_options_of_the_site_go_to_beam():
+    site = beam_site("d", BEAM | {"RECORDMILL_BEAM_OPTIONS": '{"job_endpoint": "h:1", "experiments": ["a", "b"]}'})
+    assert beam_options("coco", {"gzip": True, "images": ["/i"]}, site) == {
+        "command": "coco",
+        "gzip": "true",
+        "images": ["/i"],
+        "job_endpoint": "h:1",
+        "experiments": ["a", "b"],
+    }
+
+
+def test_the_request_has_nothing_that_was_not_said():
+    params = {"max_workers": 20, "machine_type": None, "flexrs": False}
+    assert launch_body("coco", {"images": ["gs://b/a", "gs://b/c"], "gzip": True}, params, CLOUD, "job") == {
+        "launchParameter": {
+            "jobName": "job",
+            "containerSpecGcsPath": "gs://templates/coco.json",
+            "parameters": {"images": "gs://b/a,gs://b/c", "gzip": "true"},
+            "environment": {"tempLocation": "gs://temporary", "maxWorkers": 20},
+        }
+    }
+
+
+def test_what_is_published_is_what_the_manifest_says(recordmill, sample, tmp_path):
+    assert recordmill(*coco_flags(sample, tmp_path / "out", "--num-shards", 3)).code == 0
+    data = (tmp_path / "out" / "manifest.json").read_bytes()
+    size = sum(path.stat().st_size for path in (tmp_path / "out").glob("[!.]*.tfrecord-*"))
+    assert manifest_facts(data, "gs://b/out") == {
+        "folder": "gs://b/out",
+        "name": "coco",
+        "layout": "detection",
+        "splits": {"train": {"records": 22, "images": 22, "rejected": 2, "shards": 3, "bytes": size}},
+        "manifest_sha256": hashlib.sha256(data).hexdigest(),
+    }
+    with pytest.raises(ConfigError, match=r"gs://b/out/manifest.json is not a Recordmill manifest"):
+        manifest_facts(data[:100], "gs://b/out/")
+
+
+def test_verify_is_a_command_that_is_understood():
+    python, *module, verb, folder, progress = verify_command(SITE, "/data/runs/x")
+    assert (python, module) == (SITE.python, ["-m", "recordmill.launch.cli"])
+    parsed = parse([verb, folder, progress])
+    assert (parsed.verb, parsed.folder, parsed.progress) == ("verify", "/data/runs/x", "plain")

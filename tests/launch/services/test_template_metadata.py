@@ -1,0 +1,261 @@
+"""What Dataflow is told of the templates: in step with the command line, and what that would refuse does not pass."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.launch.command_line.flags import size_bytes, split_shares
+from recordmill.launch.command_line.parameters import COMMANDS, parameters
+from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.flat import from_flat
+from recordmill.launch.services.template_metadata import FOLDER, metadata, text_of, write
+from recordmill.schemas.errors import ConfigError
+
+GIVEN = {
+    "coco": {"images": "gs://b-1/images", "instances": "gs://b-1/a.json", "output": "gs://b-1/out"},
+    "folder": {"images": "gs://b-1/images", "output": "gs://b-1/out"},
+}
+# What must be given along with a parameter, or it would do nothing.
+WITH = {
+    "label_separator": {"label_from": "name"},
+    "path_column": {"label_files": "gs://b-1/l.csv"},
+    "label_column": {"label_files": "gs://b-1/l.csv"},
+    "split_column": {"label_files": "gs://b-1/l.csv"},
+    "split_seed": {"split": "a=1/2,b=1/2"},
+    "stratify": {"split": "a=1/2,b=1/2"},
+}
+PAIRED = {"panoptic": "panoptic_masks", "panoptic_masks": "panoptic"}
+BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
+
+FIELDS = {"name", "label", "helpText", "isOptional", "regexes", "paramType", "enumOptions", "defaultValue"}
+"""Those of ParameterMetadata that are used here, of all that it has."""
+TYPES = {"TEXT", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}
+
+PATHS = [
+    "gs://my-bucket/train2017",
+    "gs://my.bucket/a b/ü.zip",
+    "gs://b-1",
+    "gs://b-1/a,gs://b-2/b",
+    "gs://b-1/a , gs://b-2/b",
+]
+NO_PATHS = [
+    "/data/train2017",
+    "images",
+    "gs:/b-1/x",
+    "gs://B/x",
+    "s3://b-1/x",
+    "gs://",
+    "gs://b-1/a,/data",
+    "gs://b-1/a,",
+    "",
+]
+VALUES = {
+    "list": (PATHS, NO_PATHS),
+    "switch": (["true", "false"], ["yes", "True", "1", ""]),
+    "integer": (["0", "7", "-3"], ["", "1.5", "1e3", "x", "--1", " 1", "1" * 30]),
+    "output": (PATHS[:3], NO_PATHS + PATHS[3:]),
+    "name": (["coco", "a.b-c_9"], ["", "-a", "a b", "a/b", "ä", "a" * 81]),
+    "shard_size": (["150MB", "1.5GiB", "4096", "150 mb", "7B"], ["", "MB", "-1", "1,5GB", "1e6", "1TB"]),
+    "num_shards": (["1", "64", "99999"], ["0", "-1", "100000", "1.0", ""]),
+    "examples_per_shard": (["1", "4096"], ["0", "-4", "4k", ""]),
+    "max_side": (["1", "640", "65500"], ["0", "65501", "99999", "640px", ""]),
+    "jpeg_quality": (["1", "95", "100"], ["0", "101", "9.5", ""]),
+    "workers": (["1", "32", "256"], ["0", "257", "999", ""]),
+    "max_rejects": (["0", "1", "0.01", ".5", "1.0", "1e-3", "2.5E-2"], ["-0.1", "1.1", "2", "1%", "0,1", "1e3", ""]),
+    "min_area": (["0", "0.0", "100", "2.5", "1e3", "1.5e-2"], ["-1", "inf", "nan", "1,5", "10px", ""]),
+    "categories": (["person", "person,traffic light", "猫"], ["", " ", ",", " , "]),
+    "classes": (["cat,dog", "3"], ["", ","]),
+    "path_column": (["path"], [""]),
+    "label_column": (["a column"], [""]),
+    "split_column": (["set"], [""]),
+    "label_separator": (["_", "__", "-"], [""]),
+    "coco split": (["train", "val_2017"], ["", "a-b", "a=1", "train,val", "ü", "a" * 81]),
+    "folder split": (
+        ["train", "train=0.8,val=0.1,test=0.1", "a=1/3,b=2/3", "a = .5 , b = 5e-1"],
+        ["", "a,b", "a=", "=1", "a=80%,b=20%", "a=1/0", "a=0.8;b=0.2", "a=x"],
+    ),
+    "sdk_container_image": (
+        ["europe-west4-docker.pkg.dev/p/r/i:1.2-a", "h:5000/i:t", "p/i@sha256:" + "0" * 64],
+        ["", "p/i", "p/i@sha256:12", "p/i:a b", "p/i:"],
+    ),
+    "number_of_worker_harness_threads": (["1", "12"], ["0", "-1", "x", ""]),
+}
+
+EVERY = [(command, described["name"]) for command in COMMANDS for described in metadata(command)["parameters"]]
+
+
+def described(command: str, name: str) -> dict:
+    (found,) = (it for it in metadata(command)["parameters"] if it["name"] == name)
+    return found
+
+
+def kind_of(command: str, name: str) -> str:
+    return next((parameter.kind for parameter in parameters(command) if parameter.name == name), "Beam's")
+
+
+def values_of(command: str, name: str) -> tuple[list[str], list[str]]:
+    """Values that must pass, and that must not."""
+    if kind_of(command, name) == "choice":
+        choices = [option["value"] for option in described(command, name)["enumOptions"]]
+        return choices, ["", "nonsense", choices[0].upper(), choices[0] + "x"]
+    for key in (f"{command} {name}", name, kind_of(command, name)):
+        if key in VALUES:
+            return VALUES[key]
+    raise AssertionError(f"which values of {name} are good?")
+
+
+def egrep(regex: str, text: str) -> bool:
+    """Whether all of the text matches, by a program that knows POSIX's regexes and no other."""
+    done = subprocess.run(["grep", "-E", "-q", "-e", regex], input=text + "\n", text=True, env={"LC_ALL": "C.UTF-8"})
+    assert done.returncode in (0, 1)
+    return done.returncode == 0
+
+
+def options_of(command: str, **values: str):
+    """What a template that is given these values would do."""
+    given = GIVEN[command] | values
+    arguments = from_flat([f"--command={command}", *(f"--{name}={value}" for name, value in given.items())])
+    parsed = parse(arguments[: arguments.index("--")])
+    return (coco_options if command == "coco" else folder_options)(parsed)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_files_are_in_step_with_the_command_line(command):
+    assert (FOLDER / f"{command}.json").read_text(encoding="utf-8") == text_of(command), "`make templates` writes them"
+
+
+def test_writing_writes_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("recordmill.launch.services.template_metadata.FOLDER", tmp_path)
+    write()
+    assert {path.name: json.loads(path.read_text()) for path in tmp_path.iterdir()} == {
+        f"{command}.json": metadata(command) for command in COMMANDS
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_a_parameter(command):
+    names = [it["name"] for it in metadata(command)["parameters"]]
+    assert sorted(names) == sorted({parameter.name for parameter in parameters(command)} | BEAMS)
+    assert len(names) == len(set(names))
+    optional = [it["isOptional"] for it in metadata(command)["parameters"]]
+    assert optional == sorted(optional)  # what must be given comes first
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_form_is_what_dataflow_takes(command):
+    """https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#ParameterMetadata"""
+    whole = metadata(command)
+    assert set(whole) == {"name", "description", "parameters"}
+    for it in whole["parameters"]:
+        assert set(it) <= FIELDS
+        assert re.fullmatch("[a-z][a-z_]{0,62}", it["name"])
+        assert it["label"]
+        assert it["helpText"]
+        assert "--" not in it["helpText"], "a form has no flags"
+        assert "repeatable" not in it["helpText"]
+        assert isinstance(it["isOptional"], bool)
+        assert it["paramType"] in TYPES
+        assert ("enumOptions" in it) == (it["paramType"] == "ENUM")
+        assert isinstance(it.get("defaultValue", ""), str)
+
+
+def test_no_name_of_ours_is_one_of_beams():
+    """They are told apart by their names."""
+    beams = {name for options in PipelineOptions.__subclasses__() for name in options([])._visible_option_list()}
+    assert beams >= BEAMS
+    assert beams & {parameter.name for command in COMMANDS for parameter in parameters(command)} == set()
+
+
+def test_what_is_a_path_is_known():
+    """Lists are taken to be of paths in buckets; another kind of list would need a regex of its own."""
+    lists = {parameter.name for command in COMMANDS for parameter in parameters(command) if parameter.kind == "list"}
+    annotations = {"instances", "keypoints", "captions", "panoptic", "stuff", "image_info"}
+    assert lists == {"images", "panoptic_masks", "label_files"} | annotations
+
+
+@pytest.mark.parametrize(("command", "name"), EVERY)
+def test_regexes_are_what_all_engines_know(command, name):
+    for regex in described(command, name)["regexes"]:
+        assert regex.startswith("^")
+        assert regex.endswith("$")
+        assert not re.search(r"\\|\(\?|[*+?}][?+]|\[\[:", regex), "not of POSIX, RE2 and Java alike"
+        assert max((int(number) for number in re.findall(r"[{,](\d+)", regex)), default=0) <= 255
+
+
+@pytest.mark.skipif(shutil.which("grep") is None, reason="grep is not installed")
+@pytest.mark.parametrize(("command", "name"), EVERY)
+def test_good_values_match_and_bad_ones_do_not(command, name):
+    good, bad = values_of(command, name)
+    assert good
+    assert bad
+    (regex,) = described(command, name)["regexes"]
+    assert {value: (egrep(regex, value), bool(re.fullmatch(regex, value))) for value in good} == dict.fromkeys(
+        good, (True, True)
+    )
+    assert {value: (egrep(regex, value), bool(re.fullmatch(regex, value))) for value in bad} == dict.fromkeys(
+        bad, (False, False)
+    )
+
+
+@pytest.mark.parametrize(("command", "name"), [it for it in EVERY if it[1] not in BEAMS])
+def test_good_values_are_taken(command, name):
+    for value in values_of(command, name)[0]:
+        more = WITH.get(name, {})
+        if name in PAIRED:  # as many of one as of the other
+            more = {PAIRED[name]: ",".join(f"gs://b-1/{number}.zip" for number, _ in enumerate(value.split(",")))}
+        options_of(command, **more, **{name: value})
+
+
+TELLING = ("name", "num_shards", "examples_per_shard", "max_side", "jpeg_quality", "workers", "max_rejects", "min_area")
+
+
+@pytest.mark.parametrize("name", [*TELLING, "split", "shard_size"])
+def test_bad_values_are_refused_by_the_command_line_too(name):
+    """Or the template would be stricter than the command."""
+    for value in VALUES.get(f"coco {name}", VALUES.get(name))[1]:
+        if value:  # an empty value is as if it were not given
+            with pytest.raises(ConfigError):
+                options_of("coco", **{name: value})
+
+
+@pytest.mark.parametrize("name", [*TELLING, "seed", "output"])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_whatever_matches_is_taken(name, data):
+    value = data.draw(st.from_regex(described("coco", name)["regexes"][0], fullmatch=True))
+    options_of("coco", **{name: value})
+
+
+@settings(max_examples=50)
+@given(st.from_regex(described("coco", "shard_size")["regexes"][0], fullmatch=True))
+def test_whatever_matches_is_a_size(text):
+    size_bytes(text)
+
+
+@settings(max_examples=50)
+@given(st.from_regex(described("folder", "split")["regexes"][0], fullmatch=True))
+def test_whatever_matches_is_a_split_or_shares(text):
+    split_shares(text)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_defaults_that_a_form_begins_with_change_nothing(command):
+    defaults = {it["name"]: it["defaultValue"] for it in metadata(command)["parameters"] if "defaultValue" in it}
+    assert {"seed": "0", "gzip": "false", "check": "decode", "max_rejects": "0.01"}.items() <= defaults.items()
+    for name, value in defaults.items():
+        assert re.fullmatch(described(command, name)["regexes"][0], value)
+    assert options_of(command, **defaults) == options_of(command)
+
+
+def test_help_speaks_of_parameters():
+    assert described("coco", "panoptic")["helpText"] == "panoptic segments; needs panoptic_masks"
+    assert described("coco", "images")["helpText"] == (
+        "folder or .zip of images, gs://bucket/folder; several with commas between them; "
+        "a file_name may hold sub-folders"
+    )

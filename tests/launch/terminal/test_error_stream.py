@@ -1,0 +1,41 @@
+"""What we say on standard error comes out; what others print there, child processes too, can be hidden."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import logging, os, subprocess, sys
+from recordmill.launch.terminal.error_stream import error_stream, others_hidden
+logging.basicConfig()
+try:
+    with others_hidden():
+        print("theirs", file=sys.stderr)
+        logging.error("their log")
+        os.write(2, b"native\\n")
+        subprocess.run([sys.executable, "-c", "import sys; print('a child', file=sys.stderr)"])
+        print("ours", file=error_stream(), flush=True)
+        with others_hidden():
+            print("ours, within", file=error_stream(), flush=True)
+        print("theirs again", file=sys.stderr)
+        print("not flushed by us", file=error_stream())
+        {last}
+except ValueError:
+    pass
+print("after", file=sys.stderr)
+print("after, too", file=error_stream())
+"""
+
+
+@pytest.mark.parametrize("last", ["pass", "raise ValueError"])
+def test_only_what_we_say_comes_out(last):
+    ended = subprocess.run([sys.executable, "-c", CODE.format(last=last)], capture_output=True, text=True, check=True)
+    assert ended.stderr.splitlines() == ["ours", "ours, within", "not flushed by us", "after", "after, too"]
+    assert ended.stdout == ""
+
+
+def test_nothing_happens_where_standard_error_is_closed():
+    code = f"import sys; sys.stderr = None\n{CODE.split('logging.basicConfig()')[0]}with others_hidden(): print(1)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "1\n"

@@ -1,0 +1,130 @@
+"""The numbers that steps keep of a job, and the line that the terminal shows of them."""
+
+import threading
+
+import apache_beam as beam
+import msgspec
+import pytest
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from recordmill.launch.terminal.progress import progress_line, shown
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.progress import Progress
+
+REJECTS = [
+    Rejected("image", 1, Reason.TOO_LARGE, ""),
+    Rejected("annotation", 2, Reason.EMPTY_BOX, ""),
+    Rejected("annotation", 3, Reason.EMPTY_BOX, ""),
+]
+
+
+@pytest.fixture(autouse=True)
+def from_zero():
+    progress.reset()
+    yield
+    progress.reset()
+
+
+def without_time(now: Progress) -> Progress:
+    return msgspec.structs.replace(now, planned_at=0.0)
+
+
+def test_numbers_add_up():
+    progress.entered("reading annotations")
+    progress.planned(10, 1000, 2)
+    progress.planned(5, 500, 1)
+    progress.wrote_image(90)
+    progress.rejected_image(30)
+    progress.skipped_images(3, 300)
+    progress.finished_shard()
+    for reject in REJECTS:
+        progress.rejected(reject)
+    assert without_time(progress.snapshot()) == Progress("reading annotations", 15, 1500, 3, 5, 420, 1, 3)
+
+
+def test_a_snapshot_stays_as_it_was():
+    before = progress.snapshot()
+    progress.planned(1, 2, 3)
+    assert before == Progress()
+
+
+def test_no_image_is_lost_between_threads():
+    threads = [threading.Thread(target=lambda: [progress.wrote_image(3) for _ in range(2000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (progress.snapshot().images_done, progress.snapshot().bytes_done) == (8000, 24_000)
+
+
+def _write(size: int) -> None:
+    progress.wrote_image(size)
+
+
+def test_beam_counts_the_same():
+    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    p | "Sizes" >> beam.Create([100, 20, 3]) | "Write" >> beam.Map(_write)
+    p | "Rejects" >> beam.Create(REJECTS) | "Reject" >> beam.Map(progress.rejected)
+    (
+        p
+        | "Shards" >> beam.Create([1])
+        | "Skip" >> beam.Map(lambda _: (progress.skipped_images(7, 70), progress.finished_shard()))
+    )
+    result = p.run()
+    counters = result.metrics().query(MetricsFilter().with_namespace("recordmill"))["counters"]
+    assert {counter.key.metric.name: counter.committed for counter in counters} == {
+        "images_written": 3,
+        "image_bytes_written": 123,
+        "images_skipped": 7,
+        "shards_written": 1,
+        "rejected/image/too_large": 1,
+        "rejected/annotation/empty_box": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds", "line"),
+    [
+        (Progress(), 0.0, "starting"),
+        (Progress("listing images", rejected=3), 5.0, "listing images"),
+        (Progress("x", 1000, 10**9, 4), 0.0, "0 of 1,000 images (0%) · 0 of 4 shards"),
+        (Progress("x", 1000, 10**9, 4), 7.0, "0 of 1,000 images (0%) · 0 of 4 shards"),
+        (
+            Progress("x", 1000, 10**9, 4, 250, 250_000_000, 1, 0),
+            10.0,
+            "250 of 1,000 images (25%) · 1 of 4 shards · 25 images/s · 25.0 MB/s · 0:30 left",
+        ),
+        (Progress("starting", 0, 0, 0, 0, 0, 7, 0), 0.0, "7 shards finished"),  # by other processes
+        (
+            Progress("x", 118_287, 19_000_000_000, 123, 1_000, 190_000_000, 0, 1_234),
+            60.0,
+            "1,000 of 118,287 images (1%) · 0 of 123 shards · 17 images/s · 3.2 MB/s · 1,234 rejected · 1:39:00 left",
+        ),
+        (
+            Progress("x", 1000, 10**9, 4, 1000, 10**9, 4, 0),
+            10.0,
+            "1,000 of 1,000 images (100%) · 4 of 4 shards · 100 images/s · 100.0 MB/s",
+        ),
+        (  # files that grew since they were listed
+            Progress("x", 1000, 10**6, 4, 999, 2 * 10**6, 3, 0),
+            10.0,
+            "999 of 1,000 images (100%) · 3 of 4 shards · 100 images/s · 0.2 MB/s · 0:00 left",
+        ),
+    ],
+)
+def test_progress_line(now, seconds, line):
+    assert progress_line(now, seconds) == line
+
+
+@pytest.mark.parametrize("mode", ["none", "plain", "auto"])
+def test_showing_begins_at_zero_and_ends_with_the_block(mode, capsys):
+    progress.planned(5, 5, 5)
+    with shown(mode):
+        assert progress.snapshot() == Progress()
+        progress.planned(1, 1, 1)
+    assert without_time(progress.snapshot()) == Progress(images_planned=1, bytes_planned=1, shards_planned=1)
+    assert [thread for thread in threading.enumerate() if thread.name == "progress"] == []
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,267 @@
+"""What a command tells when it is done."""
+
+import msgspec
+import pytest
+
+from recordmill.launch.terminal.summary import print_checks, print_plan, print_splits, printable, terminal
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.features import Part
+from recordmill.schemas.manifest import FORMAT, AnnotationCounts, ImageCounts, Manifest, Recipe, SplitManifest, Unlisted
+from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
+from recordmill.schemas.shards import ShardInfo
+
+ONE_CATEGORY = (Category(1, "cat"),)
+CLEAN = SplitManifest(
+    recipe=Recipe(FORMAT, "coco", "train", "detection", (), (), (), {}),
+    compression="",
+    inputs=(),
+    images=ImageCounts(1234, 1234, 0, {}),
+    annotations=AnnotationCounts(5000, 5000, 0, 0, 0, 0, {}, {}, 0, 0, 0),
+    unlisted=Unlisted(0, ()),
+    record_bytes=1,
+    shards=(ShardInfo("coco-train.tfrecord-00000-of-00001", 1234, 1_234_567, ""),),
+)
+MIXED = SplitManifest(
+    recipe=CLEAN.recipe,
+    compression="",
+    inputs=(),
+    images=ImageCounts(1234, 1230, 0, {"image_missing": 3, "too_large": 1}),
+    annotations=AnnotationCounts(5000, 3900, 0, 0, 0, 0, {"empty_box": 1000}, {"crowd": 60}, 40, 2345, 0),
+    unlisted=Unlisted(1234, ("a.jpg", "b\x1b[2J.jpg")),
+    record_bytes=1,
+    shards=(ShardInfo("a", 1, 900, ""), ShardInfo("b", 1, 2_000_000_000, ""), ShardInfo("c", 1, 150_000, "")),
+)
+
+
+def shown(capsys, split: SplitManifest, folder: str = "out", categories=ONE_CATEGORY, parts=()) -> list[str]:
+    manifest = Manifest(FORMAT, "coco", "detection", parts, categories, (), {"train": split})
+    print_splits(terminal(), folder, manifest, ["train"])
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_clean_split(capsys):
+    assert shown(capsys, CLEAN) == [
+        "coco-train is in out",
+        "  images       1,234 of 1,234",
+        "  annotations  5,000 of 5,000",
+        "  shards       1 of 1.2 MB, 1.2 MB in all",
+        "  first shard  out/coco-train.tfrecord-00000-of-00001",
+        "  classes      1",
+    ]
+
+
+def test_every_kind_is_told(capsys):
+    split = msgspec.structs.replace(
+        CLEAN,
+        images=ImageCounts(10, 7, 2, {"image_missing": 1}),
+        annotations=AnnotationCounts(30, 12, 5, 4, 3, 6, {}, {}, 0, 0, 11),
+    )
+    assert shown(capsys, split, parts=(Part.MASK_RLE, Part.CAPTIONS))[1:5] == [
+        "  images       7 of 10 (image_missing 1, without an object 2)",
+        "  annotations  30 of 30",
+        "               objects 12, captions 5, stuff 4, panoptic 3, keypoint rows joined with their instance 6",
+        "  masks        11 of 12 objects; the others have no segmentation",
+    ]
+
+
+def test_everything_that_was_left_out_is_told(capsys):
+    categories = (Category(1, "cat"), Category(2, "cat"), Category(3, "a\x07b"), Category(4, "a\x07b"))
+    assert shown(capsys, MIXED, categories=categories) == [
+        "coco-train is in out",
+        "  images       1,230 of 1,234 (image_missing 3, too_large 1)",
+        "  annotations  3,900 of 5,000 (empty_box 1,000, crowd 60, of rejected images 40)",
+        "  boxes        2,345 clipped at their image's edge",
+        "  shards       3 of 900 bytes to 2.0 GB, 2.0 GB in all",
+        "  first shard  out/a",
+        "  classes      4",
+        "               several category ids share a name: a\\x07b, cat",
+        "  not listed   1,234 files that are not of the data set (a.jpg, b\\x1b[2J.jpg …)",
+        "Every reject is in out/rejects.jsonl",
+    ]
+
+
+OF_ONE_CLASS = msgspec.structs.replace(
+    CLEAN,
+    images=ImageCounts(20, 15, 0, {"image_missing": 3}, of_other_classes=2),
+    annotations=AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0),
+    unlisted=Unlisted(1, ("notes.txt",)),
+    shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 15, 900, ""),),
+)
+
+
+def test_splits_of_one_job_share_what_is_the_same_for_all_of_them(capsys):
+    val = msgspec.structs.replace(
+        OF_ONE_CLASS,
+        images=ImageCounts(4, 4, 0, {}),
+        shards=(ShardInfo("images-val.tfrecord-00000-of-00001", 4, 200, ""),),
+    )
+    splits = {"test": CLEAN, "train": OF_ONE_CLASS, "val": val}
+    manifest = Manifest(FORMAT, "images", "classification", (), (Category(0, "cat"), Category(1, "dog")), (), splits)
+    print_splits(terminal(), "out", manifest, ["train", "val"])
+    assert capsys.readouterr().out.splitlines() == [
+        "images-train is in out",
+        "  images       15 of 20 (image_missing 3, of other classes 2)",
+        "  shards       1 of 900 bytes, 900 bytes in all",
+        "  first shard  out/images-train.tfrecord-00000-of-00001",
+        "images-val is in out",
+        "  images       4 of 4",
+        "  shards       1 of 200 bytes, 200 bytes in all",
+        "  first shard  out/images-val.tfrecord-00000-of-00001",
+        "  classes      2",
+        "  not listed   1 files that are not of the data set (notes.txt)",
+        "Every reject is in out/rejects.jsonl",
+    ]
+
+
+@pytest.mark.parametrize("name", ["[red]x", "a[/b]", "[bold]", ":smile:", "[link=http://x]y[/link]"])
+def test_names_are_no_markup(capsys, name):
+    assert shown(capsys, CLEAN, folder=name)[0] == f"coco-train is in {name}"
+    fault = Fault(name, 3, "class", name)
+    print_checks(terminal(), name, [ShardCheck("train", name, 1, 1, 1, (fault,))], [fault])
+    assert f"{name} record 3: class: {name}" in capsys.readouterr().out.splitlines()
+
+
+PLAN = PlanReport(
+    images=118_000,
+    images_by_split={"train": 118_000},
+    bytes=19_300_000_000,
+    shards=129,
+    shard_bytes=150_000_000,
+    rejected={"image": {"image_missing": 2}, "annotation": {"unknown_category": 1}},
+    classes=80,
+)
+OPTIONS = {"images": ("i",), "instances": ("a",), "output": "out", "name": "coco"}
+
+
+def planned(capsys, plan: PlanReport, splits=("train",), **options) -> list[str]:
+    print_plan(terminal(), plan, CocoOptions(**OPTIONS | options), splits)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_plan(capsys):
+    assert planned(capsys, PLAN) == [
+        "coco-train would be written to out; nothing was",
+        "  images       118,000 (image_missing 2)",
+        "  annotations  some are left out (unknown_category 1)",
+        "  classes      80",
+        "  shards       129 of about 150.0 MB",
+        "  bytes        19.3 GB to read, and to write before compression",
+        "  cost         about 295 seconds of one core (--check decode)",
+    ]
+
+
+def test_a_plan_of_several_splits(capsys):
+    by_split = {"test": 1000, "train": 117_000}
+    lines = planned(capsys, msgspec.structs.replace(PLAN, images_by_split=by_split), splits=("train", "test"))
+    assert lines[:4] == [
+        "coco-train, coco-test would be written to out; nothing was",
+        "  images       118,000 (image_missing 2)",
+        "               train 117,000, test 1,000",
+        "  annotations  some are left out (unknown_category 1)",
+    ]
+
+
+def test_a_plan_tells_each_split_in_its_order_and_those_without_an_image_too(capsys):
+    plan = msgspec.structs.replace(PLAN, images_by_split={"c": 117_000, "a": 1000})
+    lines = planned(capsys, plan, splits=("val", "c", "b", "a"))
+    assert lines[0] == "coco-val, coco-c, coco-b, coco-a would be written to out; nothing was"
+    assert lines[2] == "               val 0, c 117,000, b 0, a 1,000"
+
+
+def test_a_plan_of_one_split_tells_its_images_once(capsys):
+    lines = planned(capsys, msgspec.structs.replace(PLAN, images=0, images_by_split={}), splits=("val",))
+    assert lines[:2] == ["coco-val would be written to out; nothing was", "  images       0 (image_missing 2)"]
+    assert not any("val 0" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"num_shards": 7}, "  shards       129"),
+        ({"writer": "beam"}, "  shards       as the runner chooses"),
+        ({"writer": "beam", "num_shards": 7}, "  shards       129"),
+    ],
+)
+def test_the_shards_of_a_plan(capsys, options, line):
+    plan = PlanReport(**{name: getattr(PLAN, name) for name in PLAN.__struct_fields__} | {"shard_bytes": None})
+    assert line in planned(capsys, plan, **options)
+
+
+@pytest.mark.parametrize(
+    ("images", "cost"),
+    [
+        (0, "about 1 seconds"),
+        (400, "about 1 seconds"),
+        (4_000_000, "about 2.8 hours"),
+        (1_440_000, "about 3600 seconds"),
+    ],
+)
+def test_the_cost_of_a_plan(capsys, images, cost):
+    plan = PlanReport(images, {"train": images}, 0, 0, None, {"image": {}, "annotation": {}}, 0)
+    assert f"  cost         {cost} of one core (--check decode)" in planned(capsys, plan)
+
+
+def test_what_verify_found(capsys):
+    fault = Fault("coco-val.tfrecord-00000-of-00001", 17, "data_crc", "the checksum\nis wrong")
+    lost = Fault("coco-val.tfrecord-00000-of-00001", None, "count", "17 records, the manifest says 18")
+    checks = [
+        ShardCheck("val", "x", 17, 30, 500, (fault, lost)),
+        ShardCheck("train", "y", 1000, 7000, 2_000_000, ()),
+        ShardCheck("train", "z", 500, 1, 500_000, ()),
+    ]
+    print_checks(terminal(), "out", checks, [fault, lost])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["split", "shards", "examples", "objects", "size"],
+        ["train", "2", "1,500", "7,001", "2.5", "MB"],
+        ["val", "1", "17", "30", "500", "bytes"],
+    ]
+    assert lines[3:] == [
+        "coco-val.tfrecord-00000-of-00001 record 17: data_crc: the checksum\\nis wrong",
+        "coco-val.tfrecord-00000-of-00001: count: 17 records, the manifest says 18",
+        "out: 2 faults",
+    ]
+
+
+def test_only_the_first_faults_are_shown_and_all_are_counted(capsys):
+    faults = [Fault("x", number, "class", "") for number in range(1023)]
+    print_checks(terminal(), "out", [], faults)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("x record")] == [f"x record {n}: class: " for n in range(20)]
+    assert lines[-2:] == ["… and 1,003 more", "out: 1,023 faults"]
+
+
+def test_a_data_set_that_is_whole(capsys):
+    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, 1, ())], [])
+    assert capsys.readouterr().out.splitlines()[-1] == "out: whole: every record read, parsed and decoded"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (999_900, "999.9 kB"),
+        (999_999, "1.0 MB"),
+        (2 * 10**15, "2,000.0 TB"),
+    ],
+)
+def test_sizes_are_in_powers_of_ten(capsys, size, text):
+    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, size, ())], [])
+    assert capsys.readouterr().out.splitlines()[1].split(maxsplit=4)[4].rstrip() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("été 日本.jpg", "été 日本.jpg"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\x1b]0;x\x07", "\\x1b]0;x\\x07"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\x9b2J", "\\x9b2J"),
+    ],
+)
+def test_printable(text, expected):
+    assert printable(text) == expected

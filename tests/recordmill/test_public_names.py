@@ -1,0 +1,35 @@
+"""What `import recordmill` offers, exactly."""
+
+import subprocess
+import sys
+
+import pytest
+
+import recordmill
+
+PUBLIC = {
+    *("LAYOUTS", "ConfigError", "FeatureTable", "JobError", "Manifest", "RecordmillError"),
+    *("__version__", "dataset", "decode_manifest", "parse_record", "parse_spec"),
+}
+
+
+def test_exactly_these_names_are_public():
+    assert set(recordmill.__all__) == PUBLIC
+    assert set(dir(recordmill)) >= PUBLIC
+    assert recordmill.dataset.__module__ == "recordmill.tensorflow_dataset"
+    assert recordmill.ConfigError is recordmill.schemas.errors.ConfigError
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_each_is_loaded_when_it_is_first_used_without_beam_or_tensorflow(name):
+    code = (
+        f"import sys\nfrom recordmill import {name}\n"
+        "print(sorted({'apache_beam', 'tensorflow', 'PIL'} & {module.partition('.')[0] for module in sys.modules}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_what_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'datasets'"):
+        _ = recordmill.datasets

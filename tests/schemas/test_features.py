@@ -1,0 +1,130 @@
+"""Feature tables and what is made of them."""
+
+import pytest
+import tensorflow as tf
+
+from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, listed, markdown, parse_spec
+
+NAME = Feature("a/name", "image.file_name", Kind.BYTES, (), "utf-8", "file name")
+AREAS = Feature("b/areas", "objects.area", Kind.FLOAT, ("N",), "px²", "areas")
+IDS = Feature("c/ids", "objects.id", Kind.INT64, ("N",), "COCO id", "annotation ids")
+TABLE = FeatureTable("test", (NAME, AREAS, IDS))
+
+
+def record(name: bytes, areas: list[float], ids: list[int]) -> bytes:
+    return ExampleWriter(TABLE).write({"image.file_name": name, "objects.area": areas, "objects.id": ids})
+
+
+@pytest.mark.parametrize("features", [(AREAS, NAME), (NAME, NAME), (NAME, IDS, AREAS)])
+def test_features_out_of_order_or_given_twice_are_refused(features):
+    with pytest.raises(ValueError, match="features of test must be unique and sorted"):
+        FeatureTable("test", features)
+
+
+def test_the_spec_parses_one_record():
+    parsed = tf.io.parse_single_example(record(b"x.jpg", [1.5, 2.5], [7, -7]), parse_spec(TABLE))
+    assert parsed["a/name"].numpy() == b"x.jpg"
+    assert parsed["b/areas"].numpy().tolist() == [1.5, 2.5]
+    assert parsed["c/ids"].numpy().tolist() == [7, -7]
+
+
+def test_the_spec_parses_a_batch_whose_lists_differ_in_length():
+    records = [record(b"x.jpg", [], []), record(b"y.jpg", [1.5, 2.5], [7, 8])]
+    parsed = tf.io.parse_example(records, parse_spec(TABLE))
+    assert parsed["a/name"].numpy().tolist() == [b"x.jpg", b"y.jpg"]
+    assert parsed["b/areas"].to_list() == [[], [1.5, 2.5]]
+    assert parsed["c/ids"].to_list() == [[], [7, 8]]
+
+
+def test_a_record_without_a_single_value_does_not_parse():
+    empty = tf.train.Example().SerializeToString()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a/name"):
+        tf.io.parse_single_example(empty, parse_spec(TABLE))
+
+
+# Boxes
+
+
+BOX = Feature("a/box", "objects.bbox_xywh_px", Kind.FLOAT, ("4",), "px", "box")
+BOXES = Feature("b/boxes", "objects.bbox_yxyx", Kind.FLOAT, ("N", "4"), "fraction", "boxes")
+PAIRS = Feature("c/pairs", "segments.area", Kind.INT64, ("S", "2"), "", "pairs")
+BOXED = FeatureTable("boxed", (BOX, BOXES, PAIRS))
+
+
+def boxed(box: list[float], boxes: list[float], pairs: list[int]) -> bytes:
+    values = {"objects.bbox_xywh_px": box, "objects.bbox_yxyx": boxes, "segments.area": pairs}
+    return ExampleWriter(BOXED).write(values)
+
+
+@pytest.mark.parametrize("boxes", [[], [[0, 1, 2, 3]], [[0, 1, 2, 3], [4, 5, 6, 7]]])
+def test_a_box_and_a_list_of_boxes_keep_their_shape_in_one_record(boxes):
+    record = boxed([1, 2, 3, 4], [edge for box in boxes for edge in box], [5, 6])
+    parsed = tf.io.parse_single_example(record, parse_spec(BOXED))
+    assert parsed["a/box"].numpy().tolist() == [1, 2, 3, 4]
+    assert parsed["b/boxes"].shape == (len(boxes), 4)
+    assert parsed["b/boxes"].numpy().tolist() == boxes
+    assert parsed["c/pairs"].numpy().tolist() == [[5, 6]]
+
+
+def test_lists_of_boxes_keep_their_records_apart_in_a_batch():
+    records = [boxed([1, 2, 3, 4], [], []), boxed([5, 6, 7, 8], [*range(8)], [1, 2]), boxed([0] * 4, [9] * 4, [])]
+    parsed = tf.io.parse_example(records, parse_spec(BOXED))
+    assert parsed["a/box"].numpy().tolist() == [[1, 2, 3, 4], [5, 6, 7, 8], [0, 0, 0, 0]]
+    assert parsed["b/boxes"].to_list() == [[], [[0, 1, 2, 3], [4, 5, 6, 7]], [[9, 9, 9, 9]]]
+    assert parsed["c/pairs"].to_list() == [[], [[1, 2]], []]
+
+
+@pytest.mark.parametrize("numbers", [[], [1, 2, 3], [1, 2, 3, 4, 5]])
+def test_a_box_of_other_than_four_numbers_does_not_parse(numbers):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a/box"):
+        tf.io.parse_single_example(boxed(numbers, [], []), parse_spec(BOXED))
+
+
+# Parts
+
+
+CAPTIONS = Feature("b/captions", "captions.text", Kind.BYTES, ("C",), "utf-8", "captions", Part.CAPTIONS)
+MASKS = Feature("d/masks", "objects.mask_png", Kind.BYTES, ("N",), "PNG", "masks", Part.MASK_PNG)
+RUNS = Feature("e/runs", "objects.mask_rle", Kind.BYTES, ("N",), "RLE", "runs", Part.MASK_RLE)
+OPTIONAL = FeatureTable("optional", (NAME, CAPTIONS, IDS, MASKS, RUNS), groups=("d",), examples_per_shard=7)
+
+
+def test_parts_are_those_of_the_features_in_the_order_of_part():
+    assert OPTIONAL.parts == (Part.MASK_PNG, Part.MASK_RLE, Part.CAPTIONS)
+    assert TABLE.parts == ()
+
+
+@pytest.mark.parametrize(
+    ("parts", "features"),
+    [
+        ((), (NAME, IDS)),
+        ((Part.CAPTIONS,), (NAME, CAPTIONS, IDS)),
+        ((Part.MASK_RLE, Part.MASK_PNG), (NAME, IDS, MASKS, RUNS)),
+        ((Part.PANOPTIC,), (NAME, IDS)),
+        (OPTIONAL.parts, OPTIONAL.features),
+    ],
+)
+def test_a_table_with_some_parts_keeps_what_every_record_has_and_nothing_else_on_top(parts, features):
+    chosen = OPTIONAL.with_parts(parts)
+    assert chosen.features == features
+    assert set(chosen.parts) == set(parts) & set(OPTIONAL.parts)
+    assert (chosen.layout, chosen.groups, chosen.examples_per_shard) == ("optional", ("d",), 7)
+    assert chosen.sources == {feature.source for feature in features}
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"), [((), "no further part"), ((Part.CAPTIONS, Part.MASK_RLE), "captions, mask_rle")]
+)
+def test_parts_are_listed_for_a_person(parts, text):
+    assert listed(parts) == text
+
+
+def test_markdown():
+    assert markdown(TABLE).splitlines() == [
+        "| key | type | unit | meaning |",
+        "|---|---|---|---|",
+        "| a/name | bytes | utf-8 | file name |",
+        "| b/areas | float [N] | px² | areas |",
+        "| c/ids | int64 [N] | COCO id | annotation ids |",
+    ]

@@ -1,0 +1,183 @@
+"""Label maps, each read back by a reader that is not ours."""
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.labels import LabelMap, label_map_json, label_map_pbtxt, labels_csv
+
+GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth brush")))
+ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))
+WITH_BACKGROUND = LabelMap((Category(0, "background"), Category(2, "cat")))
+EMPTY = LabelMap(())
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+LABEL_MAPS = st.dictionaries(st.integers(1, (1 << 31) - 1), NAMES, max_size=5).map(
+    lambda names: LabelMap(tuple(Category(id_, names[id_]) for id_ in sorted(names)))
+)
+
+
+@pytest.fixture(scope="module")
+def string_int_label_map():
+    """The message that the Object Detection API reads (object_detection/protos/string_int_label_map.proto)."""
+    fields = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="label_map.proto", package="test", syntax="proto2")
+    item = file.message_type.add(name="Item")
+    item.field.add(name="name", number=1, type=fields.TYPE_STRING, label=fields.LABEL_OPTIONAL)
+    item.field.add(name="id", number=2, type=fields.TYPE_INT32, label=fields.LABEL_OPTIONAL)
+    item.field.add(name="display_name", number=3, type=fields.TYPE_STRING, label=fields.LABEL_OPTIONAL)
+    whole = file.message_type.add(name="LabelMap")
+    repeated = {"type": fields.TYPE_MESSAGE, "label": fields.LABEL_REPEATED}
+    whole.field.add(name="item", number=1, type_name=".test.Item", **repeated)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("test.LabelMap"))
+
+
+def read_pbtxt(text: str, message) -> list[tuple[int, str, str]]:
+    return [(item.id, item.name, item.display_name) for item in text_format.Parse(text, message()).item]
+
+
+@pytest.mark.parametrize(
+    ("labels", "items"),
+    [
+        (GAPPED, [(1, "cat"), (3, "dog"), (90, "tooth brush")]),
+        (ZERO_BASED, [(1, "face"), (2, "face"), (3, "hand")]),
+        (WITH_BACKGROUND, [(0, "background"), (2, "cat")]),
+        (EMPTY, []),
+    ],
+)
+def test_the_object_detection_api_gets_ids_from_1(labels, items, string_int_label_map):
+    assert read_pbtxt(label_map_pbtxt(labels), string_int_label_map) == [(id_, name, name) for id_, name in items]
+
+
+def test_shifted_ids_are_said_to_be_shifted():
+    assert label_map_pbtxt(ZERO_BASED).startswith("# id = class index + 1")
+    assert not label_map_pbtxt(GAPPED).startswith("#")
+
+
+@given(labels=LABEL_MAPS)
+def test_any_name_survives_the_text_format(labels, string_int_label_map):
+    items = [(category.id, category.name, category.name) for category in labels.categories]
+    assert read_pbtxt(label_map_pbtxt(labels), string_int_label_map) == items
+
+
+@given(labels=LABEL_MAPS)
+def test_any_name_survives_the_csv(labels):
+    # The csv module of Python 3.10 refuses to read a NUL.
+    assume(sys.version_info >= (3, 11) or not any("\0" in category.name for category in labels.categories))
+    rows = list(csv.reader(io.StringIO(labels_csv(labels), newline="")))
+    assert rows == [[str(category.id), category.name] for category in labels.categories]
+
+
+def test_the_csv_is_that_of_model_garden():
+    assert labels_csv(GAPPED) == "1,cat\n3,dog\n90,tooth brush\n"
+
+
+@given(labels=LABEL_MAPS)
+def test_any_name_survives_the_json(labels):
+    found = json.loads(label_map_json(labels))
+    assert found["name_by_index"] == [category.name for category in labels.categories]
+    assert found["id_by_index"] == [category.id for category in labels.categories]
+    assert {int(id_): index for id_, index in found["index_by_id"].items()} == labels.index_by_id()
+
+
+def test_index_and_name_by_id():
+    assert ZERO_BASED.index_by_id() == {0: 0, 1: 1, 5: 2}
+    assert ZERO_BASED.name_by_id() == {0: "face", 1: "face", 5: "hand"}
+
+
+@pytest.mark.parametrize(("labels", "names"), [(GAPPED, ()), (ZERO_BASED, ("face",)), (EMPTY, ())])
+def test_duplicate_names(labels, names):
+    assert labels.duplicate_names() == names
+
+
+# Segments and keypoints
+
+
+def segments(*categories: Category) -> LabelMap:
+    return LabelMap((), categories)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        (EMPTY, {}),
+        (GAPPED, {}),
+        (
+            segments(Category(1, "cat", isthing=1), Category(92, "banner", isthing=0), Category(183, "other")),
+            {1: 1, 92: 2, 183: 93},
+        ),
+        (segments(Category(92, "low"), Category(344, "high")), {92: 2, 344: 254}),
+        (segments(Category(91, "too low"), Category(100, "sky")), {91: 2, 100: 3}),
+        (segments(Category(100, "sky"), Category(345, "too high")), {100: 2, 345: 3}),
+        (segments(Category(0, "road"), Category(7, "car", isthing=True), Category(9, "sky")), {0: 2, 7: 1, 9: 3}),
+        (segments(Category(1, "cat", isthing=1), Category(2, "dog", isthing=1)), {1: 1, 2: 1}),
+    ],
+)
+def test_semantic_masks_have_1_for_things_and_model_garden_s_numbers_for_coco_s_stuff(labels, values):
+    assert labels.semantic_by_id() == values
+
+
+STUFF_MAPS = st.dictionaries(
+    st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(85, 350),
+    st.sampled_from([0, 1, None, True, False]),
+    max_size=20,
+)
+
+
+@given(STUFF_MAPS)
+def test_all_things_share_one_value_and_every_stuff_has_its_own_in_a_byte(things):
+    labels = segments(*(Category(id_, "name", isthing=things[id_]) for id_ in sorted(things)))
+    values = labels.semantic_by_id()
+    stuff = [value for id_, value in values.items() if not things[id_]]
+    assert list(values) == sorted(things)
+    assert {value for id_, value in values.items() if things[id_]} <= {1}
+    assert sorted(set(stuff)) == stuff
+    assert all(2 <= value < 255 for value in stuff)
+
+
+BOTH = LabelMap(
+    (Category(1, "cat", keypoints=("nose", "tail")), Category(17, "dog", keypoints=("nose",)), Category(90, "tree")),
+    (Category(1, "cat", isthing=1), Category(92, "banner", isthing=0)),
+)
+
+
+def test_all_are_classes_and_segments_each_once_by_id_as_the_classes_have_it():
+    assert BOTH.all == (*BOTH.categories, BOTH.segments[1])
+    assert GAPPED.all == GAPPED.categories
+    assert segments(*BOTH.segments).all == BOTH.segments
+
+
+@pytest.mark.parametrize(("labels", "most"), [(BOTH, 2), (GAPPED, 0), (EMPTY, 0), (segments(*BOTH.categories), 0)])
+def test_keypoints_are_those_of_the_class_that_has_the_most(labels, most):
+    assert labels.keypoints == most
+
+
+def test_label_maps_name_segments_too(string_int_label_map):
+    named = [(1, "cat"), (17, "dog"), (90, "tree"), (92, "banner")]
+    items = [(id_, name, name) for id_, name in named]
+    assert read_pbtxt(label_map_pbtxt(BOTH), string_int_label_map) == items
+    assert labels_csv(BOTH) == "".join(f"{id_},{name}\n" for id_, name in named)
+
+
+def test_a_label_map_that_has_to_be_shifted_names_classes_alone(string_int_label_map):
+    labels = LabelMap((Category(3, "cat"),), (Category(0, "road"), Category(3, "cat")))
+    assert read_pbtxt(label_map_pbtxt(labels), string_int_label_map) == [(1, "cat", "cat")]
+
+
+def test_the_json_says_what_semantic_masks_hold_where_there_are_segments():
+    assert json.loads(label_map_json(BOTH)) == {
+        "index_by_id": {"1": 0, "17": 1, "90": 2},
+        "id_by_index": [1, 17, 90],
+        "name_by_index": ["cat", "dog", "tree"],
+        "semantic_by_id": {"1": 1, "92": 2},
+    }
+    assert "semantic_by_id" not in json.loads(label_map_json(GAPPED))

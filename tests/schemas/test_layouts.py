@@ -1,0 +1,81 @@
+"""The layouts hold what their readers ask for."""
+
+from pathlib import Path
+
+import pytest
+
+from recordmill.schemas.features import Part, markdown
+from recordmill.schemas.layouts import CLASSIFICATION, COCO_LAYOUTS, DETECTION, LAYOUTS
+from recordmill.schemas.rejects import Reason
+
+
+def test_detection_is_what_model_garden_and_the_object_detection_api_read():
+    plain = DETECTION.with_parts(())
+    assert {feature.name: (feature.kind.value, feature.shape) for feature in plain.features} == {
+        "image/encoded": ("bytes", ()),
+        "image/filename": ("bytes", ()),
+        "image/format": ("bytes", ()),
+        "image/height": ("int64", ()),
+        "image/key/sha256": ("bytes", ()),
+        "image/object/area": ("float", ("N",)),
+        "image/object/bbox/xmax": ("float", ("N",)),
+        "image/object/bbox/xmin": ("float", ("N",)),
+        "image/object/bbox/ymax": ("float", ("N",)),
+        "image/object/bbox/ymin": ("float", ("N",)),
+        "image/object/class/index": ("int64", ("N",)),
+        "image/object/class/label": ("int64", ("N",)),
+        "image/object/class/text": ("bytes", ("N",)),
+        "image/object/id": ("int64", ("N",)),
+        "image/object/is_crowd": ("int64", ("N",)),
+        "image/source_id": ("bytes", ()),
+        "image/width": ("int64", ()),
+    }
+
+
+def test_classification_is_what_model_garden_reads_of_imagenet():
+    assert {feature.name: (feature.kind.value, feature.shape) for feature in CLASSIFICATION.features} == {
+        "image/channels": ("int64", ()),
+        "image/class/label": ("int64", ()),
+        "image/class/text": ("bytes", ()),
+        "image/encoded": ("bytes", ()),
+        "image/filename": ("bytes", ()),
+        "image/format": ("bytes", ()),
+        "image/height": ("int64", ()),
+        "image/key/sha256": ("bytes", ()),
+        "image/source_id": ("bytes", ()),
+        "image/width": ("int64", ()),
+    }
+    assert CLASSIFICATION.parts == ()
+
+
+def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():
+    of_one_class = {name for name, table in LAYOUTS.items() if "image.class_index" in table.sources}
+    assert set(COCO_LAYOUTS) == set(LAYOUTS) - of_one_class
+    assert of_one_class == {"classification"}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_is_found_by_its_name_and_holds_each_value_once(name):
+    table = LAYOUTS[name]
+    sources = [feature.source for feature in table.features]
+    assert table.layout == name
+    assert sorted(set(sources)) == sorted(sources)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_feature_is_explained(name):
+    assert [feature.name for feature in LAYOUTS[name].features if not (feature.unit and feature.meaning)] == []
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_documentation_shows_the_table(name):
+    page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
+    assert markdown(LAYOUTS[name]) in page
+
+
+def test_the_documentation_lists_every_reason_and_part():
+    docs = Path(__file__).parents[2] / "docs"
+    reasons = (docs / "cli.md").read_text()
+    assert [reason.value for reason in Reason if f"`{reason.value}`" not in reasons] == []
+    parts = (docs / "records.md").read_text()
+    assert [part.value for part in Part if part.value not in parts] == []

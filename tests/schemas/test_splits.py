@@ -1,0 +1,266 @@
+"""Which split an image goes to follows from its name and from nothing else."""
+
+import random
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil, floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.splits import SplitShares, name_id, split_name_fault
+
+THREE = SplitShares((("train", Fraction("0.8")), ("val", Fraction("0.1")), ("test", Fraction("0.1"))))
+NAMES = [f"class {number % 7}/{number:06}.jpg" for number in range(20_000)]
+MAX = (1 << 63) - 1
+
+SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=6).map(
+    lambda parts: SplitShares(tuple((f"s{number}", Fraction(part, sum(parts))) for number, part in enumerate(parts)))
+)
+
+
+# Names of splits
+
+
+@pytest.mark.parametrize("name", ["train", "val_2017", "2017", "A", "x" * 80])
+def test_a_good_name(name):
+    assert split_name_fault(name) == ""
+
+
+@pytest.mark.parametrize("name", ["", "_a", "a-b", "a.b", "a b", "a/b", "été", "a\n", "train=0.8", "٣"])
+def test_a_name_that_cannot_be_part_of_a_file_s_is_told(name):
+    assert split_name_fault(name) == "must be letters, digits and _: it is part of file names"
+
+
+def test_what_tfds_calls_all_splits_together_is_no_split():
+    assert split_name_fault("all") == "is what TFDS calls all splits together"
+    assert [split_name_fault(name) for name in ("All", "ALL", "all_2017", "overall")] == [""] * 4
+
+
+def test_a_name_that_is_too_long_is_told():
+    assert split_name_fault("x" * 81) == "has 81 characters; file names have room for 80"
+
+
+# Places
+
+
+PLACES = [6177560984862207779, 8772244499902826278, 9111327869143913822, 6310081246070840601]
+IDS = [5996240643517367183, 2695367441031891898, 3301394070633481237, 3421847916251069624]
+
+
+def test_places_are_the_same_everywhere_and_for_ever():
+    """Other values would move the images of every data set that has been divided so far."""
+    assert [THREE.place(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == PLACES
+    assert [name_id(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == IDS
+
+
+def test_known_images_stay_in_the_splits_that_they_have_had():
+    found = [THREE.split_of(f"{number}.jpg") for number in range(20)]
+    others = {number: split for number, split in enumerate(found) if split != "train"}
+    assert others == {2: "test", 10: "val", 11: "test", 15: "test"}
+
+
+@given(st.text(), st.integers(-(1 << 63), MAX))
+def test_a_place_and_an_id_fit_int64_and_are_not_negative(name, seed):
+    assert 0 <= SplitShares(THREE.shares, seed).place(name) <= MAX
+    assert 0 <= name_id(name) <= MAX
+
+
+def test_names_that_differ_have_other_places_and_other_ids():
+    assert len({THREE.place(name) for name in NAMES}) == len({name_id(name) for name in NAMES}) == len(NAMES)
+
+
+def test_an_id_does_not_depend_on_the_seed_or_tell_the_place():
+    assert not {name_id(name) for name in NAMES} & {THREE.place(name) for name in NAMES}
+
+
+def test_another_seed_is_another_division():
+    other = SplitShares(THREE.shares, seed=1)
+    moved = sum(THREE.split_of(name) != other.split_of(name) for name in NAMES)
+    assert moved / len(NAMES) == pytest.approx(1 - 0.8**2 - 2 * 0.1**2, abs=0.02)
+
+
+# Splits
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "shares",
+    [
+        THREE.shares,
+        (("train", Fraction(3, 4)), ("val", Fraction(1, 4))),
+        (("a", Fraction(1, 3)), ("b", Fraction(1, 3)), ("c", Fraction(1, 3))),
+        (("train", Fraction("0.99")), ("test", Fraction("0.01"))),
+    ],
+)
+def test_shares_hold_within_one_percent_of_twenty_thousand_images(shares, seed):
+    divided = SplitShares(shares, seed)
+    found = [divided.split_of(name) for name in NAMES]
+    for name, share in shares:
+        assert found.count(name) / len(NAMES) == pytest.approx(float(share), abs=0.01)
+    assert set(found) == set(divided.names)
+
+
+def test_the_shares_hold_for_names_that_only_count_up():
+    """As frames of a film: the last digits decide as well as the first."""
+    for step in (1, 2, 10):
+        found = [THREE.split_of(f"{number}") for number in range(0, 20_000 * step, step)]
+        assert found.count("train") / len(found) == pytest.approx(0.8, abs=0.01)
+
+
+@given(st.lists(st.text(max_size=8), unique=True), st.lists(st.text(max_size=8), unique=True), SHARES)
+def test_no_image_moves_when_others_are_added_or_taken_away(names, others, shares):
+    before = {name: shares.split_of(name) for name in names}
+    after = {name: shares.split_of(name) for name in random.sample([*names, *others], len(names) + len(others))}
+    assert before.items() <= after.items()
+
+
+def test_an_image_moves_to_the_split_that_grows_and_to_no_other():
+    smaller = SplitShares((("train", Fraction("0.7")), ("val", Fraction("0.3"))))
+    larger = SplitShares((("train", Fraction("0.9")), ("val", Fraction("0.1"))))
+    moves = {(smaller.split_of(name), larger.split_of(name)) for name in NAMES}
+    assert moves == {("train", "train"), ("val", "train"), ("val", "val")}
+
+
+@given(SHARES, st.integers(0, MAX))
+def test_a_place_is_in_the_split_whose_borders_are_around_it(shares, place):
+    borders = shares.borders
+    index = shares.names.index(shares.split_at(place, borders))
+    assert list(borders) == sorted(borders)
+    assert len(borders) == len(shares.names) - 1
+    assert ((0, *borders)[index]) <= place < (*borders, MAX + 1)[index]
+
+
+def test_borders_follow_the_order_in_which_the_splits_are_named():
+    eighth = (MAX + 1) // 8
+    shares = (("a", Fraction(1, 8)), ("b", Fraction(3, 4)), ("c", Fraction(1, 8)))
+    assert SplitShares(shares).borders == (eighth, 7 * eighth)
+    assert SplitShares(shares).names == ("a", "b", "c")
+    places = (0, eighth - 1, eighth, 7 * eighth - 1, 7 * eighth, MAX)
+    assert [SplitShares(shares).split_at(place, (eighth, 7 * eighth)) for place in places] == list("aabbcc")
+
+
+def test_a_single_split_has_every_image():
+    single = SplitShares((("val", Fraction(1)),))
+    assert single.borders == ()
+    assert {single.split_of(name) for name in NAMES[:100]} == {"val"}
+
+
+# Ends of splits in a group
+
+
+def counts(shares: SplitShares, images: int, group: str) -> tuple[int, ...]:
+    """How many images of a group each split gets."""
+    ends = (0, *shares.ends(images, group), images)
+    return tuple(end - begin for begin, end in pairwise(ends))
+
+
+GROUPS = [f"class {number}" for number in range(500)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("shares", "images"),
+    [
+        ((("train", Fraction("0.8")), ("val", Fraction("0.2"))), 2),
+        ((("train", Fraction("0.9")), ("val", Fraction("0.1"))), 1),
+        (THREE.shares, 1),
+        (THREE.shares, 5),
+        (THREE.shares, 17),
+    ],
+)
+def test_over_many_small_groups_the_shares_hold(shares, images, seed):
+    """Rounding to the nearest would give all images of groups of 1 or 2 to train."""
+    divided = SplitShares(shares, seed)
+    totals = [sum(column) for column in zip(*(counts(divided, images, group) for group in GROUPS), strict=True)]
+    everything = len(GROUPS) * images
+    assert sum(totals) == everything
+    for total, (_, share) in zip(totals, shares, strict=True):
+        assert total / everything == pytest.approx(float(share), abs=0.025)
+
+
+def test_the_shares_hold_over_twenty_groups_of_five():
+    totals = [sum(column) for column in zip(*(counts(THREE, 5, group) for group in GROUPS[:20]), strict=True)]
+    assert totals == pytest.approx([80, 10, 10], abs=5)
+
+
+@given(SHARES, st.integers(0, 10**12), st.text())
+def test_each_split_gets_its_share_rounded_up_or_down(shares, images, group):
+    found = counts(shares, images, group)
+    assert sum(found) == images
+    for count, (_, share) in zip(found, shares.shares, strict=True):
+        assert count in (floor(share * images), ceil(share * images))
+
+
+@given(SHARES, st.integers(0, 10**12), st.text())
+def test_ends_are_in_order_and_within_the_images(shares, images, group):
+    ends = shares.ends(images, group)
+    assert len(ends) == len(shares.names) - 1
+    assert list(ends) == sorted(ends)
+    assert all(0 <= end <= images for end in ends)
+
+
+@pytest.mark.parametrize("images", [0, 10, 20, 10**17])
+def test_shares_without_a_remainder_are_exact_whatever_the_group(images):
+    expected = {(images * 8 // 10, images // 10, images // 10)}
+    assert {counts(THREE, images, group) for group in GROUPS[:20]} == expected
+
+
+def test_thirds_are_exact():
+    thirds = SplitShares(tuple((name, Fraction(1, 3)) for name in "abc"))
+    for images in (3, 6, 3 * 10**17):
+        assert {counts(thirds, images, group) for group in GROUPS[:20]} == {(images // 3,) * 3}
+
+
+def test_which_way_is_rounded_is_the_same_everywhere_and_for_ever():
+    """Others would move images of every data set that has been stratified so far."""
+    assert [THREE.ends(17, group) for group in ("cat", "dog", "é", "")] == [(14, 15), (14, 15), (14, 15), (13, 15)]
+    assert [THREE.ends(4, group)[0] for group in GROUPS[:20]] == [
+        4,
+        3,
+        3,
+        3,
+        4,
+        3,
+        4,
+        3,
+        3,
+        3,
+        4,
+        3,
+        3,
+        3,
+        3,
+        3,
+        3,
+        3,
+        3,
+        3,
+    ]
+
+
+def test_which_way_is_rounded_is_a_matter_of_the_group_and_the_seed_alone():
+    by_group = [THREE.ends(2, group) for group in GROUPS]
+    assert by_group == [THREE.ends(2, group) for group in GROUPS]
+    assert set(by_group) == {(1, 1), (1, 2), (2, 2)}
+    assert by_group != [SplitShares(THREE.shares, seed=1).ends(2, group) for group in GROUPS]
+
+
+def test_a_single_split_has_no_end():
+    assert SplitShares((("val", Fraction(1)),)).ends(7, "cat") == ()
+
+
+# As text
+
+
+@pytest.mark.parametrize(
+    ("shares", "text"),
+    [
+        ((("train", Fraction(1)),), "train"),
+        (THREE.shares, "train=0.8,val=0.1,test=0.1"),
+        ((("a", Fraction(1, 4)), ("b", Fraction(3, 4))), "a=0.25,b=0.75"),
+    ],
+)
+def test_as_text_shares_are_as_the_flag_has_them(shares, text):
+    assert str(SplitShares(shares)) == text

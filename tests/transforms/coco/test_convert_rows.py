@@ -1,0 +1,362 @@
+"""Rows of each kind of COCO file become annotations, or rejects that say what is wrong with them."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import (
+    Annotation,
+    Caption,
+    Category,
+    ImageLabels,
+    PanopticAnnotation,
+    Segment,
+    StuffAnnotation,
+)
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault, segments_fault
+from recordmill.transforms.coco.read_coco import read_coco
+
+IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
+OBJECT = {"id": 7, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 0}
+PERSON = {"id": 1, "name": "person", "keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
+TREE = {"id": 2, "name": "tree"}
+CAPTION = {"id": 4, "image_id": 1, "caption": "un été\n"}
+RUNS = {"counts": [0, 1200], "size": [30, 40]}
+REGION = {"id": 5, "image_id": 1, "category_id": 92, "segmentation": RUNS}
+SEGMENT = {"id": 263, "category_id": 1, "iscrowd": 1, "bbox": [0, 0, 4.5, 5], "area": 9}
+PANOPTIC = {"image_id": 1, "file_name": "a.png", "segments_info": [SEGMENT]}
+INT64_MAX = (1 << 63) - 1
+
+NO_NUMBERS = [math.nan, math.inf, -math.inf]
+NO_IDS = [INT64_MAX + 1, -INT64_MAX - 2, 1 << 70, 1e19, None, "five", 5.5, True, math.nan]
+
+
+def without(row: dict, key: str) -> dict:
+    return {name: value for name, value in row.items() if name != key}
+
+
+class Read:
+    """What is in a file of the image 1, besides its image row: a part, rejects, the file."""
+
+    def __init__(self, folder: Path, kind: AnnotationKind, rows, categories=(PERSON, TREE), masks=False, image=IMAGE):
+        path = folder / "file.json"
+        document = {"images": [image], "annotations": list(rows), "categories": list(categories)}
+        path.write_text(json.dumps(document))
+        source = AnnotationSource(kind, str(path), str(folder / "masks") if kind is AnnotationKind.PANOPTIC else "")
+        items = list(read_coco(source, masks))
+        (self.part,) = (item for item in items if isinstance(item, FileAnnotations))
+        (self.file,) = (item for item in items if isinstance(item, AnnotationFile))
+        self.rejected = [item for item in items if isinstance(item, Rejected)]
+        assert (self.part.kind, self.file.kind) == (kind, kind)
+        assert self.file.annotations == len(rows)
+
+    @property
+    def reasons(self) -> list[tuple]:
+        return [(reject.what, reject.id, reject.reason, reject.image_id) for reject in self.rejected]
+
+
+# Objects
+
+
+@pytest.mark.parametrize(
+    "segmentation", [[[1, 2, 3, 4, 5, 6]], RUNS, {"counts": "abc", "size": [1, 2]}, [], None, "nonsense", 7, [math.nan]]
+)
+@pytest.mark.parametrize("kind", [AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS])
+def test_a_segmentation_is_kept_as_text_where_masks_are_wanted_and_not_looked_at(tmp_path, kind, segmentation):
+    row = {**OBJECT, "segmentation": segmentation}
+    (kept,) = Read(tmp_path, kind, [row], masks=True).part.annotations
+    (plain,) = Read(tmp_path, kind, [row]).part.annotations
+    text = kept.segmentation.decode().replace('"NaN"', "NaN")
+    assert text == json.dumps(segmentation)
+    assert plain.segmentation == b""
+
+
+def test_an_object_without_a_segmentation_has_no_text(tmp_path):
+    read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], masks=True)
+    assert read.part.annotations == (Annotation(7, 1, (1.0, 2.0, 3.5, 4.0), 12.5, False, b""),)
+
+
+# Keypoints
+
+
+@pytest.mark.parametrize(
+    ("keypoints", "expected"),
+    [
+        ([1, 2, 2, 30.5, 4, 0], (1.0, 2.0, 2.0, 30.5, 4.0, 0.0)),
+        ([-1, -2, 1, 300, 400, 2.0], (-1.0, -2.0, 1.0, 300.0, 400.0, 2.0)),
+        ([0] * 6, (0.0,) * 6),
+        ([], ()),
+        (None, ()),
+    ],
+)
+def test_keypoints_of_an_object(tmp_path, keypoints, expected):
+    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "keypoints": keypoints}])
+    assert read.part.annotations == (Annotation(7, 1, (1.0, 2.0, 3.5, 4.0), 12.5, False, b"", expected),)
+    assert read.rejected == []
+
+
+def test_an_object_of_a_keypoints_file_may_have_none(tmp_path):
+    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [OBJECT, {**OBJECT, "id": 8, "category_id": 2, "keypoints": []}])
+    assert [(annotation.id, annotation.keypoints_xyv) for annotation in read.part.annotations] == [(7, ()), (8, ())]
+
+
+@pytest.mark.parametrize(
+    "keypoints",
+    [
+        [1, 2, 2],
+        [1, 2, 2, 1, 2],
+        [1, 2, 2] * 3,
+        [1, 2, 3, 4, 5, 2],
+        [1, 2, 2, 4, 5, -1],
+        [1, 2, 2, 4, 5, 0.5],
+        *([number, 2, 2, 4, 5, 2] for number in NO_NUMBERS),
+        *([1, 2, 2, 4, 5, number] for number in NO_NUMBERS),
+        [1e300, 2, 2, 4, 5, 2],
+        [1, 2, 2, -1e19, 5, 2],
+        [1, 2, 2, None, 5, 2],
+        [1, 2, 2, "4", 5, 2],
+        [[1, 2, 2], [4, 5, 2]],
+        "12 2",
+        7,
+        {"nose": [1, 2, 2]},
+    ],
+)
+def test_malformed_keypoints_are_rejected_and_the_others_stay(tmp_path, keypoints):
+    good = {**OBJECT, "id": 8, "keypoints": [1, 2, 2, 4, 5, 0]}
+    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "keypoints": keypoints}, good])
+    assert read.reasons == [("annotation", 7, Reason.MALFORMED_KEYPOINTS, 1)]
+    assert [annotation.id for annotation in read.part.annotations] == [8]
+
+
+def test_keypoints_of_a_category_without_any_are_malformed(tmp_path):
+    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "category_id": 2, "keypoints": [1, 2, 2]}])
+    assert read.reasons == [("annotation", 7, Reason.MALFORMED_KEYPOINTS, 1)]
+    assert "'tree'" in read.rejected[0].detail
+
+
+def test_keypoints_of_an_unknown_category_are_told_by_their_category_later(tmp_path):
+    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "category_id": 5, "keypoints": "x"}])
+    assert [(annotation.id, annotation.category_id) for annotation in read.part.annotations] == [(7, 5)]
+    assert read.rejected == []
+
+
+def test_a_bad_box_of_an_object_with_keypoints_is_told_as_such(tmp_path):
+    row = {**OBJECT, "bbox": [1, 2, -3, 4], "keypoints": [1, 2, 2, 4, 5, 0]}
+    assert Read(tmp_path, AnnotationKind.KEYPOINTS, [row]).reasons == [("annotation", 7, Reason.MALFORMED_BOX, 1)]
+
+
+NUMBERS = st.floats() | st.integers(-5, 5).map(float)
+
+
+@given(st.lists(NUMBERS, max_size=9).map(tuple), st.integers(0, 3))
+def test_keypoints_without_a_fault_are_finite_threes_of_known_visibility(numbers, expected):
+    good = (
+        len(numbers) in (0, 3 * expected)
+        and all(map(math.isfinite, numbers))
+        and all(abs(number) <= 1e18 for number in numbers)
+        and set(numbers[2::3]) <= {0.0, 1.0, 2.0}
+    )
+    assert (keypoints_fault(numbers, expected) == "") == good
+
+
+# Captions
+
+
+def test_a_caption_keeps_its_text(tmp_path):
+    rows = [CAPTION, {**CAPTION, "id": -1, "caption": ""}]
+    read = Read(tmp_path, AnnotationKind.CAPTIONS, rows, categories=())
+    assert read.part.labels == ImageLabels(captions=(Caption(4, "un été\n"), Caption(-1, "")))
+    assert (read.part.annotations, read.rejected) == ((), [])
+
+
+@pytest.mark.parametrize("caption", [None, 5, 1.5, True, ["a"], {"text": "a"}])
+def test_a_caption_that_is_not_text_is_rejected_and_the_others_stay(tmp_path, caption):
+    other = {**CAPTION, "id": 5}
+    read = Read(tmp_path, AnnotationKind.CAPTIONS, [{**CAPTION, "caption": caption}, other], categories=())
+    assert read.reasons == [("annotation", 4, Reason.MALFORMED_CAPTION, 1)]
+    assert [row.id for row in read.part.labels.captions] == [5]
+
+
+@pytest.mark.parametrize("key", CAPTION)
+def test_a_caption_that_lacks_a_field_is_rejected(tmp_path, key):
+    row = without(CAPTION, key)
+    read = Read(tmp_path, AnnotationKind.CAPTIONS, [row], categories=())
+    assert read.reasons == [("annotation", row.get("id"), Reason.MALFORMED_CAPTION, row.get("image_id"))]
+
+
+# Ids of all kinds
+
+ROWS = {
+    AnnotationKind.INSTANCES: (OBJECT, Reason.MALFORMED_ANNOTATION),
+    AnnotationKind.KEYPOINTS: (OBJECT, Reason.MALFORMED_ANNOTATION),
+    AnnotationKind.CAPTIONS: (CAPTION, Reason.MALFORMED_CAPTION),
+    AnnotationKind.STUFF: (REGION, Reason.MALFORMED_ANNOTATION),
+    AnnotationKind.PANOPTIC: (PANOPTIC, Reason.MALFORMED_PANOPTIC),
+}
+
+
+@pytest.mark.parametrize("id_", NO_IDS)
+@pytest.mark.parametrize(
+    ("kind", "key"), [(kind, key) for kind, (row, _) in ROWS.items() for key in row if key.endswith("id")]
+)
+def test_a_row_of_any_kind_with_an_unusable_id_is_rejected(tmp_path, kind, key, id_):
+    row, reason = ROWS[kind]
+    read = Read(tmp_path, kind, [{**row, key: id_}])
+    left = without(row, key)
+    assert read.reasons == [("annotation", left.get("id"), reason, left.get("image_id"))]
+    assert (read.part.annotations, read.part.labels.rows) == ((), 0)
+
+
+@pytest.mark.parametrize("row", [None, 5, "row", [], [1, 2], {}])
+@pytest.mark.parametrize("kind", ROWS)
+def test_rows_that_are_no_objects_are_rejected(tmp_path, kind, row):
+    assert Read(tmp_path, kind, [row]).reasons == [("annotation", None, ROWS[kind][1], None)]
+
+
+# Stuff
+
+
+@pytest.mark.parametrize("segmentation", [RUNS, [[1, 2, 3, 4, 5, 6]], [], None, "nonsense"])
+def test_a_region_keeps_its_segmentation_as_text_and_is_not_looked_at(tmp_path, segmentation):
+    read = Read(tmp_path, AnnotationKind.STUFF, [{**REGION, "segmentation": segmentation}])
+    assert read.part.labels == ImageLabels(regions=(StuffAnnotation(5, 92, json.dumps(segmentation).encode()),))
+    assert read.rejected == []
+
+
+@pytest.mark.parametrize("key", REGION)
+def test_a_region_that_lacks_a_field_is_rejected(tmp_path, key):
+    row = without(REGION, key)
+    read = Read(tmp_path, AnnotationKind.STUFF, [row])
+    assert read.reasons == [("annotation", row.get("id"), Reason.MALFORMED_ANNOTATION, row.get("image_id"))]
+
+
+# PanopticAnnotation
+
+
+def test_a_panoptic_row_knows_its_png_and_its_segments(tmp_path):
+    bare = {"id": 1, "category_id": 92}
+    read = Read(tmp_path, AnnotationKind.PANOPTIC, [{**PANOPTIC, "segments_info": [SEGMENT, bare]}])
+    segments = (Segment(263, 1, True, (0.0, 0.0, 4.5, 5.0), 9.0), Segment(1, 92, False, None, None))
+    row = PanopticAnnotation(str(tmp_path / "masks" / "a.png"), "a.png", segments)
+    assert read.part.labels == ImageLabels(panoptic=(row,))
+    assert read.rejected == []
+
+
+@pytest.mark.parametrize(
+    "file_name",
+    [
+        "../../x",
+        "a/../../x.png",
+        "..\\x.png",
+        "/etc/passwd",
+        "C:\\x.png",
+        "https://example.org/x.png",
+        "file:///etc/passwd",
+        "",
+        " ",
+        "a\0.png",
+        "a\n.png",
+        None,
+        5,
+    ],
+)
+def test_a_png_that_must_not_be_looked_up_is_rejected(tmp_path, file_name):
+    read = Read(tmp_path, AnnotationKind.PANOPTIC, [{**PANOPTIC, "file_name": file_name}])
+    assert read.reasons == [("annotation", None, Reason.MALFORMED_PANOPTIC, 1)]
+    assert read.part.labels.panoptic == ()
+
+
+BAD_SEGMENTS = [
+    None,
+    {},
+    [None],
+    [5],
+    [{"id": 263}],
+    [{"category_id": 1}],
+    *([{**SEGMENT, "id": id_}] for id_ in (0, -1, 1 << 24, 1 << 70, "x", None, 1.5, math.nan)),
+    *([{**SEGMENT, "category_id": id_}] for id_ in NO_IDS),
+    *([{**SEGMENT, "area": number}] for number in (*NO_NUMBERS, 1e19, "wide")),
+    *([{**SEGMENT, "bbox": [0, 0, number, 1]}] for number in (*NO_NUMBERS, 1e19, -1, None)),
+    *([{**SEGMENT, "bbox": bbox}] for bbox in ([], [1, 2, 3], [1, 2, 3, 4, 5], "box", {"x": 1})),
+    [{**SEGMENT, "iscrowd": "many"}],
+    [SEGMENT, {**SEGMENT, "category_id": 2}],
+]
+
+
+@pytest.mark.parametrize("segments", BAD_SEGMENTS, ids=range(len(BAD_SEGMENTS)))
+def test_a_panoptic_row_with_a_malformed_segment_is_rejected(tmp_path, segments):
+    read = Read(tmp_path, AnnotationKind.PANOPTIC, [{**PANOPTIC, "segments_info": segments}])
+    assert read.reasons == [("annotation", None, Reason.MALFORMED_PANOPTIC, 1)]
+
+
+@pytest.mark.parametrize(
+    ("segments", "fault"),
+    [
+        ((), ""),
+        ((Segment(1, 5, False), Segment(2, 5, True, (0.0, 0.0, 0.0, 0.0), 0.0)), ""),
+        ((Segment(1, 5, False), Segment(1, 6, False)), "two of its segments have the same id"),
+        ((Segment(9, 5, False, (0.0, 0.0, -1.0, 1.0)),), "segment 9: bbox has a negative width or height"),
+        ((Segment(9, 5, False, None, math.nan),), "segment 9: area is nan"),
+    ],
+)
+def test_segments_fault(segments, fault):
+    assert segments_fault(segments) == fault
+
+
+BOX_NUMBERS = st.floats() | st.floats(-2e18, 2e18)
+
+
+@given(st.tuples(BOX_NUMBERS, BOX_NUMBERS, BOX_NUMBERS, BOX_NUMBERS))
+def test_a_box_without_a_fault_is_finite_and_not_negative(box):
+    good = all(abs(number) <= 1e18 for number in box) and box[2] >= 0 and box[3] >= 0
+    assert (box_fault(box) == "") == good
+
+
+# Files of images, and LVIS's
+
+
+def test_a_file_of_images_has_no_annotations(tmp_path):
+    read = Read(tmp_path, AnnotationKind.IMAGE_INFO, [])
+    assert (read.part.annotations, read.part.labels) == ((), ImageLabels())
+
+
+def test_annotations_of_a_file_of_images_would_be_lost_and_are_refused(tmp_path):
+    with pytest.raises(AnnotationFileError, match=r"file\.json has 2 annotations, which --image-info would drop"):
+        Read(tmp_path, AnnotationKind.IMAGE_INFO, [OBJECT, CAPTION])
+
+
+@pytest.mark.parametrize(
+    ("more", "neg", "not_exhaustive"),
+    [
+        ({"neg_category_ids": [5, 2], "not_exhaustive_category_ids": []}, (5, 2), ()),
+        ({"not_exhaustive_category_ids": [7]}, (), (7,)),
+        ({"neg_category_ids": None, "not_exhaustive_category_ids": [7]}, (), (7,)),
+    ],
+)
+def test_lvis_s_lists_go_with_their_image_and_the_file_is_known_by_them(tmp_path, more, neg, not_exhaustive):
+    read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], image={**IMAGE, **more})
+    assert read.part.labels == ImageLabels(neg_category_ids=neg, not_exhaustive_category_ids=not_exhaustive)
+    assert read.file.lvis
+    assert not Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT]).file.lvis
+
+
+def test_lvis_s_images_are_called_as_their_address_ends(tmp_path):
+    image = {**without(IMAGE, "file_name"), "coco_url": "http://images.cocodataset.org/train2017/000000391895.jpg"}
+    read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], image=image)
+    assert [row.file_name for row in read.part.rows] == ["000000391895.jpg"]
+
+
+def test_a_category_s_odd_fields_do_not_cost_the_file(tmp_path):
+    odd = [
+        {**TREE, "supercategory": 0},
+        {"id": 3, "name": "cat", "skeleton": "none", "keypoints": 7, "isthing": "yes"},
+    ]
+    read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], categories=odd)
+    assert read.file.categories == (Category(2, "tree"), Category(3, "cat"))

@@ -1,0 +1,156 @@
+"""The JSON of COCO files, whole, cut and of the wrong kind."""
+
+import json
+import math
+
+import pytest
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.coco import AnnotationKind
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
+
+IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
+ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 1}
+CATEGORY = {"id": 3, "name": "dog", "supercategory": "animal"}
+
+
+def document(images=(IMAGE,), annotations=(ROW,), categories=(CATEGORY,)) -> dict:
+    return {"images": list(images), "annotations": list(annotations), "categories": list(categories)}
+
+
+def decode(content: object) -> CocoRows:
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return decode_coco("in/a.json", data, AnnotationKind.INSTANCES)
+
+
+def fault(content: object) -> str:
+    with pytest.raises(AnnotationFileError) as caught:
+        decode(content)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("bad_rows", [([], []), ([{"id": 5}], [None])])
+def test_rows_are_typed_and_boxes_keep_their_text(bad_rows):
+    images, annotations = bad_rows
+    rows = decode(document([IMAGE, *images], [*annotations, ROW]))
+    assert rows.images == [CocoImageRow(1, "a.jpg", 40, 30)]
+    (row,) = rows.annotations
+    assert (row.id, row.image_id, row.category_id, row.area, row.iscrowd) == (7, 1, 3, 12.5, 1)
+    assert bytes(row.bbox) == b"[1, 2, 3.5, 4]"
+    assert rows.categories == [Category(3, "dog", "animal")]
+    assert {(reject.what, reject.id) for reject in rows.rejected} == (
+        {("image", 5), ("annotation", None)} if images else set()
+    )
+    assert len(rows.rejected) == 2 * bool(images)
+
+
+def test_what_a_row_may_leave_out():
+    rows = decode(document([{"id": 1, "file_name": ""}], [{"id": 7, "image_id": 1, "category_id": 3, "bbox": 0}], []))
+    assert rows.images == [CocoImageRow(1, "", None, None)]
+    (row,) = rows.annotations
+    assert (row.area, row.iscrowd) == (None, 0)
+    assert decode({"images": []}) == CocoRows([], [], [], [])
+
+
+def test_a_reject_names_the_row_and_the_field():
+    (reject,) = decode(document(annotations=[{**ROW, "category_id": "three"}])).rejected
+    detail = "annotation row: Expected `int`, got `str` - at `$.category_id`"
+    assert reject == Rejected("annotation", 7, Reason.MALFORMED_ANNOTATION, detail, 1)
+
+
+def test_nan_costs_the_row_that_needs_a_number_there_and_no_other():
+    images = [{**IMAGE, "score": math.nan}, {**IMAGE, "id": 2, "width": math.inf}, {**IMAGE, "id": 3}]
+    rows = decode(document(images, [{**ROW, "score": -math.inf}]))
+    assert [row.id for row in rows.images] == [1, 3]
+    assert [(reject.what, reject.id) for reject in rows.rejected] == [("image", 2)]
+    assert [row.id for row in rows.annotations] == [7]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"images": [}', "line 1, column 13 "),
+        ('{"images": [],\n "annotations": [}', "line 2, column 18 "),
+        ('{"images": []} and more', "line 1, column 1"),
+        ('{\n"images": [{"id": "x", "file_name": "a"}],\n\n  "annotations": oops}', "line 4, column 18 "),
+        ("<html>", "line 1, column 1 "),
+        ('{"images": [{"id": 1, "x": NaN}, }', "line 1, column 34 "),
+        ('{"images": [\n{"id": 1, "x": -Infinity}, }', "line 2, column 28 "),
+        ('{"images": [{"id": 1, "x": NaN},\n }', "line 2, column 2 "),
+        ('{"images": [{"id": 1, "NaN": NaN, "x": "Infinity"}, }', "line 1, column 53 "),
+    ],
+)
+def test_malformed_json_is_told_by_file_line_and_column(text, place):
+    message = fault(text.encode())
+    assert message.startswith("in/a.json is not JSON: ")
+    assert place in message
+    assert "\n" not in message
+
+
+def test_a_file_cut_anywhere_is_told_to_be_no_json():
+    whole = json.dumps(document([{**IMAGE, "file_name": "é\u2028\\.jpg"}]), indent=1, ensure_ascii=False)
+    data = whole.encode()
+    for size in range(1, len(data)):
+        message = fault(data[:size])
+        assert message.startswith("in/a.json is not JSON: ")
+        if data[:size].isascii():
+            lines = whole[:size].split("\n")
+            assert f"at line {len(lines)}, column {len(lines[-1]) + 1} (byte {size})" in message
+
+
+@pytest.mark.parametrize("data", [b"", b" \n\n"])
+def test_an_empty_file_is_told_to_be_empty(data):
+    assert fault(data).startswith("in/a.json is empty")
+
+
+def test_a_byte_order_mark_is_passed_over():
+    assert decode(json.dumps(document(annotations=[])).encode("utf-8-sig")).images == [CocoImageRow(1, "a.jpg", 40, 30)]
+
+
+@pytest.mark.parametrize("first", [IMAGE, {"id": "x"}, {**IMAGE, "score": math.nan}])
+def test_text_that_is_not_utf_8_is_told_by_file(first):
+    text = json.dumps(document([first, {**IMAGE, "file_name": "caf\u00e9.jpg"}]), ensure_ascii=False)
+    assert fault(text.encode("latin-1")).startswith("in/a.json is not UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ([IMAGE], "Expected `object`, got `array`"),
+        ([], "Expected `object`, got `array`"),
+        (None, "Expected `object`, got `null`"),
+        ({}, "missing required field `images`"),
+        ({"annotations": [ROW]}, "missing required field `images`"),
+        ({"images": {"1": IMAGE}}, "`$.images`"),
+        ({"images": [], "annotations": None}, "`$.annotations`"),
+        (document(categories=[{"id": 1}]), "missing required field `name`"),
+        (document(categories=["dog"]), "Expected `object`, got `str`"),
+    ],
+)
+def test_json_that_is_not_coco_s_is_told_by_file_and_fault(content, what):
+    message = fault(content)
+    assert message.startswith("in/a.json is JSON, but not a COCO file: ")
+    assert what in message
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({"supercategory": 0, "keypoints": ["nose"], "isthing": 1}, {"keypoints": ("nose",), "isthing": 1}),
+        ({"skeleton": None, "keypoints": ["nose"]}, {"keypoints": ("nose",)}),
+        ({"keypoints": [1], "skeleton": [[1, 2]], "supercategory": "x"}, {"skeleton": ((1, 2),), "supercategory": "x"}),
+    ],
+)
+def test_an_odd_field_of_a_category_costs_that_field(more, kept):
+    (category,) = decode(document(categories=[{"id": 3, "name": "dog", **more}])).categories
+    assert category == Category(3, "dog", **kept)
+
+
+def test_half_a_character_costs_that_character():
+    """As Python's json writes it; the escapes around it stay."""
+    text = json.dumps("a\ud800b \\ud800 \U0001f600 \udc00")
+    file = json.dumps(document(images=[{"id": 1, "file_name": "NAME"}])).replace('"NAME"', text)
+    rows = decode(file.encode())
+    assert rows.images[0].file_name == "a\ufffdb \\ud800 \U0001f600 \ufffd"

@@ -1,0 +1,367 @@
+"""COCO files, good and bad, read as they are."""
+
+import json
+import math
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import Annotation, Category, ImageRow
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco.convert_rows import box_fault
+from recordmill.transforms.coco.read_coco import ReadCoco, read_coco
+from recordmill.transforms.runtime.coders import ImagePartCoder
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
+ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 0}
+CATEGORY = {"id": 3, "name": "dog", "supercategory": "animal"}
+
+
+def without(row: dict, key: str) -> dict:
+    return {name: value for name, value in row.items() if name != key}
+
+
+def document(images=(IMAGE,), annotations=(ROW,), categories=(CATEGORY,)) -> dict:
+    return {"images": list(images), "annotations": list(annotations), "categories": list(categories)}
+
+
+def instances(path: object) -> AnnotationSource:
+    return AnnotationSource(AnnotationKind.INSTANCES, str(path))
+
+
+class Read:
+    """What is in a file: parts by image id, rejects, and the counts."""
+
+    def __init__(self, folder: Path, content: dict | list | bytes):
+        self.path = str(folder / "instances.json")
+        Path(self.path).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        items = list(read_coco(instances(self.path)))
+        parts = [item for item in items if isinstance(item, FileAnnotations)]
+        self.parts = {part.image_id: (part.rows, part.annotations) for part in parts}
+        self.rejected = [item for item in items if isinstance(item, Rejected)]
+        (self.file,) = (item for item in items if isinstance(item, AnnotationFile))
+        assert len(parts) == len(self.parts)
+        assert {part.source for part in parts} <= {self.path}
+
+    @property
+    def reasons(self) -> list[tuple]:
+        return [(reject.what, reject.id, reject.reason.value, reject.image_id) for reject in self.rejected]
+
+
+def test_rows_become_structs(tmp_path):
+    read = Read(tmp_path, document())
+    annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
+    assert read.parts == {1: ((ImageRow(1, "a.jpg", 40, 30),), (annotation,))}
+    assert read.rejected == []
+    assert read.file == AnnotationFile(read.path, AnnotationKind.INSTANCES, 1, 1, (Category(3, "dog", "animal"),))
+
+
+def test_rows_are_gathered_by_image_id(tmp_path):
+    images = [{"id": 5, "file_name": "b.jpg"}, IMAGE, {"id": 5, "file_name": "c.jpg"}]
+    annotations = [ROW, {**ROW, "id": 8, "image_id": 99}, {**ROW, "id": 9}, {**ROW, "id": 2, "image_id": 99}]
+    read = Read(tmp_path, document(images, annotations))
+    assert {
+        image_id: ([row.file_name for row in rows], {annotation.id for annotation in annotations})
+        for image_id, (rows, annotations) in read.parts.items()
+    } == {1: (["a.jpg"], {7, 9}), 5: (["b.jpg", "c.jpg"], set()), 99: ([], {8, 2})}
+
+
+@pytest.mark.parametrize("content", [document([], [], []), {"images": []}, {"images": [], "annotations": []}])
+def test_empty_lists(tmp_path, content):
+    read = Read(tmp_path, content)
+    assert (read.parts, read.rejected, read.file) == (
+        {},
+        [],
+        AnnotationFile(read.path, AnnotationKind.INSTANCES, 0, 0, ()),
+    )
+
+
+@pytest.mark.parametrize("key", ["segmentation", "license", "attributes", "", "ID", "keypoints"])
+@pytest.mark.parametrize(
+    "value", [[[1, 2, 3]], {"counts": 'a\\u0041"}', "size": [1, 2]}, None, "x", 1.5, [{"images": []}]]
+)
+def test_unknown_fields_are_passed_over(tmp_path, key, value):
+    more = {key: value}
+    plain = Read(tmp_path, document())
+    category = CATEGORY if key == "keypoints" else {**CATEGORY, **more}  # which is known there
+    read = Read(tmp_path, {**more, **document([{**more, **IMAGE}], [{**ROW, **more}], [category])})
+    assert (read.parts, read.rejected, read.file) == (plain.parts, [], plain.file)
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ({}, (None, None)),
+        ({"width": None, "height": None}, (None, None)),
+        ({"width": 0, "height": 0}, (None, None)),
+        ({"width": -1, "height": -1}, (None, None)),
+        ({"width": 40}, (None, None)),
+        ({"width": 40, "height": 0}, (None, None)),
+        ({"width": 0, "height": 30}, (None, None)),
+        ({"width": 40.0, "height": "30"}, (40, 30)),
+    ],
+)
+def test_a_size_is_known_whole_or_not_at_all(tmp_path, size, expected):
+    read = Read(tmp_path, document([{"id": 1, "file_name": "a.jpg", **size}], []))
+    assert read.parts == {1: ((ImageRow(1, "a.jpg", *expected),), ())}
+
+
+@pytest.mark.parametrize("width", ["wide", 40.5, True, [40], 1e300, 1 << 70])
+def test_a_size_that_is_none_costs_its_row(tmp_path, width):
+    read = Read(tmp_path, document([{**IMAGE, "width": width}], []))
+    assert read.reasons == [("image", 1, "malformed_image", None)]
+
+
+# Ids
+
+
+@pytest.mark.parametrize("id_", [0, -1, INT64_MAX, INT64_MIN, 5.0, "5", "-5", "5.0"])
+def test_whole_numbers_are_ids_however_they_are_written(tmp_path, id_):
+    content = document([{**IMAGE, "id": id_}], [{**ROW, "id": id_, "image_id": id_, "category_id": id_}], [])
+    read = Read(tmp_path, content)
+    number = id_ if isinstance(id_, int) else int(float(id_))
+    annotation = Annotation(number, number, (1.0, 2.0, 3.5, 4.0), 12.5, False)
+    assert read.parts == {number: ((ImageRow(number, "a.jpg", 40, 30),), (annotation,))}
+    assert read.rejected == []
+
+
+NO_IDS = [True, False, 5.5, "five", "", None, [5], {}, INT64_MAX + 1, INT64_MIN - 1, 1 << 64, 1 << 70, 1e19, 1e300]
+
+
+@pytest.mark.parametrize("id_", NO_IDS)
+def test_an_image_without_a_usable_id_is_rejected(tmp_path, id_):
+    read = Read(tmp_path, document([{**IMAGE, "id": id_}, {**IMAGE, "id": 2}], []))
+    assert read.reasons == [("image", None, "malformed_image", None)]
+    assert list(read.parts) == [2]
+    assert read.file.images == 2
+
+
+@pytest.mark.parametrize("id_", NO_IDS)
+@pytest.mark.parametrize("key", ["id", "image_id", "category_id"])
+def test_an_annotation_without_usable_ids_is_rejected(tmp_path, id_, key):
+    read = Read(tmp_path, document(annotations=[{**ROW, key: id_}, {**ROW, "id": 8}]))
+    known = {name: value for name, value in ROW.items() if name != key}
+    assert read.reasons == [("annotation", known.get("id"), "malformed_annotation", known.get("image_id"))]
+    assert [annotation.id for annotation in read.parts[1][1]] == [8]
+    assert read.file.annotations == 2
+
+
+@pytest.mark.parametrize("id_", [INT64_MAX + 1, 1 << 64, True, 5.5, "five", None])
+def test_a_category_without_a_usable_id_stops_the_file(tmp_path, id_):
+    with pytest.raises(AnnotationFileError, match="a category has an integer id and a name"):
+        Read(tmp_path, document(categories=[{**CATEGORY, "id": id_}]))
+
+
+@pytest.mark.parametrize("id_", [INT64_MIN, -1, 0, INT64_MAX])
+def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
+    path = tmp_path / "instances.json"
+    row = {**IMAGE, "id": id_, "width": INT64_MAX}
+    path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
+    parts = [item for item in read_coco(instances(path)) if isinstance(item, FileAnnotations)]
+    coder = ImagePartCoder()
+    assert [coder.decode(coder.encode(part)) for part in parts] == parts
+
+
+# Missing and malformed fields
+
+
+@pytest.mark.parametrize("key", ["id", "file_name"])
+def test_an_image_row_that_lacks_a_field_is_rejected(tmp_path, key):
+    read = Read(tmp_path, document([without(IMAGE, key)], []))
+    assert read.reasons == [("image", without(IMAGE, key).get("id"), "malformed_image", None)]
+    assert key in read.rejected[0].detail
+
+
+@pytest.mark.parametrize("key", ["id", "image_id", "category_id", "bbox"])
+def test_an_annotation_row_that_lacks_a_field_is_rejected(tmp_path, key):
+    read = Read(tmp_path, document(annotations=[without(ROW, key)]))
+    left = without(ROW, key)
+    assert read.reasons == [("annotation", left.get("id"), "malformed_annotation", left.get("image_id"))]
+    assert key in read.rejected[0].detail
+    assert read.parts == {1: ((ImageRow(1, "a.jpg", 40, 30),), ())}
+
+
+@pytest.mark.parametrize("row", [None, 5, "row", [], [1, "a.jpg"], {}])
+def test_rows_that_are_no_objects_are_rejected(tmp_path, row):
+    read = Read(tmp_path, document([row, IMAGE], [row, ROW]))
+    assert read.reasons == [
+        ("image", None, "malformed_image", None),
+        ("annotation", None, "malformed_annotation", None),
+    ]
+    assert read.parts == Read(tmp_path, document()).parts
+    assert (read.file.images, read.file.annotations) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("area", "expected"),
+    [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)],
+)
+def test_the_area_is_the_json_s_or_the_box_s(tmp_path, area, expected):
+    read = Read(tmp_path, document(annotations=[{**ROW, "area": area}]))
+    assert [annotation.area_px2 for annotation in read.parts[1][1]] == [expected]
+
+
+@pytest.mark.parametrize("area", [math.nan, math.inf, -math.inf, 1e19, "wide"])
+def test_an_area_that_is_no_number_of_pixels_costs_its_row(tmp_path, area):
+    read = Read(tmp_path, document(annotations=[{**ROW, "area": area}, {**ROW, "id": 8}]))
+    assert read.reasons == [("annotation", 7, "malformed_annotation", 1)]
+    assert [annotation.id for annotation in read.parts[1][1]] == [8]
+
+
+def test_an_area_that_is_not_given_is_the_box_s(tmp_path):
+    read = Read(tmp_path, document(annotations=[without(ROW, "area")]))
+    assert [annotation.area_px2 for annotation in read.parts[1][1]] == [14.0]
+
+
+@pytest.mark.parametrize("area", [1e30, -1e30, "nan", "inf", True, [], "large"])
+def test_an_area_beyond_any_image_is_rejected(tmp_path, area):
+    read = Read(tmp_path, document(annotations=[{**ROW, "area": area}]))
+    assert read.reasons == [("annotation", 7, "malformed_annotation", 1)]
+
+
+@pytest.mark.parametrize(
+    ("iscrowd", "expected"),
+    [(0, False), (1, True), (False, False), (True, True), (None, False), ("0", False), ("1", True), (1.0, True)],
+)
+def test_iscrowd_as_it_is_found(tmp_path, iscrowd, expected):
+    read = Read(tmp_path, document(annotations=[{**ROW, "iscrowd": iscrowd}, {**without(ROW, "iscrowd"), "id": 8}]))
+    assert {annotation.id: annotation.is_crowd for annotation in read.parts[1][1]} == {7: expected, 8: False}
+
+
+@pytest.mark.parametrize(
+    "bbox",
+    [
+        [],
+        [1, 2, 3],
+        [1, 2, 3, 4, 5],
+        [1, 2, -3, 4],
+        [1, 2, 3, -0.001],
+        ["1", 2, 3, 4],
+        [1, 2, None, 4],
+        [1, 2, True, 4],
+        [[1, 2, 3, 4]],
+        {"x": 1},
+        None,
+        "box",
+        [math.nan, 0, 1, 1],
+        [0, 0, math.inf, 1],
+        [0, 0, 1, 1e19],
+        [-1e19, 0, 1, 1],
+    ],
+)
+def test_a_malformed_box_is_rejected_and_shown(tmp_path, bbox):
+    read = Read(tmp_path, document(annotations=[{**ROW, "bbox": bbox}, {**ROW, "id": 8}]))
+    assert read.reasons == [("annotation", 7, "malformed_box", 1)]
+    shown = json.dumps(bbox).replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
+    assert read.rejected[0].detail.endswith(f": {shown}")
+    assert [annotation.id for annotation in read.parts[1][1]] == [8]
+
+
+@pytest.mark.parametrize(
+    ("bbox", "fault"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), ""),
+        ((-5.0, -5.0, 1e18, 1e18), ""),
+        ((0.0, 0.0, -1.0, 1.0), "bbox has a negative width or height"),
+        ((math.nan, 0.0, 1.0, 1.0), "bbox has a number that is beyond any image"),
+        ((0.0, -math.inf, 1.0, 1.0), "bbox has a number that is beyond any image"),
+        ((0.0, 0.0, 1.1e18, 1.0), "bbox has a number that is beyond any image"),
+    ],
+)
+def test_box_fault(bbox, fault):
+    assert box_fault(bbox) == fault
+
+
+# NaN and Infinity, which are not JSON, but which Python writes
+
+
+def test_words_that_are_no_json_are_read_outside_of_strings_only(tmp_path):
+    image = {**IMAGE, "file_name": 'NaN "-Infinity" \\.jpg', "score": -math.inf}
+    row = {**ROW, "score": math.nan, "segmentation": [[math.inf, -math.inf]]}
+    category = {**CATEGORY, "name": "Infinity"}
+    read = Read(tmp_path, document([image], [row, {**row, "id": 8, "bbox": [math.nan] * 4}], [category]))
+    annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
+    assert read.parts == {1: ((ImageRow(1, 'NaN "-Infinity" \\.jpg', IMAGE["width"], IMAGE["height"]),), (annotation,))}
+    assert read.reasons == [("annotation", 8, "malformed_box", 1)]
+    assert read.file.categories == (Category(3, "Infinity", "animal"),)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        list(read_coco(instances(tmp_path / "gone.json")))
+
+
+# The fast way and the slow one
+
+IDS = st.integers(-3, 6) | st.sampled_from([INT64_MIN, INT64_MAX])
+NUMBERS = st.integers(0, 500) | st.floats(-500, 500)
+LENGTHS = st.integers(0, 500) | st.floats(0, 500)
+IMAGES = st.fixed_dictionaries(
+    {"id": IDS, "file_name": st.text(st.characters(exclude_categories=["Cs"]))},
+    optional={"width": st.none() | st.integers(-1, 9), "height": st.none() | st.integers(-1, 9), "license": st.none()},
+)
+ANNOTATIONS = st.fixed_dictionaries(
+    {"id": IDS, "image_id": IDS, "category_id": IDS, "bbox": st.tuples(NUMBERS, NUMBERS, LENGTHS, LENGTHS)},
+    optional={
+        "area": st.none() | LENGTHS,
+        "iscrowd": st.none() | st.sampled_from([0, 1, True, False]),
+        "segmentation": st.lists(NUMBERS),
+    },
+)
+
+
+def expected_parts(images: list[dict], annotations: list[dict]) -> dict:
+    """By image id: rows in file order, and annotations, found the plain way."""
+    parts = {}
+    for row in images:
+        size = row.get("width"), row.get("height")
+        known = size if all(side is not None and side > 0 for side in size) else (None, None)
+        parts.setdefault(row["id"], ([], []))[0].append(ImageRow(row["id"], row["file_name"], *known))
+    for row in annotations:
+        area = row.get("area")
+        area = row["bbox"][2] * row["bbox"][3] if area is None else area
+        annotation = Annotation(row["id"], row["category_id"], row["bbox"], area, bool(row.get("iscrowd")))
+        parts.setdefault(row["image_id"], ([], []))[1].append(annotation)
+    return {image_id: (tuple(rows), tuple(found)) for image_id, (rows, found) in parts.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(images=st.lists(IMAGES, max_size=5), annotations=st.lists(ANNOTATIONS, max_size=8))
+def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, annotations):
+    folder = tmp_path_factory.getbasetemp()
+    expected = expected_parts(images, annotations)
+    fast = Read(folder, document(images, annotations))
+    assert (fast.parts, fast.rejected) == (expected, [])
+    slow = Read(folder, document([*images, {"id": 1}], [{**ROW, "image_id": "?"}, *annotations]))
+    assert slow.parts == expected
+    assert sorted(slow.reasons, key=str) == [
+        ("annotation", 7, "malformed_annotation", None),
+        ("image", 1, "malformed_image", None),
+    ]
+
+
+def test_the_transform_sorts_its_outputs(tmp_path):
+    path = str(tmp_path / "instances.json")
+    Path(path).write_text(json.dumps(document(annotations=[ROW, {**ROW, "id": 8, "bbox": []}])))
+    annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
+    part = FileAnnotations(1, path, AnnotationKind.INSTANCES, (ImageRow(1, "a.jpg", 40, 30),), (annotation,))
+    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 2, (Category(3, "dog", "animal"),))
+    reject = Rejected("annotation", 8, Reason.MALFORMED_BOX, "bbox is not a list of four numbers: []", 1)
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
+        assert_that(coco.parts, equal_to([(1, part)]), "Parts")
+        assert_that(coco.files, equal_to([file]), "Files")
+        assert_that(coco.rejected, equal_to([reject]), "Rejected")

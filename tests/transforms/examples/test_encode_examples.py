@@ -1,0 +1,453 @@
+"""Pictures and annotations become records that TensorFlow reads."""
+
+import io
+import json
+import struct
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+import pytest
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from PIL import Image
+from pycocotools import mask as coco_mask
+
+from recordmill.schemas.annotations import (
+    Annotation,
+    Caption,
+    Category,
+    ImageLabels,
+    PanopticAnnotation,
+    Segment,
+    StuffAnnotation,
+)
+from recordmill.schemas.features import Part
+from recordmill.schemas.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.transforms.examples.encode_examples import Encoded, EncodeExamples, ExampleEncoder
+
+LABELS = LabelMap(
+    (Category(0, "été", keypoints=("nose", "tail")), Category(3, "dog", keypoints=("nose",)), Category(90, "dog")),
+    (Category(3, "dog", isthing=1), Category(92, "banner", isthing=0), Category(100, "sky")),
+)
+PLAIN = DETECTION.with_parts(())
+PICTURE = Picture(b"\xff\xd8 not looked at", "jpeg", 100, 50, "5ha")
+INSIDE = Annotation(-7, 90, (25.0, 10.0, 50.0, 20.0), 12.25, True)
+CROSSING = Annotation(8, 0, (75.0, 40.0, 50.0, 20.0), 1e18, False)
+OUTSIDE = Annotation(9, 3, (200.0, 0.0, 10.5, 10.0), 100.0, False)
+
+
+def task(*annotations: Annotation, image_id: int = 139, **labels) -> ImageTask:
+    ref = ImageRef("images/é.jpg", 1)
+    return ImageTask(image_id, "train/é.jpg", None, None, ref, "train", annotations, ImageLabels(**labels))
+
+
+def read(record: bytes) -> dict[str, list]:
+    features = tf.train.Example.FromString(record).features.feature
+    return {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
+
+
+def encode(task: ImageTask, policy: str = "clip", table=PLAIN) -> Encoded:
+    return ExampleEncoder(LABELS, table, policy).encode(task, PICTURE)
+
+
+def only(encoded: Encoded) -> dict[str, list]:
+    (record,) = encoded.records
+    return read(record)
+
+
+def pixels(png: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(png)) as image:
+        assert (image.format, image.mode) == ("PNG", "L")
+        return np.asarray(image)
+
+
+def test_every_feature():
+    assert only(encode(task(INSIDE, CROSSING))) == {
+        "image/encoded": [b"\xff\xd8 not looked at"],
+        "image/filename": ["train/é.jpg".encode()],
+        "image/format": [b"jpeg"],
+        "image/height": [50],
+        "image/key/sha256": [b"5ha"],
+        "image/object/area": [12.25, struct.unpack("f", struct.pack("f", 1e18))[0]],
+        "image/object/bbox/xmax": [0.75, 1.0],
+        "image/object/bbox/xmin": [0.25, 0.75],
+        "image/object/bbox/ymax": pytest.approx([0.6, 1.0]),
+        "image/object/bbox/ymin": pytest.approx([0.2, 0.8]),
+        "image/object/class/index": [2, 0],
+        "image/object/class/label": [90, 0],
+        "image/object/class/text": [b"dog", "été".encode()],
+        "image/object/id": [-7, 8],
+        "image/object/is_crowd": [1, 0],
+        "image/source_id": [b"139"],
+        "image/width": [100],
+    }
+
+
+@pytest.mark.parametrize("image_id", [0, -1, (1 << 63) - 1, -(1 << 63)])
+def test_the_source_id_is_a_number_that_model_garden_can_read(image_id):
+    (source_id,) = only(encode(task(image_id=image_id)))["image/source_id"]
+    assert tf.strings.to_number(source_id, tf.int64).numpy() == image_id
+
+
+@pytest.mark.parametrize(
+    ("policy", "ids", "xmax", "clipped", "rejected"),
+    [
+        ("clip", [-7, 8], [0.75, 1.0], {Metric.BOXES_CLIPPED: 1}, {9: Reason.EMPTY_BOX}),
+        ("drop", [-7], [0.75], {}, {8: Reason.BOX_OUTSIDE, 9: Reason.EMPTY_BOX}),
+        ("keep", [-7, 8], [0.75, 1.25], {}, {9: Reason.EMPTY_BOX}),
+    ],
+)
+def test_box_policies(policy, ids, xmax, clipped, rejected):
+    encoded = encode(task(INSIDE, CROSSING, OUTSIDE), policy)
+    found = only(encoded)
+    assert (found["image/object/id"], found["image/object/bbox/xmax"]) == (ids, xmax)
+    assert encoded.counted == {
+        Metric.IMAGES: 1,
+        Metric.OBJECTS: len(ids),
+        Metric.RECORD_BYTES: len(encoded.records[0]),
+        **clipped,
+    }
+    assert {reject.id: reject.reason for reject in encoded.rejected} == rejected
+
+
+def test_a_rejected_box_is_shown_with_its_image():
+    (reject,) = encode(task(OUTSIDE)).rejected
+    detail = "box x 200, y 0, 10.5x10 in an image of 100x50"
+    assert reject == Rejected("annotation", 9, Reason.EMPTY_BOX, detail, 139)
+
+
+@pytest.mark.parametrize(
+    "table", [PLAIN, TFDS.with_parts(()), DETECTION, TFDS], ids=["plain", "plain tfds", "all", "tfds"]
+)
+def test_every_layout_can_be_computed_and_has_empty_lists_without_objects(table):
+    found = only(encode(task(), table=table))
+    assert set(found) == {feature.name for feature in table.features}
+    assert {name for name, values in found.items() if not values} == {f.name for f in table.features if f.shape}
+
+
+# The layouts keras and tfds
+
+
+def test_every_feature_of_the_layout_keras():
+    encoded = encode(task(INSIDE, OUTSIDE, CROSSING), table=KERAS)
+    image = {"image": [PICTURE.data], "image_id": [139], "path": ["train/é.jpg".encode()]}
+    assert list(map(read, encoded.records)) == [
+        {
+            **image,
+            "area": [12.25],
+            "bbox": [25.0, 10.0, 50.0, 20.0],
+            "category_id": [90],
+            "class_index": [2],
+            "id": [-7],
+        },
+        {
+            **image,
+            "area": [struct.unpack("f", struct.pack("f", 1e18))[0]],
+            "bbox": pytest.approx([75.0, 40.0, 25.0, 10.0]),
+            "category_id": [0],
+            "class_index": [0],
+            "id": [8],
+        },
+    ]
+    assert encoded.counted == {
+        Metric.IMAGES: 1,
+        Metric.OBJECTS: 2,
+        Metric.BOXES_CLIPPED: 1,
+        Metric.RECORD_BYTES: sum(map(len, encoded.records)),
+    }
+    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
+
+
+def test_a_box_that_is_not_clipped_keeps_the_json_s_own_numbers():
+    """Through fractions and back they would differ in their last bits."""
+    odd = msgspec.structs.replace(INSIDE, bbox_xywh_px=(0.1, 0.7, 33.3, 11.1))
+    single = [struct.unpack("f", struct.pack("f", number))[0] for number in (0.1, 0.7, 33.3, 11.1)]
+    assert only(encode(task(odd), table=KERAS))["bbox"] == single
+
+
+@pytest.mark.parametrize("annotations", [(), (OUTSIDE,)])
+def test_an_image_without_an_object_gives_no_record_of_an_annotation(annotations):
+    encoded = encode(task(*annotations), table=KERAS)
+    assert (encoded.records, encoded.counted) == ((), {Metric.IMAGES_WITHOUT_RECORD: 1})
+    assert [reject.id for reject in encoded.rejected] == [annotation.id for annotation in annotations]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_image_is_wanted_where_a_record_can_come_of_it(layout):
+    encoder = ExampleEncoder(LABELS, LAYOUTS[layout], "clip")
+    assert encoder.wants_image(task(OUTSIDE))
+    assert encoder.wants_image(task()) == (layout != "keras")
+
+
+def test_every_feature_of_the_layout_tfds():
+    captions = (Caption(4, "un été"), Caption(6, ""))
+    table = TFDS.with_parts((Part.CAPTIONS,))
+    encoded = encode(task(INSIDE, CROSSING, captions=captions), table=table)
+    assert only(encoded) == {
+        "captions/id": [4, 6],
+        "captions/text": ["un été".encode(), b""],
+        "image": [PICTURE.data],
+        "image/filename": ["train/é.jpg".encode()],
+        "image/id": [139],
+        "objects/area": [12, 10**18],
+        "objects/bbox": pytest.approx([0.2, 0.25, 0.6, 0.75, 0.8, 0.75, 1.0, 1.0]),
+        "objects/category_id": [90, 0],
+        "objects/id": [-7, 8],
+        "objects/is_crowd": [1, 0],
+        "objects/label": [2, 0],
+    }
+    assert encoded.counted[Metric.CAPTIONS] == 2
+
+
+# Keypoints and captions
+
+
+def test_keypoints_of_objects_that_have_some_fewer_or_none():
+    table = DETECTION.with_parts((Part.KEYPOINTS,))
+    both = msgspec.structs.replace(CROSSING, keypoints_xyv=(25.0, 25.0, 2.0, 90.0, 10.0, 0.0))
+    one = Annotation(10, 3, (0.0, 0.0, 5.0, 5.0), 25.0, False, b"", (50.0, 40.0, 1.0))
+    found = only(encode(task(both, one, INSIDE), table=table))
+    assert {name.rpartition("/")[2]: values for name, values in found.items() if "/keypoint/" in name} == {
+        "num": [1, 1, 0],
+        "text": [b"nose", b"tail", b"nose", b"", b"", b""],
+        "visibility": [2, 0, 1, 0, 0, 0],
+        "x": [0.25, 0.0, 0.5, 0.0, 0.0, 0.0],
+        "y": pytest.approx([0.5, 0.0, 0.8, 0.0, 0.0, 0.0]),
+    }
+
+
+def test_an_object_that_is_rejected_takes_its_keypoints_along():
+    table = DETECTION.with_parts((Part.KEYPOINTS,))
+    outside = msgspec.structs.replace(OUTSIDE, keypoints_xyv=(1.0, 1.0, 2.0))
+    found = only(encode(task(outside, INSIDE), table=table))
+    assert found["image/object/keypoint/num"] == [0]
+    assert found["image/object/keypoint/visibility"] == [0, 0]
+
+
+def test_captions_are_there_only_where_they_are_asked_for():
+    captioned = task(captions=(Caption(4, "one"), Caption(6, "two")))
+    encoded = encode(captioned, table=DETECTION.with_parts((Part.CAPTIONS,)))
+    assert only(encoded)["image/caption"] == [b"one", b"two"]
+    assert encoded.counted[Metric.CAPTIONS] == 2
+    assert encode(captioned) == encode(task())
+
+
+def test_lvis_s_lists_stay_apart_and_may_be_empty():
+    table = DETECTION.with_parts((Part.LVIS,))
+    found = only(encode(task(neg_category_ids=(5, 2)), table=table))
+    assert (found["image/neg_category_ids"], found["image/not_exhaustive_category_ids"]) == ([5, 2], [])
+
+
+# Masks
+
+MASKED = DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE))
+POLYGON = [[10, 5, 60, 5, 60, 45.5, 10, 45.5]]
+
+
+def masked(id_: int, segmentation: object, **changed) -> Annotation:
+    text = segmentation if isinstance(segmentation, bytes) else json.dumps(segmentation).encode()
+    annotation = Annotation(id_, 3, (10.0, 5.0, 50.0, 40.0), 2000.0, False, text)
+    return msgspec.structs.replace(annotation, **changed)
+
+
+def as_pycocotools_draws(segmentation: object) -> np.ndarray:
+    return coco_mask.decode(coco_mask.merge(coco_mask.frPyObjects(segmentation, 50, 100)))
+
+
+RUNS = [0, 50, 4950]
+COMPRESSED = coco_mask.frPyObjects({"counts": RUNS, "size": [50, 100]}, 50, 100)["counts"].decode()
+FIRST_COLUMN = np.pad(np.ones((50, 1), np.uint8), ((0, 0), (0, 99)))
+
+
+@pytest.mark.parametrize(
+    ("segmentation", "expected"),
+    [
+        (POLYGON, as_pycocotools_draws(POLYGON)),
+        ([*POLYGON, [70, 0, 80, 0, 80, 10]], as_pycocotools_draws([*POLYGON, [70, 0, 80, 0, 80, 10]])),
+        ({"counts": RUNS, "size": [50, 100]}, FIRST_COLUMN),
+        ({"counts": COMPRESSED, "size": [50, 100]}, FIRST_COLUMN),
+        ([], np.zeros((50, 100), np.uint8)),
+        (b"", np.zeros((50, 100), np.uint8)),
+        (None, np.zeros((50, 100), np.uint8)),
+    ],
+)
+@pytest.mark.parametrize("is_crowd", [False, True])
+def test_a_mask_is_the_same_picture_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
+    encoded = encode(task(masked(1, segmentation, is_crowd=is_crowd)), table=MASKED)
+    found = only(encoded)
+    (png,), (counts,) = found["image/object/mask"], found["image/object/mask/rle"]
+    assert np.array_equal(pixels(png), expected)
+    assert np.array_equal(coco_mask.decode({"counts": counts, "size": [50, 100]}), expected)
+    assert encoded.counted.get(Metric.MASKS, 0) == int(expected.any())
+
+
+BAD_MASKS = [
+    ([[1, 2, 3]], Reason.MALFORMED_SEGMENTATION),
+    ([[1, 2, 3, 4, 5]], Reason.MALFORMED_SEGMENTATION),
+    ([[1, 2, 3, 4, "NaN", 6]], Reason.MALFORMED_SEGMENTATION),
+    ([[1, 2, 3, 4, 1e300, 6]], Reason.MALFORMED_SEGMENTATION),
+    ([[1, 2], 3], Reason.MALFORMED_SEGMENTATION),
+    ("polygon", Reason.MALFORMED_SEGMENTATION),
+    (7, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": RUNS}, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": [-1, 5001], "size": [50, 100]}, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": [4999], "size": [50, 100]}, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": "é", "size": [50, 100]}, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": "", "size": [50, 100]}, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": [1 << 63, 1], "size": [50, 100]}, Reason.MALFORMED_SEGMENTATION),
+    (b'[["\xff"]]', Reason.MALFORMED_SEGMENTATION),
+    (b"[" * 100_000, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": RUNS, "size": [100, 50]}, Reason.MASK_SIZE_MISMATCH),
+    ({"counts": COMPRESSED, "size": [51, 100]}, Reason.MASK_SIZE_MISMATCH),
+    ({"counts": [], "size": [0, 0]}, Reason.MASK_SIZE_MISMATCH),
+]
+
+
+@pytest.mark.parametrize(("segmentation", "reason"), BAD_MASKS, ids=range(len(BAD_MASKS)))
+def test_an_object_whose_mask_is_malformed_is_rejected_and_the_others_stay(segmentation, reason):
+    encoded = encode(task(masked(1, POLYGON), masked(2, segmentation), masked(3, [])), table=MASKED)
+    found = only(encoded)
+    assert found["image/object/id"] == [1, 3]
+    assert [pixels(png).any() for png in found["image/object/mask"]] == [True, False]
+    assert [(reject.id, reject.reason, reject.image_id) for reject in encoded.rejected] == [(2, reason, 139)]
+    assert (encoded.counted[Metric.OBJECTS], encoded.counted[Metric.MASKS]) == (2, 1)
+
+
+def test_a_segmentation_is_not_looked_at_where_no_mask_is_asked_for():
+    encoded = encode(task(masked(2, "nonsense")))
+    assert (only(encoded)["image/object/id"], encoded.rejected) == ([2], [])
+    assert Metric.MASKS not in encoded.counted
+
+
+# Stuff
+
+SEMANTIC = DETECTION.with_parts((Part.SEMANTIC,))
+
+
+def region(id_: int, category_id: int, segmentation: object) -> StuffAnnotation:
+    return StuffAnnotation(id_, category_id, json.dumps(segmentation).encode())
+
+
+def test_stuff_becomes_a_semantic_mask_where_the_later_of_two_is_seen():
+    left, all_of_it = [[0, 0, 50, 0, 50, 50, 0, 50]], {"counts": [0, 5000], "size": [50, 100]}
+    regions = (region(1, 100, all_of_it), region(2, 92, left))
+    encoded = encode(task(regions=regions), table=SEMANTIC)
+    found = pixels(only(encoded)["image/segmentation/class/encoded"][0])
+    expected = np.full((50, 100), 10, np.uint8)
+    expected[:, :50] = 2
+    assert np.array_equal(found, expected)
+    assert encoded.counted[Metric.REGIONS] == 2
+
+
+def test_an_image_without_stuff_is_all_to_be_ignored():
+    encoded = encode(task(INSIDE), table=SEMANTIC)
+    assert np.array_equal(
+        pixels(only(encoded)["image/segmentation/class/encoded"][0]), np.full((50, 100), 255, np.uint8)
+    )
+    assert Metric.REGIONS not in encoded.counted
+
+
+@pytest.mark.parametrize(("segmentation", "reason"), BAD_MASKS[:4] + BAD_MASKS[-3:])
+def test_a_region_whose_mask_is_malformed_is_rejected_and_the_others_stay(segmentation, reason):
+    regions = (region(5, 92, segmentation), region(6, 100, {"counts": RUNS, "size": [50, 100]}))
+    encoded = encode(task(regions=regions), table=SEMANTIC)
+    found = pixels(only(encoded)["image/segmentation/class/encoded"][0])
+    assert np.array_equal(found, np.where(FIRST_COLUMN, 10, 255))
+    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(5, reason)]
+    assert encoded.counted[Metric.REGIONS] == 1
+
+
+# PanopticAnnotation
+
+PANOPTIC = DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC))
+MASK_NAMES = (
+    "image/panoptic/category_mask",
+    "image/panoptic/instance_mask",
+    "image/segmentation/class/encoded",
+)
+
+
+@pytest.fixture
+def panoptic(tmp_path) -> PanopticAnnotation:
+    """Left a dog, right sky, void in between."""
+    colours = np.zeros((50, 100, 3), np.uint8)
+    colours[:, :40] = 7, 1, 0
+    colours[:, 60:] = 0, 0, 1
+    Image.fromarray(colours).save(tmp_path / "p.png")
+    segments = (Segment(65536, 100, False), Segment(7 + 256, 3, True, (0.0, 0.0, 40.0, 50.0), 1999.5))
+    return PanopticAnnotation(str(tmp_path / "p.png"), "p.png", segments)
+
+
+def columns(left: int, middle: int, right: int) -> np.ndarray:
+    return np.tile(np.repeat(np.array([left, middle, right], np.uint8), (40, 20, 40)), (50, 1))
+
+
+def test_a_panoptic_annotation_becomes_three_masks(panoptic):
+    encoded = encode(task(INSIDE, panoptic=(panoptic,)), table=PANOPTIC)
+    found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
+    for mask, expected in zip(found, (columns(3, 0, 100), columns(2, 0, 0), columns(1, 255, 10)), strict=True):
+        assert np.array_equal(mask, expected)
+    assert (encoded.counted[Metric.PANOPTIC], encoded.rejected) == (1, [])
+
+
+def test_panoptic_features_of_the_layout_tfds(panoptic):
+    encoded = encode(task(panoptic=(panoptic,)), table=TFDS.with_parts((Part.PANOPTIC,)))
+    found = {name: values for name, values in only(encoded).items() if name.startswith("panoptic")}
+    with open(panoptic.path, "rb") as file:
+        data = file.read()
+    assert found == {
+        "panoptic_image": [data],
+        "panoptic_image/filename": [b"p.png"],
+        "panoptic_objects/area": [2000, 1999],
+        "panoptic_objects/bbox": pytest.approx([0.0, 0.6, 1.0, 1.0, 0.0, 0.0, 1.0, 0.4]),
+        "panoptic_objects/id": [65536, 263],
+        "panoptic_objects/is_crowd": [0, 1],
+        "panoptic_objects/label": [2, 0],
+    }
+
+
+@pytest.mark.parametrize("rows", [(), (PanopticAnnotation("gone.png", "gone.png", ()),)])
+def test_without_a_usable_panoptic_annotation_all_is_void(rows):
+    encoded = encode(task(INSIDE, panoptic=rows), table=PANOPTIC)
+    found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
+    for mask, void in zip(found, (0, 0, 255), strict=True):
+        assert np.array_equal(mask, np.full((50, 100), void))
+    assert Metric.PANOPTIC not in encoded.counted
+    assert [(reject.what, reject.id, reject.reason, reject.image_id) for reject in encoded.rejected] == [
+        ("annotation", None, Reason.MASK_MISSING, 139) for _ in rows
+    ]
+
+
+def test_a_void_panoptic_image_of_the_layout_tfds_is_black_and_of_the_image_s_size():
+    found = only(encode(task(), table=TFDS))
+    with Image.open(io.BytesIO(found["panoptic_image"][0])) as image:
+        assert (image.mode, image.size, image.getextrema()) == ("RGB", (100, 50), ((0, 0),) * 3)
+    assert found["panoptic_image/filename"] == [b""]
+    assert found["panoptic_objects/bbox"] == []
+
+
+def test_a_mask_that_is_malformed_and_a_box_outside_are_both_told(panoptic):
+    table = DETECTION.with_parts((Part.MASK_RLE, Part.PANOPTIC))
+    broken = msgspec.structs.replace(panoptic, segments=panoptic.segments[:1])
+    encoded = encode(task(masked(1, "x"), OUTSIDE, masked(2, POLYGON), panoptic=(broken,)), table=table)
+    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [
+        (1, Reason.MALFORMED_SEGMENTATION),
+        (9, Reason.EMPTY_BOX),
+        (None, Reason.SEGMENT_MISMATCH),
+    ]
+    assert only(encoded)["image/object/id"] == [2]
+
+
+def test_the_transform():
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        labels = p | "Labels" >> beam.Create([LABELS])
+        table = p | "Table" >> beam.Create([PLAIN])
+        pictures = p | "Pictures" >> beam.Create([(task(INSIDE), PICTURE), (task(OUTSIDE), PICTURE)])
+        records = pictures | EncodeExamples(labels, table, "clip")
+        assert_that(records, equal_to([encode(task(INSIDE)), encode(task(OUTSIDE))]))

@@ -1,0 +1,94 @@
+"""Keypoints become flat lists, K for every object."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import Annotation, Category
+from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
+
+PERSON = Category(1, "person", keypoints=("nose", "left été", "right ear"))
+HAND = Category(2, "hand", keypoints=("thumb",))
+TREE = Category(3, "tree")
+LABELS = LabelMap((PERSON, HAND, TREE))
+
+
+def annotation(category: Category, *xyv: float) -> Annotation:
+    return Annotation(7, category.id, (0.0, 0.0, 1.0, 1.0), 1.0, False, b"", xyv)
+
+
+def encode(*annotations: Annotation, labels: LabelMap = LABELS, width: int = 40, height: int = 20) -> dict[str, list]:
+    values = KeypointEncoder(labels).encode(annotations, width, height)
+    assert {source.rpartition("_")[0] for source in values} == {"objects.keypoint"}
+    return {source.rpartition("_")[2]: value for source, value in values.items()}
+
+
+def test_objects_with_all_keypoints_with_fewer_and_with_none():
+    person = annotation(PERSON, 10, 5, 2, 40, 20, 1, 20, 10, 2)
+    assert encode(person, annotation(HAND, 20, 5, 1), annotation(TREE)) == {
+        "num": [3, 1, 0],
+        "text": [b"nose", "left été".encode(), b"right ear", b"thumb", b"", b"", b"", b"", b""],
+        "visibility": [2, 1, 2, 1, 0, 0, 0, 0, 0],
+        "x": [0.25, 1.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0],
+        "y": [0.25, 1.0, 0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0],
+    }
+
+
+def test_what_is_not_labelled_is_at_the_origin_whatever_the_json_has_there():
+    found = encode(annotation(PERSON, 10, 5, 0, 40, 20, 1, -3, 7, 0))
+    assert (found["x"], found["y"]) == ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    assert (found["visibility"], found["num"]) == ([0, 1, 0], [1])
+
+
+def test_an_object_of_a_category_with_keypoints_may_have_none_of_them():
+    assert encode(annotation(PERSON)) == {
+        "num": [0],
+        "text": [b"nose", "left été".encode(), b"right ear"],
+        "visibility": [0, 0, 0],
+        "x": [0.0, 0.0, 0.0],
+        "y": [0.0, 0.0, 0.0],
+    }
+
+
+def test_a_keypoint_outside_of_the_image_stays_where_it_is():
+    found = encode(annotation(HAND, -4, 30, 2), labels=LabelMap((HAND,)))
+    assert (found["x"], found["y"]) == ([-0.1], [1.5])
+
+
+@pytest.mark.parametrize("labels", [LabelMap((TREE,)), LabelMap(())])
+def test_without_keypoints_all_lists_but_the_counts_are_empty(labels):
+    annotations = [annotation(category) for category in labels.categories]
+    expected = {"num": [0] * len(annotations), "text": [], "visibility": [], "x": [], "y": []}
+    assert encode(*annotations, labels=labels) == expected
+    assert encode() == {"num": [], "text": [], "visibility": [], "x": [], "y": []}
+
+
+POINTS = st.tuples(st.floats(-1e18, 1e18), st.floats(-1e18, 1e18), st.sampled_from([0.0, 1.0, 2.0]))
+
+
+@st.composite
+def annotations(draw) -> Annotation:
+    category = draw(st.sampled_from(LABELS.categories))
+    points = draw(st.just([]) | st.lists(POINTS, min_size=len(category.keypoints), max_size=len(category.keypoints)))
+    return annotation(category, *(number for point in points for number in point))
+
+
+@given(st.lists(annotations(), max_size=5), st.integers(1, 5000), st.integers(1, 5000))
+def test_every_object_has_as_many_of_each_and_none_is_moved(items, width, height):
+    found = encode(*items, width=width, height=height)
+    assert {name: len(values) for name, values in found.items()} == {
+        "num": len(items),
+        **dict.fromkeys(("text", "visibility", "x", "y"), LABELS.keypoints * len(items)),
+    }
+    for place, item in enumerate(items):
+        visible = item.keypoints_xyv[2::3]
+        assert found["num"][place] == sum(number > 0 for number in visible)
+        for point, seen in enumerate(visible):
+            at = LABELS.keypoints * place + point
+            x, y = item.keypoints_xyv[3 * point : 3 * point + 2] if seen else (0.0, 0.0)
+            assert math.isclose(found["x"][at] * width, x, rel_tol=1e-12, abs_tol=1e-300)
+            assert math.isclose(found["y"][at] * height, y, rel_tol=1e-12, abs_tol=1e-300)
+            assert found["visibility"][at] == seen

@@ -1,0 +1,62 @@
+"""Files out of records are written below one folder, and never beside it."""
+
+import pickle
+
+import pytest
+
+from recordmill.transforms.extract.extract_files import ExtractedFile, FileWriter, WrittenFile, path_below
+from recordmill.transforms.extract.extract_values import UnusableRecordError
+
+SHA256_OF_A = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("a.jpg", "images/a.jpg"),
+        ("b/a.jpg", "images/b/a.jpg"),
+        ("./b//a.jpg/", "images/b/a.jpg"),
+        ("..a/b..jpg", "images/..a/b..jpg"),
+        ("été à la mer.JPG", "images/été à la mer.JPG"),
+    ],
+)
+def test_a_name_within_the_folder(name, path):
+    assert path_below("images", name) == path
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "./.", "..", "a/..", "../a", "/a", "\\a", "C:a", "http://a/b", "a\nb"])
+def test_a_name_that_leads_elsewhere_or_is_no_file_s(name):
+    with pytest.raises(UnusableRecordError) as caught:
+        path_below("images", name)
+    assert caught.value.reason == "file_name"
+    assert repr(name) in caught.value.detail
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_file_is_written_once(tmp_path):
+    writer = FileWriter(str(tmp_path))
+    written = WrittenFile("x/a", 1, SHA256_OF_A)
+    assert writer.write(ExtractedFile("x/a", b"a")) == (written, True)
+    (tmp_path / "x" / "a").write_bytes(b"not again")
+    assert writer.write(ExtractedFile("x/a", b"a")) == (written, False)
+    assert (tmp_path / "x" / "a").read_bytes() == b"not again"
+    assert writer.write(ExtractedFile("x/a", b"b"))[1]
+    assert (tmp_path / "x" / "a").read_bytes() == b"b"
+    assert [path.name for path in (tmp_path / "x").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("path", ["a/b", "folder", "n" * 300, "deep/" * 2000 + "x"])
+def test_there_can_be_no_file_of_that_name(path, tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UnusableRecordError, match="there can be no file"):
+        FileWriter(str(tmp_path)).write(ExtractedFile(path, b"a"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
+
+
+def test_a_folder_called_zip(tmp_path):
+    """A name in a record does not make the writer look into an archive."""
+    writer = FileWriter(str(tmp_path))
+    writer.write(ExtractedFile("a.zip", b"PK"))
+    with pytest.raises(UnusableRecordError, match="there can be no file"):
+        writer.write(ExtractedFile("a.zip/b", b"a"))

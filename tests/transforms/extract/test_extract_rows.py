@@ -1,0 +1,134 @@
+"""A record's values become rows, whatever its layout."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.features import Part
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.extract.extract_rows import Extracted, RowExtractor, keypoints_px
+from recordmill.transforms.extract.extract_values import UnusableRecordError
+
+CAT, FIGURE, SKY = Category(3, "cat"), Category(7, "figure", keypoints=("head", "foot")), Category(92, "sky", isthing=0)
+LABELS = LabelMap((CAT, FIGURE), (SKY,))
+
+
+def png(width: int = 40, height: int = 30) -> bytes:
+    stream = io.BytesIO()
+    Image.new("L", (width, height)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+DETECTION = {
+    "image.encoded": png(),
+    "image.file_name": b"a/b.png",
+    "image.height": np.array([30]),
+    "image.width": np.array([40]),
+    "image.id": b"5",
+    "objects.area": np.float32([50.37, 9]),
+    "objects.category_id": np.array([3, 7]),
+    "objects.id": np.array([11, 12]),
+    "objects.is_crowd": np.array([1, 0]),
+    "objects.xmin": np.float32([0.25, 0.5]),
+    "objects.xmax": np.float32([0.5, 1]),
+    "objects.ymin": np.float32([0, 0.1]),
+    "objects.ymax": np.float32([0.5, 0.3]),
+}
+TFDS = {
+    "image.encoded": png(),
+    "image.file_name": b"b.png",
+    "image.number": np.array([6]),
+    "objects.area_whole": np.array([50]),
+    "objects.bbox_yxyx": np.float32([0, 0.25, 0.5, 0.5]),
+    "objects.category_id": np.array([3]),
+    "objects.id": np.array([11]),
+    "objects.is_crowd": np.array([0]),
+    "panoptic.file_name": b"p.png",
+    "panoptic.png": b"the PNG",
+    "segments.area": np.array([7]),
+    "segments.bbox_yxyx": np.float32([0, 0, 1, 1]),
+    "segments.class_index": np.array([0]),
+    "segments.id": np.array([70_000]),
+    "segments.is_crowd": np.array([0]),
+}
+BOX = b'{"id":%d,"image_id":%d,"category_id":3,"bbox":[10.0,0.0,10.0,15.0],"area":%b,"iscrowd":%d'
+
+
+def extract(layout: str, values: dict, *parts: Part) -> Extracted:
+    return RowExtractor(LAYOUTS[layout].with_parts(parts), LABELS, "val")(values)
+
+
+def test_detection():
+    rows, files, faults = extract("detection", DETECTION)
+    assert [(file.path, file.data) for file in files] == [("images/val/a/b.png", png())]
+    assert (rows.image.id, rows.image.file_name, rows.image.width, rows.image.height) == (5, "a/b.png", 40, 30)
+    assert rows.instances[0].json == BOX % (11, 5, b"50.37", 1) + b"}"
+    assert (rows.instances[1].id, rows.keypoints, rows.captions, rows.panoptic, faults) == (12, (), (), None, [])
+
+
+def test_keypoints_are_those_of_the_category():
+    values = DETECTION | {
+        "objects.keypoint_num": np.array([0, 1]),
+        "objects.keypoint_x": np.float32([0, 0, 0.55, 0.9]),
+        "objects.keypoint_y": np.float32([0, 0, 0.2, 0.9]),
+        "objects.keypoint_visibility": np.array([0, 0, 1, 0]),
+    }
+    rows, _, _ = extract("detection", values, Part.KEYPOINTS)
+    (figure,) = rows.keypoints
+    assert figure.json.endswith(b',"num_keypoints":1,"keypoints":[22.0,6.0,1,0.0,0.0,0]}')
+    assert b"keypoints" not in rows.instances[1].json
+
+
+def test_keypoints_that_are_not_labelled_are_zeros():
+    assert keypoints_px(np.float32([0.3]), np.float32([0.3]), [0], 40, 30) == (0.0, 0.0, 0)
+
+
+def test_keras():
+    values = {name: value for name, value in TFDS.items() if name.startswith("image.")}
+    values |= {
+        "objects.area": np.float32([50.37]),
+        "objects.bbox_xywh_px": np.float32([10.01, 0, 10, 15]),
+        "objects.category_id": np.array([3]),
+        "objects.id": np.array([11]),
+    }
+    rows, _, _ = extract("keras", values)
+    assert (rows.image.width, rows.image.height) == (40, 30)
+    assert rows.instances[0].json == (BOX % (11, 6, b"50.37", 0)).replace(b"10.0,", b"10.01,", 1) + b"}"
+
+
+def test_tfds():
+    rows, files, faults = extract("tfds", TFDS, Part.PANOPTIC)
+    assert rows.instances[0].json == BOX % (11, 6, b"50", 0) + b"}"
+    assert [(file.path, file.data) for file in files[1:]] == [("panoptic/val/p.png", b"the PNG")]
+    (segment,) = rows.panoptic.segments_info
+    assert (segment.id, segment.category_id, segment.bbox, segment.area) == (70_000, 92, (0, 0, 40, 30), 7)
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"panoptic.file_name": b"../p.png"}, "file_name"),
+        ({"panoptic.file_name": b"\xff"}, "schema"),
+        ({"segments.class_index": np.array([1])}, "class"),
+        ({"segments.class_index": np.array([-1])}, "class"),
+    ],
+)
+def test_a_panoptic_row_that_cannot_be_used_costs_itself(changes, reason):
+    rows, files, faults = extract("tfds", TFDS | changes, Part.PANOPTIC)
+    assert (rows.panoptic, len(files), len(rows.instances)) == (None, 1, 1)
+    assert [fault[0] for fault in faults] == [reason]
+
+
+def test_no_panoptic_row_is_no_fault():
+    rows, files, faults = extract("tfds", TFDS | {"panoptic.file_name": b""}, Part.PANOPTIC)
+    assert (rows.panoptic, len(files), faults) == (None, 1, [])
+
+
+def test_without_a_size_there_are_no_pixels():
+    with pytest.raises(UnusableRecordError, match="header"):
+        extract("tfds", TFDS | {"image.encoded": b"no picture"})

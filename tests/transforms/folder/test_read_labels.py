@@ -1,0 +1,552 @@
+"""Tables of labels, as spreadsheets and scripts write them, become image rows."""
+
+import csv
+import sys
+from fractions import Fraction
+from unicodedata import normalize
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.images import JoinSide
+from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.splits import SplitShares, name_id
+from recordmill.transforms.folder.read_labels import (
+    LabelRow,
+    LabelTable,
+    ReadLabels,
+    label_rows,
+    read_labels,
+    table_splits,
+)
+
+USUAL = LabelColumns()
+ALL_TRAIN = SplitShares((("train", Fraction(1)),))
+HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Reads a table of these bytes."""
+
+    def read(data: bytes | str, columns: LabelColumns = USUAL) -> list[LabelRow]:
+        path = tmp_path / "labels.csv"
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return list(label_rows(str(path), columns))
+
+    return read
+
+
+def good(line: int, path: str, label: str, split: str | None = None) -> LabelRow:
+    return LabelRow(line, path, label, split, "")
+
+
+TWO = [good(2, "a.jpg", "cat"), good(3, "b c.jpg", "dog")]
+
+
+# Forms of tables
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "path,label\na.jpg,cat\nb c.jpg,dog\n",
+        "path,label\na.jpg,cat\nb c.jpg,dog",
+        "path,label\r\na.jpg,cat\r\nb c.jpg,dog\r\n",
+        "path,label\ra.jpg,cat\rb c.jpg,dog\r",
+        "path;label\na.jpg;cat\nb c.jpg;dog\n",
+        "path\tlabel\na.jpg\tcat\nb c.jpg\tdog\n",
+        "\ufeffpath,label\na.jpg,cat\nb c.jpg,dog\n",
+        '\ufeff"path";"label"\r\n"a.jpg";"cat"\r\n"b c.jpg";"dog"\r\n',
+        "label,more,path\ncat,,a.jpg\ndog,x,b c.jpg\n",
+        " Path , LABEL \n a.jpg , cat \nb c.jpg,dog \n",
+        "path,label,more\na.jpg,cat\nb c.jpg,dog,x,y,z\n",
+        "path,label,path\na.jpg,cat,x\nb c.jpg,dog,y\n",
+    ],
+    ids=[
+        *("plain", "no last line break", "windows", "old mac", "semicolons", "tabs", "byte order mark", "excel"),
+        *("other order", "spaces and case", "short and long rows", "a column twice"),
+    ],
+)
+def test_tables_of_two_images(rows, table):
+    assert rows(table) == TWO
+
+
+@pytest.mark.parametrize("column", PATH_COLUMNS)
+def test_a_column_of_paths_by_any_of_its_usual_names(rows, column):
+    assert rows(f"x,{column.upper()},label\n,a.jpg,cat\n") == TWO[:1]
+
+
+@pytest.mark.parametrize("column", LABEL_COLUMNS)
+def test_a_column_of_labels_by_any_of_its_usual_names(rows, column):
+    assert rows(f"x,{column.title()},path\n,cat,a.jpg\n") == TWO[:1]
+
+
+@pytest.mark.parametrize("column", SPLIT_COLUMNS)
+def test_a_column_of_splits_by_any_of_its_usual_names(rows, column):
+    assert rows(f"{column},path,label\nval,a.jpg,cat\n") == [good(2, "a.jpg", "cat", "val")]
+
+
+def test_of_several_usual_names_the_first_of_the_list_counts(rows):
+    assert rows("id,class,file_name,label\n17,xx,a.jpg,cat\n") == TWO[:1]
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("Bild,Klasse", LabelColumns("Bild", "Klasse")),
+        ("path,Klasse", LabelColumns(label="Klasse")),
+        ("Bild,label", LabelColumns(path="Bild")),
+        (" Bild , label", LabelColumns(path="Bild")),
+    ],
+)
+def test_columns_may_be_called_otherwise(rows, header, columns):
+    assert rows(f"{header}\na.jpg,cat\n", columns) == TWO[:1]
+
+
+def test_a_name_that_is_given_goes_before_the_usual_ones(rows):
+    columns = LabelColumns("image", "breed", "fold")
+    table = "path,label,split,image,breed,fold\nx,y,z,a.jpg,cat,2\n"
+    assert rows(table, columns) == [good(2, "a.jpg", "cat", "2")]
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "told"),
+    [
+        (
+            "Bild,label",
+            USUAL,
+            "has no column of paths (path, image, image_path, image_uri, filename, file_name, file, name, id); its "
+            "first line has 'Bild', 'label': name the column with --path-column",
+        ),
+        (
+            "path,Klasse",
+            USUAL,
+            "has no column of labels (label, class, class_name, category, target); its first line has 'path', 'Klasse'"
+            ": name the column with --label-column",
+        ),
+        (
+            "path,label",
+            LabelColumns(path="Bild"),
+            "has no column called 'Bild'; its first line has 'path', 'label': name the column with --path-column",
+        ),
+        (
+            "path,label",
+            LabelColumns(label="Label"),
+            "has no column called 'Label'; its first line has 'path', 'label': name the column with --label-column",
+        ),
+        (
+            "path,label",
+            LabelColumns(split="set"),
+            "has no column called 'set'; its first line has 'path', 'label': name the column with --split-column",
+        ),
+        (
+            "",
+            USUAL,
+            "has no column of paths (path, image, image_path, image_uri, filename, file_name, file, name, id); its "
+            "first line has none: name the column with --path-column",
+        ),
+    ],
+)
+def test_a_column_that_is_missing_is_told_with_those_that_are_there(rows, tmp_path, header, columns, told):
+    with pytest.raises(AnnotationFileError) as caught:
+        rows(f"{header}\na.jpg,cat\n", columns)
+    assert str(caught.value) == f"{tmp_path}/labels.csv {told}"
+
+
+def test_an_empty_file_has_no_columns(rows):
+    with pytest.raises(AnnotationFileError, match="its first line has none"):
+        rows("")
+
+
+def test_a_table_without_rows_has_none(rows):
+    assert rows("path,label\n") == rows("path,label") == []
+
+
+# Quotes and line numbers
+
+
+def test_fields_in_quotes_hold_delimiters_quotes_and_line_breaks(rows):
+    table = 'path,label,more\n"a, b.jpg","cat ""Tom""","\n"\n"c\nd.jpg","dog, or cat","x\r\ny"\ne.jpg,cow\n'
+    assert rows(table) == [
+        good(2, "a, b.jpg", 'cat "Tom"'),
+        good(4, "c\nd.jpg", "dog, or cat"),
+        good(7, "e.jpg", "cow"),
+    ]
+
+
+def test_lines_are_counted_as_an_editor_counts_them(rows):
+    table = 'path,label\n\na.jpg,cat\n,cat\n"b\n\nc.jpg",dog\n\n\nd.jpg,cow\n'
+    assert {row.path: row.line for row in rows(table)} == {"a.jpg": 3, "": 4, "b\n\nc.jpg": 5, "d.jpg": 10}
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
+def test_a_row_s_line_is_that_on_which_it_begins(rows, line_break):
+    table = line_break.join(["path,label", '"a', 'b.jpg",cat', "b.jpg,", "c.jpg,dog", ""])
+    assert [row.line for row in rows(table)] == [2, 4, 5]
+    with pytest.raises(AnnotationFileError, match=r"labels\.csv line 6 cannot be read as CSV"):
+        rows(table + line_break.join(['"d', 'd.jpg"x,cat', ""]))
+
+
+def test_blank_lines_are_passed_over(rows):
+    assert rows("path,label\n\n\r\na.jpg,cat\n\n") == [good(4, "a.jpg", "cat")]
+
+
+@pytest.mark.parametrize("blank", [",", ",,", " , ,", "\t,", '"",""', '" ","\n"', ",,,,,"])
+def test_rows_whose_fields_are_all_blank_are_passed_over(rows, blank):
+    """As spreadsheets leave them below a table; but a row with anything in it is somebody's."""
+    assert rows(f"path,label\na.jpg,cat\n{blank}\n{blank}\n") == [good(2, "a.jpg", "cat")]
+    found = rows(f"path,label,split\n{blank}\na.jpg,cat,val\n,,val\n")
+    lines = 1 + blank.count("\n")
+    assert found[0] == good(2 + lines, "a.jpg", "cat", "val")
+    assert (found[1].line, found[1].fault) == (3 + lines, "it has no path")
+
+
+def test_a_table_of_blank_rows_alone_has_no_splits(tmp_path):
+    (tmp_path / "labels.csv").write_text("path,label,split\n,,\n")
+    assert table_splits(str(tmp_path / "labels.csv"), USUAL) == ()
+    assert read(tmp_path / "labels.csv") == []
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            *[
+                st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1).filter(
+                    lambda text: text == text.strip()
+                )
+            ]
+            * 2
+        )
+    )
+)
+def test_whatever_the_standard_library_writes_is_read_as_it_was(rows, tmp_path, delimiter, labels):
+    with (tmp_path / "written.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([("path", "label"), *labels])
+    found = rows((tmp_path / "written.csv").read_bytes())
+    composed = [(path, normalize("NFC", label), "") for path, label in labels]
+    assert [(row.path, row.label, row.fault) for row in found] == composed
+
+
+# Rows that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (",cat,train", "it has no path"),
+        (" ,cat,train", "it has no path"),
+        (",,train", "it has no path"),
+        ("a.jpg", "'a.jpg' has no label"),
+        ("a.jpg,,train", "'a.jpg' has no label"),
+        ("a.jpg, ,", "'a.jpg' has no label"),
+        ("a.jpg,cat", "'a.jpg' has no split"),
+        ("a.jpg,cat, ", "'a.jpg' has no split"),
+        (
+            "a.jpg,cat,Hold-Out",
+            "'a.jpg' is of split 'hold-out', which must be letters, digits and _: it is part of file names",
+        ),
+        (
+            "a.jpg,cat,../x",
+            "'a.jpg' is of split '../x', which must be letters, digits and _: it is part of file names",
+        ),
+        ("a.jpg,cat,ALL", "'a.jpg' is of split 'all', which is what TFDS calls all splits together"),
+        (
+            f"a.jpg,cat,{'x' * 81}",
+            f"'a.jpg' is of split {'x' * 81!r}, which has 81 characters; file names have room for 80",
+        ),
+    ],
+)
+def test_a_row_that_lacks_something_is_told(rows, row, fault):
+    found = rows(f"path,label,split\n{row}\nb.jpg,dog,val\n")
+    assert [found[0].line, found[0].fault] == [2, fault]
+    assert found[1] == good(3, "b.jpg", "dog", "val")
+
+
+@pytest.mark.parametrize(
+    "label", ["cat\ndog", "cat\r\ndog", "cat\rdog", "c\x00t", "\x1b[2Jcat", "c\x9bt", "c\x7ft", "c\x85t"]
+)
+def test_a_label_with_a_control_character_is_malformed(rows, label):
+    """It would break a line of labels.csv, or steer a terminal."""
+    if "\0" in label and sys.version_info < (3, 11):
+        pytest.skip("csv of Python 3.10 reads no NUL")
+    found = rows(f'path,label\na.jpg,"{label}"\nb.jpg,dog\n')
+    assert found[0].fault == f"'a.jpg' has a label with a control character, {label!r}"
+    assert found[1][1:] == ("b.jpg", "dog", None, "")
+
+
+def test_of_a_long_label_that_is_malformed_the_beginning_is_told(rows):
+    (found,) = rows('path,label\na.jpg,"' + "x\n" * 1000 + 'x"\n')
+    assert found.fault == f"'a.jpg' has a label with a control character, {('x' + chr(10)) * 40!r}"
+
+
+@pytest.mark.parametrize("label", ["e\u0301", "\u00e9", " e\u0301 "])
+def test_labels_are_one_however_their_accents_are_written(rows, label):
+    assert rows(f"path,label\na.jpg,{label}\n") == [good(2, "a.jpg", "\u00e9")]
+
+
+@pytest.mark.parametrize("label", ["\u200bcat", "big\u00a0cat", "日本", "👩\u200d🚀", "a/b", "="])
+def test_what_is_no_control_character_is_good_in_a_label(rows, label):
+    assert rows(f"path,label\na.jpg,{label}\n") == [good(2, "a.jpg", label)]
+
+
+@pytest.mark.parametrize("split", ["TRAIN", "Train", " train "])
+def test_names_of_splits_are_lower_case(rows, split):
+    assert rows(f"path,label,split\na.jpg,cat,{split}\n") == [good(2, "a.jpg", "cat", "train")]
+
+
+# Files that are no tables
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            b"path,label\ncaf\xe9.jpg,cat\n",
+            r"labels\.csv is not UTF-8 \(invalid continuation byte in line 2, at byte 14\); save it as UTF-8$",
+        ),
+        (
+            "path,label\na.jpg,cat\n".encode("utf-16"),
+            r"labels\.csv is not UTF-8 \(invalid start byte in line 1, at byte 0\); save it as UTF-8$",
+        ),
+        (
+            b'path,label\n"a.jpg,cat\nb.jpg,dog\n',
+            r"labels\.csv line 2 cannot be read as CSV \(unexpected end of data\)",
+        ),
+        (b'path,label\n"a.jpg"x,cat\n', r"labels\.csv line 2 cannot be read as CSV \(',' expected after '\"'\)"),
+        (
+            b"path,label\n" + b"x" * (1 << 20) + b"x,cat\n",
+            r"labels\.csv line 2 cannot be read as CSV \(field larger than",
+        ),
+    ],
+    ids=["latin-1", "utf-16", "unclosed quote", "text after a quote", "a field of a megabyte"],
+)
+def test_what_is_no_table_is_told_by_its_name(rows, data, told):
+    with pytest.raises(AnnotationFileError, match=told):
+        rows(data)
+
+
+def test_long_fields_are_read(rows):
+    label = "x" * (1 << 20)
+    assert rows(f"path,label\na.jpg,{label}\n") == [good(2, "a.jpg", label)]
+
+
+def test_a_nul_is_an_error_or_a_name_that_is_rejected(rows, tmp_path):
+    """Python 3.10's csv gives up at it."""
+    table = "path,label\na\0.jpg,cat\n"
+    if sys.version_info < (3, 11):
+        with pytest.raises(AnnotationFileError, match="cannot be read as CSV"):
+            rows(table)
+    else:
+        rows(table)
+        (found,) = read(tmp_path / "labels.csv")
+        assert found.reject.reason is Reason.UNSAFE_FILE_NAME
+
+
+def test_where_a_file_stops_being_utf_8_is_told_from_its_beginning(rows):
+    data = b"path,label\n" + b"a.jpg,cat\n" * 3000
+    with pytest.raises(AnnotationFileError, match=rf"in line 3002, at byte {len(data)}\)"):
+        rows(data + b"\xff.jpg,cat\n")
+
+
+# Splits of a table
+
+
+@pytest.mark.parametrize(
+    ("table", "splits"),
+    [
+        ("path,label\na.jpg,cat\n", None),
+        ("path,label\na.jpg,\n", None),
+        ("path,label,split\na.jpg,cat,val\nb.jpg,cat,TRAIN\nc.jpg,dog,train\n", ("train", "val")),
+        ("path,label,split\na.jpg,cat,val\nb.jpg,,train\nc.jpg,dog,\nd.jpg,dog,x-y\n", ("val",)),
+        ("path,label,split\na.jpg,,val\n", ()),
+        ("path,label,split\n", ()),
+        pytest.param(
+            *("path,label\n", None),
+        ),
+    ],
+)
+def test_the_splits_of_a_table_are_those_of_rows_that_can_be_used(tmp_path, table, splits):
+    (tmp_path / "labels.csv").write_text(table)
+    assert table_splits(str(tmp_path / "labels.csv"), USUAL) == splits
+
+
+# Image rows
+
+
+def read(path, *folders: str, shares: SplitShares = ALL_TRAIN, splits: tuple[str, ...] = ("train",)) -> list:
+    return list(read_labels(LabelTable(str(path), USUAL, folders), shares, splits))
+
+
+def image(path: str, label: str, split: str = "train") -> AnnotatedImage:
+    return AnnotatedImage(ImageRow(name_id(path), path), split, labels=ImageLabels(class_name=label))
+
+
+def test_rows_become_images_and_rejects(tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\ncat/1.jpg,cat\ncat/2.jpg,\n../3.jpg,cat\n")
+    assert read(table) == [
+        image("cat/1.jpg", "cat"),
+        SplitReject(
+            "train",
+            Rejected("image", None, Reason.MALFORMED_IMAGE, "labels.csv line 3: 'cat/2.jpg' has no label"),
+        ),
+        SplitReject(
+            "train",
+            Rejected(
+                "image",
+                None,
+                Reason.UNSAFE_FILE_NAME,
+                "labels.csv line 4: the path '../3.jpg' leads out of the image folder",
+            ),
+        ),
+    ]
+
+
+FOLDERS = "images/", "images/deep", "/data/images", "gs://bucket/images", "photos.zip", "./here"
+
+
+@pytest.fixture
+def row_of(tmp_path, monkeypatch):
+    """Reads a table of one row, of this path, beside the folders of images."""
+    monkeypatch.chdir(tmp_path)
+
+    def read_row(path: str) -> AnnotatedImage | SplitReject:
+        (tmp_path / "labels.csv").write_text(f"path,label\n{path},cat\n")
+        (row,) = read(tmp_path / "labels.csv", *FOLDERS)
+        return row
+
+    return read_row
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a.jpg", "a.jpg"),
+        ("./a.jpg", "a.jpg"),
+        ("x//y/./a.jpg", "x/y/a.jpg"),
+        *((path, path) for path in ("images", "images/a.jpg", "images/x/a.jpg", "images/deep/a.jpg", "imagesx/a.jpg")),
+        *((path, path) for path in ("photos.zip/x/a.jpg", "here/a.jpg", "x/images/a.jpg", "data/images/a.jpg")),
+        ("images//a.jpg", "images/a.jpg"),
+        ("./images/a.jpg", "images/a.jpg"),
+    ],
+)
+def test_a_relative_path_is_below_the_folder_of_images_whatever_that_is_called(row_of, path, name):
+    """`images/a.jpg` in `images` is a folder of that name in it."""
+    assert row_of(path) == image(name, "cat")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/data/images/x/a.jpg", "x/a.jpg"),
+        ("/data//images/a.jpg", "a.jpg"),
+        ("/data/./images/x/../a.jpg", "a.jpg"),
+        ("/data/images/images/a.jpg", "images/a.jpg"),
+        ("gs://bucket/images/x/a.jpg", "x/a.jpg"),
+        ("gs://bucket//images/./x/a.jpg", "x/a.jpg"),
+        ("{here}/images/a.jpg", "a.jpg"),
+        ("{here}/images/x/a.jpg", "x/a.jpg"),
+        ("{here}/./images//a.jpg", "a.jpg"),
+        ("{here}/x/../images/a.jpg", "a.jpg"),
+        ("{here}/images/deep/a.jpg", "a.jpg"),
+        ("{here}/images/deeper/a.jpg", "deeper/a.jpg"),
+        ("{here}/photos.zip/x/a.jpg", "x/a.jpg"),
+        ("{here}/here/a.jpg", "a.jpg"),
+    ],
+)
+def test_a_whole_path_is_made_relative_to_the_innermost_folder_of_images_that_it_is_in(row_of, tmp_path, path, name):
+    assert row_of(path.format(here=tmp_path)) == image(name, "cat")
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("../x.jpg", "leads out of the image folder"),
+        ("images/../../x.jpg", "leads out of the image folder"),
+        ("images/../x.jpg", "leads out of the image folder"),
+        ("/data/images/../x.jpg", "is an absolute path"),
+        ("/data/images/../../etc/passwd", "is an absolute path"),
+        ("/data/imagesx/x.jpg", "is an absolute path"),
+        ("/data/images", "is an absolute path"),
+        ("gs://bucket/images/../x.jpg", "is a URL"),
+        ("gs://bucket/imagesx/x.jpg", "is a URL"),
+        ("s3://bucket/images/x.jpg", "is a URL"),
+        ("cat\\..\\..\\x.jpg", "leads out of the image folder"),
+        ("/etc/passwd", "is an absolute path"),
+        ("C:\\photos\\x.jpg", "is an absolute path"),
+        ("https://example.org/x.jpg", "is a URL"),
+        ("gs://other/x.jpg", "is a URL"),
+        ("a\x1b[2J.jpg", "has a control character"),
+        ('"a\nb.jpg"', "has a control character"),
+    ],
+)
+def test_a_path_that_must_not_be_looked_up_is_rejected(tmp_path, path, fault):
+    (tmp_path / "labels.csv").write_text(f"path,label\n{path},cat\nb.jpg,cat\n")
+    (split, reject), after = read(tmp_path / "labels.csv", "images", "/data/images", "gs://bucket/images")
+    assert (split, reject.what, reject.id, reject.reason) == ("train", "image", None, Reason.UNSAFE_FILE_NAME)
+    assert reject.detail.endswith(f": the path {path.strip(chr(34))!r} {fault}")
+    assert after == image("b.jpg", "cat")
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_table_without_splits_leaves_them_to_the_name_however_it_is_spelled(tmp_path, number):
+    name = f"{number}.jpg"
+    whole = f"{tmp_path}/images/{name}"
+    (tmp_path / "labels.csv").write_text(f"path,label\n{name},cat\n./{name},cat\n{whole},cat\n")
+    expected = image(name, "cat", HALVES.split_of(name))
+    assert read(tmp_path / "labels.csv", f"{tmp_path}/images", shares=HALVES, splits=HALVES.names) == [expected] * 3
+
+
+def test_a_name_that_is_composed_and_one_that_is_not_are_one_image(tmp_path):
+    (tmp_path / "labels.csv").write_text("path,label\ne\u0301.jpg,cat\n\u00e9.jpg,cat\n")
+    first, second = read(tmp_path / "labels.csv", shares=HALVES, splits=HALVES.names)
+    assert (first.image.id, first.split) == (second.image.id, second.split)
+
+
+def test_rows_that_agree_agree_however_their_name_is_spelled(tmp_path):
+    (tmp_path / "labels.csv").write_text("path,label\ne\u0301.jpg,cat\n\u00e9.jpg,cat\n")
+    first, second = read(tmp_path / "labels.csv")
+    assert first == second
+
+
+def test_a_table_with_splits_gives_them(tmp_path):
+    table = "path,label,split\n0.jpg,cat,b\n1.jpg,cat,A\n2.jpg,cat,a\n"
+    (tmp_path / "labels.csv").write_text(table)
+    found = read(tmp_path / "labels.csv", shares=ALL_TRAIN, splits=("a", "b"))
+    assert [row.split for row in found] == ["b", "a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("row", "split"),
+    [("../x.jpg,cat,b", "b"), ("x.jpg,,b", "b"), ("x.jpg,,c", "a"), ("x.jpg,cat,", "a"), (",cat,", "a")],
+)
+def test_rejects_are_of_their_split_and_of_the_first_one_where_that_is_none(tmp_path, row, split):
+    (tmp_path / "labels.csv").write_text(f"path,label,split\n{row}\n")
+    ((found, _),) = read(tmp_path / "labels.csv", splits=("a", "b"))
+    assert found == split
+
+
+def test_the_transform_gives_images_by_name_and_rejects(tmp_path):
+    (tmp_path / "one.csv").write_text("path,label\n./x//e\u0301.jpg,cat\n")
+    (tmp_path / "two.csv").write_text("file;class\n;dog\nb.jpg;dog\n")
+    tables = [LabelTable(str(tmp_path / name), USUAL, ("images",)) for name in ("one.csv", "two.csv")]
+    composed = AnnotatedImage(
+        ImageRow(name_id("x/\u00e9.jpg"), "x/\u00e9.jpg"), "train", labels=ImageLabels(class_name="cat")
+    )
+    images = [("x/\u00e9.jpg", JoinSide(image=composed)), ("b.jpg", JoinSide(image=image("b.jpg", "dog")))]
+    reject = Rejected("image", None, Reason.MALFORMED_IMAGE, "two.csv line 2: it has no path")
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        labelled = p | beam.Create(tables) | ReadLabels(ALL_TRAIN, ("train",))
+        assert_that(labelled.images, equal_to(images), "Images")
+        assert_that(labelled.rejected, equal_to([SplitReject("train", reject)]), "Rejected")

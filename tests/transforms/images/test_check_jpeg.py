@@ -1,0 +1,116 @@
+"""Which JPEGs TensorFlow decodes, told by their markers."""
+
+import io
+import random
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from recordmill.transforms.images.check_jpeg import JpegError, check_jpeg, jpeg_ends, jpeg_frame
+
+NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8))
+
+
+def jpeg(image: Image.Image = NOISE, **how) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", **how)
+    return stream.getvalue()
+
+
+JPEG = jpeg()
+SCAN = JPEG.index(b"\xff\xda")
+GOOD = {
+    "baseline": JPEG,
+    "progressive": jpeg(progressive=True),
+    "grey": jpeg(NOISE.convert("L")),
+    "cmyk": jpeg(NOISE.convert("CMYK")),
+    "restart markers": jpeg(restart_marker_rows=1),
+    "comment and exif": jpeg(comment=b"\xff\xd9 not the end", exif=Image.Exif()),
+    "bytes after the end": JPEG + b"\x00 a film \xff\xd8\xff",
+    "fill bytes before a marker": JPEG[:SCAN] + b"\xff\xff" + JPEG[SCAN:],
+}
+
+
+def decodes(data: bytes) -> bool:
+    try:
+        tf.io.decode_image(data, channels=3, expand_animations=False)
+    except tf.errors.InvalidArgumentError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_ones(name):
+    data = GOOD[name]
+    check_jpeg(data)
+    assert jpeg_ends(data)
+    assert jpeg_frame(data).is_tf_decodable
+    assert decodes(data)
+
+
+def with_frame(marker: int = 0xC0, precision: int = 8, channels: int = 3) -> bytes:
+    frame = struct.pack(">BBHBHHB", 0xFF, marker, 17, precision, 64, 96, channels)
+    place = JPEG.index(b"\xff\xc0")
+    return JPEG[:place] + frame + JPEG[place + len(frame) :]
+
+
+@pytest.mark.parametrize(
+    "frame", [{"marker": 0xC3}, {"marker": 0xCA}, {"precision": 12}, {"channels": 2}, {"channels": 5}]
+)
+def test_frames_that_tensorflow_does_not_decode(frame):
+    """Lossless, progressive in arithmetic coding, 12 bits, and channels of no colour space."""
+    data = with_frame(**frame)
+    assert not jpeg_frame(data).is_tf_decodable
+    assert not decodes(data)
+
+
+def test_arithmetic_coding_is_not_usual_although_some_readers_know_it():
+    assert not jpeg_frame(with_frame(marker=0xC9)).is_tf_decodable
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (JPEG[:-2], "no end marker"),
+        (JPEG[: SCAN + 40], "no end marker"),
+        (JPEG[:SCAN], "no end marker"),
+        (JPEG[:SCAN] + JPEG[-2:], "1 frame headers and 0 scans"),
+        (JPEG[:2] + JPEG[-2:], "0 frame headers and 0 scans"),
+        (JPEG[:2] + b"\xff\x02" + JPEG[2:], "a marker 0x02"),
+        (JPEG[:2] + b"\xff\xd8" + JPEG[2:], "a marker 0xd8"),
+        (JPEG[: SCAN + 100] + b"\xff\x30" + JPEG[SCAN + 102 :], "a marker 0x30"),
+        (JPEG[:2] + b"\xff\xe1\x00\x01" + JPEG[2:], "segment 0xe1 is cut short"),
+        (JPEG[:2] + b"\xff\xfe\xff\xff", "segment 0xfe is cut short"),
+        (JPEG[:SCAN] + JPEG[JPEG.index(b"\xff\xc0") : SCAN] + JPEG[SCAN:], "2 frame headers"),
+    ],
+)
+def test_bad_ones(data, what):
+    with pytest.raises(JpegError, match=what):
+        check_jpeg(data)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xd8\xff", JPEG[:2], JPEG[:30], b"\xff\xd8\xff\xc0\x00\x11"])
+def test_a_jpeg_without_a_frame(data):
+    with pytest.raises(JpegError):
+        jpeg_frame(data)
+
+
+def test_a_marker_in_the_scan_that_tensorflow_does_not_forgive_is_found():
+    """Pillow does forgive some: bytes of the scan become 0xff and any other, over and over."""
+    rng = random.Random(0)
+    found = missed = 0
+    for _ in range(300):
+        data = bytearray(JPEG)
+        place = rng.randrange(SCAN + 14, len(JPEG) - 3)
+        data[place : place + 2] = bytes((0xFF, rng.randrange(256)))
+        try:
+            check_jpeg(bytes(data))
+        except JpegError:
+            found += 1
+        else:
+            missed += not decodes(bytes(data))
+    assert found > 100
+    assert missed == 0

@@ -1,0 +1,73 @@
+"""Folders of images become names and places."""
+
+import os
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.images import ImageRef, JoinSide
+from recordmill.transforms.images.list_images import ListImages, list_images
+
+
+def test_every_file_is_listed_by_its_name_below_the_folder(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for name in ("a.jpg", "notes.txt", ".hidden", "deep/a.jpg", "deep/er/\u00e9 b.png"):
+        (tmp_path / name).write_bytes(name.encode())
+    found = dict(list_images(str(tmp_path)))
+    assert found == {
+        name: ImageRef(str(tmp_path / name), len(name.encode()), version=str((tmp_path / name).stat().st_mtime_ns))
+        for name in ("a.jpg", "notes.txt", ".hidden", "deep/a.jpg", "deep/er/\u00e9 b.png")
+    }
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/.", "//"])
+def test_the_folder_s_spelling_is_no_part_of_the_names(tmp_path, suffix):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.jpg").write_bytes(b"a")
+    ((name, ref),) = list_images(f"{tmp_path}{suffix}")
+    assert name == "x/a.jpg"
+    assert os.path.samefile(ref.path, tmp_path / "x" / "a.jpg")
+
+
+def test_names_are_composed_and_paths_are_as_stored(tmp_path):
+    (tmp_path / "e\u0301.jpg").write_bytes(b"")
+    assert [(name, ref.path) for name, ref in list_images(str(tmp_path))] == [
+        ("\u00e9.jpg", str(tmp_path / "e\u0301.jpg"))
+    ]
+
+
+def test_names_that_are_not_utf_8_are_passed_over_with_a_warning(tmp_path, caplog):
+    (tmp_path / "a.jpg").write_bytes(b"")
+    open(os.path.join(os.fsencode(tmp_path), b"caf\xe9.jpg"), "wb").close()
+    assert [name for name, _ in list_images(str(tmp_path))] == ["a.jpg"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"{str(tmp_path) + '/caf' + chr(0xDCE9) + '.jpg'!r} is passed over: its name is not UTF-8"
+    ]
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        list(list_images(str(tmp_path / "gone")))
+
+
+def test_a_store_that_nothing_speaks_is_refused():
+    with pytest.raises(ConfigError, match="ftp:// is not supported"):
+        list(list_images("ftp://host/images"))
+
+
+def test_the_transform_lists_several_folders(tmp_path):
+    for folder, data in (("one", b"1"), ("two", b"22")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jpg").write_bytes(data)
+        os.utime(tmp_path / folder / "a.jpg", ns=(5, 5))
+    expected = [
+        ("a.jpg", JoinSide(file=ImageRef(f"{tmp_path}/one/a.jpg", 1, "5"))),
+        ("a.jpg", JoinSide(file=ImageRef(f"{tmp_path}/two/a.jpg", 2, "5"))),
+    ]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        listed = p | beam.Create([str(tmp_path / "one"), str(tmp_path / "two")]) | ListImages()
+        assert_that(listed, equal_to(expected))

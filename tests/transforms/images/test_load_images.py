@@ -1,0 +1,295 @@
+"""Image files that are what they claim to be, and those that are not."""
+
+import errno
+import hashlib
+import io
+import random
+import struct
+import zlib
+
+import apache_beam as beam
+import numpy as np
+import pytest
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from PIL import Image
+
+from recordmill.schemas.annotations import Annotation
+from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.images import load_images as module
+from recordmill.transforms.images.load_images import LoadImages, load_image
+from recordmill.transforms.runtime.outputs import REJECTED
+from recordmill.transforms.storage.local_storage import LocalStorage
+
+CHECKS = ["none", "header", "decode"]
+NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))
+ANNOTATION = Annotation(5, 1, (0.0, 0.0, 1.0, 1.0), 1.0, False)
+
+
+def encoded(image: Image.Image, format_: str, **how) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, format_, **how)
+    return stream.getvalue()
+
+
+JPEG = encoded(NOISE, "JPEG")
+PNG = encoded(NOISE, "PNG")
+
+BOTH = [pytest.param(JPEG, id="jpeg"), pytest.param(PNG, id="png")]
+KINDS = {
+    "jpeg": JPEG,
+    "grey jpeg": encoded(NOISE.convert("L"), "JPEG"),
+    "progressive jpeg": encoded(NOISE, "JPEG", progressive=True),
+    "cmyk jpeg": encoded(NOISE.convert("CMYK"), "JPEG"),
+    "multi-picture jpeg": encoded(NOISE, "MPO", save_all=True, append_images=[NOISE]),
+    "png": PNG,
+    "grey png": encoded(NOISE.convert("L"), "PNG"),
+    "palette png": encoded(NOISE.quantize(8), "PNG"),
+    "black and white png": encoded(NOISE.convert("1"), "PNG"),
+    "transparent png": encoded(NOISE.convert("RGBA"), "PNG"),
+    "16-bit png": encoded(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40)), "PNG"),
+}
+
+
+def png(*chunks: tuple[bytes, bytes]) -> bytes:
+    """A PNG of these chunks, each with its right checksum."""
+    framed = (
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+    )
+    return PNG[:8] + b"".join(framed)
+
+
+def header(width: int, height: int, colour: int = 2, compression: int = 0, interlace: int = 0) -> tuple[bytes, bytes]:
+    return b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, compression, 0, interlace)
+
+
+def pixels(rows: int, row_bytes: int = 120) -> tuple[bytes, bytes]:
+    return b"IDAT", zlib.compress(bytes(rows * (1 + row_bytes)))
+
+
+END = b"IEND", b""
+
+
+def load(folder, data: bytes, width: int | None = 40, height: int | None = 30, check="decode", name="a.jpg"):
+    path = folder / "image"
+    path.write_bytes(data)
+    ref = ImageRef(str(path), len(data))
+    return load_image(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), PictureRules(check))
+
+
+def assert_rejected(loaded: Picture | Rejected, reason: Reason, detail: str) -> None:
+    assert isinstance(loaded, Rejected)
+    assert (loaded.what, loaded.id, loaded.reason, loaded.annotations) == ("image", 1, reason, 2)
+    assert loaded.detail.startswith("'a.jpg': ")
+    assert detail in loaded.detail
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_good_files_pass_as_they_are(tmp_path, kind, check):
+    data = KINDS[kind]
+    format_ = "png" if "png" in kind else "jpeg"
+    assert load(tmp_path, data, check=check) == Picture(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
+    assert tf.io.decode_image(data, channels=3, expand_animations=False).shape == (30, 40, 3)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("data", BOTH)
+@pytest.mark.parametrize("size", [(None, None), (40, None), (None, 30)])
+def test_a_size_that_the_json_does_not_give_is_the_picture_s(tmp_path, data, size, check):
+    picture = load(tmp_path, data, *size, check=check)
+    assert (picture.width, picture.height) == (40, 30)
+
+
+def test_check_none_takes_the_json_s_word(tmp_path):
+    assert load(tmp_path, JPEG[:20], 7, 9, check="none").width == 7
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+@pytest.mark.parametrize("data", BOTH)
+@pytest.mark.parametrize("size", [(41, 30), (40, 31), (30, 40)])
+def test_a_size_that_is_not_the_json_s_is_rejected(tmp_path, data, size, check):
+    detail = f"its pixels are 40x30, the JSON says {size[0]}x{size[1]}"
+    assert_rejected(load(tmp_path, data, *size, check=check), Reason.SIZE_MISMATCH, detail)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(
+    ("data", "reason", "detail"),
+    [
+        (b"", Reason.IMAGE_UNREADABLE, "the file is empty"),
+        (b"<html>not found</html>", Reason.UNSUPPORTED_FORMAT, "it starts with b'<html>not fo'"),
+        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "no picture in a format that is known; it starts with b'"),
+        (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
+        (encoded(NOISE, "WEBP")[:20], Reason.UNSUPPORTED_FORMAT, "it starts with b'RIFF"),
+        (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
+        (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "no picture in a format that is known"),
+    ],
+    ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "start of a jpeg"],
+)
+def test_what_is_no_picture_is_rejected_however_little_is_checked(tmp_path, data, reason, detail, check):
+    assert_rejected(load(tmp_path, data, check=check), reason, detail)
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+@pytest.mark.parametrize("kind", ["jpeg", "progressive jpeg", "png"])
+def test_a_file_cut_short_is_rejected(tmp_path, kind, check):
+    for size in range(9, len(KINDS[kind]) - 8, 50):
+        assert_rejected(load(tmp_path, KINDS[kind][:size], check=check), Reason.IMAGE_UNREADABLE, "")
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png"])
+def test_a_fault_is_told_in_words_that_are_the_same_every_time(tmp_path, kind):
+    for size in (9, 20, 40, 60, 1000):
+        assert " object at 0x" not in load(tmp_path, KINDS[kind][:size]).detail
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("data", BOTH)
+def test_bytes_after_the_end_are_let_pass(tmp_path, data, check):
+    assert load(tmp_path, data + b"appended" * 100, check=check).data == data + b"appended" * 100
+
+
+def test_a_film_after_the_end_of_a_phone_s_picture_is_let_pass(tmp_path):
+    data = JPEG + b"\x00\x00\x00\x18ftypmp42" + bytes(100_000)
+    assert tf.io.decode_image(data).shape == (30, 40, 3)
+    assert load(tmp_path, data).data == data
+
+
+def test_a_comment_that_looks_like_the_end_is_not_taken_for_it(tmp_path):
+    data = JPEG[:2] + b"\xff\xfe\x00\x04\xff\xd9" + JPEG[2:-300]
+    assert_rejected(load(tmp_path, data, check="header"), Reason.IMAGE_UNREADABLE, "no end marker")
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_the_end_of_a_thumbnail_is_not_the_picture_s(tmp_path, check):
+    comment = b"\xff\xfe\x00\x04\xff\xd9"
+    assert isinstance(load(tmp_path, JPEG[:2] + comment + JPEG[2:], check=check), Picture)
+    assert_rejected(
+        load(tmp_path, JPEG[:2] + comment + JPEG[2:-300], check=check), Reason.IMAGE_UNREADABLE, "cut short"
+    )
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_a_jpeg_may_have_fill_bytes_before_a_marker_and_bytes_after_its_end(tmp_path, check):
+    data = JPEG[:2] + b"\xff\xff" + JPEG[2:] + b"appended"
+    assert tf.io.decode_image(data).shape == (30, 40, 3)
+    assert isinstance(load(tmp_path, data, check=check), Picture)
+
+
+def test_decode_finds_what_header_does_not(tmp_path):
+    data = PNG[:60] + bytes([PNG[60] ^ 1]) + PNG[61:]
+    assert load(tmp_path, data, check="header").data == data
+    assert_rejected(load(tmp_path, data), Reason.IMAGE_UNREADABLE, "its pixels do not decode")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(png(header(40, 30), pixels(29), END), id="a row is missing"),
+        pytest.param(png(header(40, 30), (b"IDAT", pixels(30)[1][:-8]), END), id="pixels cut, checksum right"),
+        pytest.param(png(header(40, 30), (b"IDAT", pixels(30)[1][:-4]), END), id="pixels without their checksum"),
+        pytest.param(png(header(40, 30, colour=3), pixels(30, 40), END), id="no palette"),
+        pytest.param(png(header(40, 30, colour=3), (b"PLTE", b""), pixels(30, 40), END), id="empty palette"),
+        pytest.param(png(header(40, 30, colour=3), pixels(30, 40), (b"PLTE", b"rgb"), END), id="late palette"),
+        pytest.param(png(header(40, 30), header(40, 30), pixels(30), END), id="two headers"),
+        pytest.param(png(header(40, 30), (b"NEED", b""), pixels(30), END), id="unknown critical chunk"),
+        pytest.param(png(header(40, 30, compression=1), pixels(30), END), id="unknown compression"),
+        pytest.param(png(header(40, 30), END), id="no pixels"),
+        pytest.param(png(header(40, 30), pixels(30)), id="no end"),
+        pytest.param(png(header(40, 30), pixels(30), END)[:-1], id="end cut"),
+    ],
+)
+def test_a_png_that_tensorflow_refuses_is_rejected(tmp_path, data):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.io.decode_image(data, channels=3)
+    assert_rejected(load(tmp_path, data), Reason.IMAGE_UNREADABLE, "")
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 30), (1, 1), (3, 2), (8, 8), (5, 1)])
+def test_an_interlaced_png_needs_all_of_its_passes(tmp_path, width, height):
+    starts_and_steps = [
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ]
+    whole = np.zeros((height, width, 3), np.uint8)
+    passes = [whole[top::down, left::across] for left, top, across, down in starts_and_steps]
+    rows = b"".join(b"\0" + row.tobytes() for pixels in passes for row in pixels if row.size)
+    for data, is_good in ((rows, True), (rows[:-1], False)):
+        file = png(header(width, height, interlace=1), (b"IDAT", zlib.compress(data)), END)
+        assert isinstance(load(tmp_path, file, width, height), Picture if is_good else Rejected)
+        if is_good:
+            assert tf.io.decode_image(file).shape == (height, width, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_passes_after_bits_were_flipped_still_decodes_in_tensorflow(tmp_path, kind):
+    rng = random.Random(kind)
+    passed = 0
+    for _ in range(60):
+        data = bytearray(KINDS[kind])
+        data[rng.randrange(3, len(data))] ^= 1 << rng.randrange(8)
+        loaded = load(tmp_path, bytes(data), None, None)
+        if isinstance(loaded, Picture):
+            passed += 1
+            shape = tf.io.decode_image(loaded.data, channels=3, expand_animations=False).shape
+            assert shape == (loaded.height, loaded.width, 3)
+    assert (passed > 0) == ("jpeg" in kind)
+
+
+def test_a_header_that_claims_too_many_pixels_is_rejected_unread(tmp_path):
+    data = png(header(20_000, 10_000), END)
+    for check in ("header", "decode"):
+        loaded = load(tmp_path, data, None, None, check)
+        assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; at most 178,000,000 are decoded")
+
+
+def test_a_file_of_too_many_bytes_is_rejected_unread(tmp_path):
+    ref = ImageRef(str(tmp_path / "gone"), module.MAX_FILE_BYTES + 1)
+    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
+    assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes; at most 256,000,000 are read")
+
+
+def test_a_file_that_has_gone_is_rejected(tmp_path):
+    ref = ImageRef(str(tmp_path / "gone"), 5)
+    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
+    assert_rejected(loaded, Reason.IMAGE_MISSING, "the file is gone")
+
+
+def test_storage_that_fails_stops_the_job(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(LocalStorage, "read", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
+
+
+def test_one_file_that_cannot_be_read_is_a_reject(tmp_path):
+    """Here a folder; one without permission is told by the same class, but not to root, who runs tests."""
+    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
+    assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
+    assert "Is a directory" in reject.detail
+
+
+def test_the_transform_sorts_its_outputs(tmp_path):
+    (tmp_path / "good").write_bytes(PNG)
+    (tmp_path / "bad").write_bytes(b"GIF89a")
+    good, bad = (
+        ImageTask(id_, name, 40, 30, ImageRef(str(tmp_path / name), 9), "train", ())
+        for id_, name in ((1, "good"), (2, "bad"))
+    )
+    picture = Picture(PNG, "png", 40, 30, hashlib.sha256(PNG).hexdigest())
+    detail = "'bad': no picture in a format that is known; it starts with b'GIF89a'"
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        loaded = p | beam.Create([good, bad]) | LoadImages(PictureRules("decode"))
+        assert_that(loaded.pictures, equal_to([(good, picture)]), "Pictures")
+        assert_that(loaded[REJECTED], equal_to([Rejected("image", 2, Reason.UNSUPPORTED_FORMAT, detail)]), "Rejected")

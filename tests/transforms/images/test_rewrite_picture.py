@@ -1,0 +1,133 @@
+"""Pictures that are encoded anew: as what, and how they look."""
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from recordmill.schemas.images import PictureRules
+from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.images.rewrite_picture import rewrite_picture, shrunk_size
+
+KEEP = PictureRules("decode", jpeg_quality=100)
+# Smooth, so that JPEG keeps it; each corner of its own colour.
+ROWS, COLUMNS = np.mgrid[0:30, 0:40]
+COLOURS = np.stack([ROWS * 8, COLUMNS * 6, 255 - ROWS * 4 - COLUMNS * 3], -1).astype(np.uint8)
+SMOOTH = Image.fromarray(COLOURS)
+
+
+def opened(image: Image.Image, format_: str, **how) -> Image.Image:
+    stream = io.BytesIO()
+    image.save(stream, format_, **how)
+    return Image.open(io.BytesIO(stream.getvalue()))
+
+
+def pixels(data: bytes) -> np.ndarray:
+    return tf.io.decode_image(data, channels=3, expand_animations=False).numpy().astype(int)
+
+
+SEE_THROUGH = Image.fromarray(np.dstack([COLOURS, 100 + ROWS.astype(np.uint8)]))
+DEEP = Image.fromarray((ROWS * 40 * 50 + COLUMNS).astype(np.uint16))
+
+
+@pytest.mark.parametrize(
+    ("image", "format_", "becomes", "mode"),
+    [
+        (SMOOTH, "WEBP", "jpeg", "RGB"),
+        (SEE_THROUGH, "WEBP", "png", "RGBA"),
+        (SMOOTH, "GIF", "jpeg", "RGB"),
+        (SMOOTH, "BMP", "jpeg", "RGB"),
+        (SMOOTH.convert("1"), "BMP", "jpeg", "L"),
+        (SMOOTH.convert("L"), "TIFF", "jpeg", "L"),
+        (SMOOTH.convert("CMYK"), "TIFF", "jpeg", "RGB"),
+        (SMOOTH.convert("LAB"), "TIFF", "jpeg", "RGB"),
+        (DEEP, "TIFF", "png", "I;16"),
+        (SMOOTH, "PPM", "jpeg", "RGB"),
+        (SMOOTH, "JPEG2000", "jpeg", "RGB"),
+    ],
+)
+def test_what_it_becomes(image, format_, becomes, mode):
+    how = {"lossless": True} if format_ == "WEBP" else {}
+    source = opened(image, format_, **how)
+    data, found = rewrite_picture(source, format_.lower(), image.size, False, KEEP)
+    assert (found, Image.open(io.BytesIO(data)).mode) == (becomes, mode)
+    assert Image.open(io.BytesIO(data)).format == becomes.upper()
+    expected = np.asarray(
+        (DEEP if mode == "I;16" else opened(image, format_, **how)).convert("RGB" if mode != "I;16" else "I")
+    )
+    if mode == "I;16":
+        expected = np.stack([expected >> 8] * 3, -1)
+    ringing = 30 if image.mode == "1" else 6 if format_ == "GIF" else 3
+    assert np.abs(pixels(data) - expected).mean() < ringing
+
+
+@pytest.mark.parametrize("format_", ["jpeg", "png"])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L", "LA", "1", "CMYK", "I;16"])
+def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
+    image = DEEP if mode == "I;16" else SMOOTH.convert(mode)
+    original = "jpeg" if mode == "CMYK" else "png"
+    how = {"quality": 100} if mode == "CMYK" else {}
+    stream = io.BytesIO()
+    image.save(stream, original.upper(), **how)
+    rules = PictureRules("decode", format_, jpeg_quality=100)
+    data, found = rewrite_picture(Image.open(io.BytesIO(stream.getvalue())), original, image.size, False, rules)
+    assert found == format_
+    difference = np.abs(pixels(data) - pixels(stream.getvalue())).mean()
+    assert difference < (25 if mode in ("P", "1") and format_ == "jpeg" else 3)
+    assert format_ == "jpeg" or mode == "CMYK" or difference == 0
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_turned_as_exif_says(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    source = opened(SMOOTH, "JPEG", exif=exif, quality=100)
+    size = (30, 40) if orientation > 4 else (40, 30)
+    data, _ = rewrite_picture(source, "jpeg", size, True, KEEP)
+    expected = {
+        1: COLOURS,
+        2: COLOURS[:, ::-1],
+        3: COLOURS[::-1, ::-1],
+        4: COLOURS[::-1],
+        5: COLOURS.transpose(1, 0, 2),
+        6: np.rot90(COLOURS, -1),
+        7: COLOURS[::-1, ::-1].transpose(1, 0, 2),
+        8: np.rot90(COLOURS, 1),
+    }
+    assert np.abs(pixels(data) - expected[orientation]).mean() < 3
+    assert Image.open(io.BytesIO(data)).getexif().get(0x0112, 1) == 1
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L", "1", "I;16"])
+def test_shrunk(mode):
+    image = DEEP if mode == "I;16" else SMOOTH.convert(mode)
+    data, _ = rewrite_picture(opened(image, "PNG"), "png", (20, 15), False, KEEP)
+    found = pixels(data)
+    assert found.shape == (15, 20, 3)
+    whole = io.BytesIO()
+    image.save(whole, "PNG")
+    expected = pixels(whole.getvalue()).reshape(15, 2, 20, 2, 3).mean((1, 3))
+    assert np.abs(found - expected).mean() < (30 if mode in ("1", "P") else 3)
+
+
+@pytest.mark.parametrize("values", [np.float32(0.5), np.int32(70_000), np.int32(-1)])
+def test_pixels_that_no_format_holds(values):
+    image = opened(Image.fromarray(np.full((3, 4), values)), "TIFF")
+    with pytest.raises(UnusableError):
+        rewrite_picture(image, "tiff", (4, 3), False, KEEP)
+
+
+@pytest.mark.parametrize(
+    ("size", "max_side", "becomes"),
+    [
+        ((640, 480), 640, (640, 480)),
+        ((640, 480), 639, (639, 479)),
+        ((480, 640), 64, (48, 64)),
+        ((5, 5000), 10, (1, 10)),
+        ((1, 1), 1, (1, 1)),
+    ],
+)
+def test_shrunk_size(size, max_side, becomes):
+    assert shrunk_size(*size, max_side) == becomes

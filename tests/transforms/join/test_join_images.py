@@ -1,0 +1,115 @@
+"""Rows, annotations and files find each other."""
+
+from itertools import permutations
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.annotations import AnnotatedImage, Annotation, ImageRow
+from recordmill.schemas.coco import AnnotationKind, FileAnnotations
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnreferencedFile
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.transforms.join.join_images import JoinImages, merge_parts
+
+FILE = ImageRef("images/a.jpg", 100, "1")
+
+
+def annotation(id_: int, category_id: int = 1) -> Annotation:
+    return Annotation(id_, category_id, (1.0, 2.0, 3.0, 4.0), 12.0, False)
+
+
+def part(source: str, *rows: ImageRow, annotations: tuple[Annotation, ...] = (), image_id: int = 1) -> FileAnnotations:
+    return FileAnnotations(image_id, source, AnnotationKind.INSTANCES, rows, annotations)
+
+
+SIZED, UNSIZED = ImageRow(1, "a.jpg", 40, 30), ImageRow(1, "a.jpg")
+
+
+def test_annotations_are_ordered_by_id():
+    parts = [part("x.json", SIZED, annotations=(annotation(9), annotation(-2), annotation(4)))]
+    assert list(merge_parts(1, parts, "val")) == [
+        AnnotatedImage(SIZED, "val", (annotation(-2), annotation(4), annotation(9)))
+    ]
+
+
+def test_files_add_up_in_whatever_order_they_come():
+    parts = [
+        part("a.json", UNSIZED, annotations=(annotation(5),)),
+        part("b.json", annotations=(annotation(2), annotation(5, category_id=0))),
+        part("c.json", SIZED, annotations=(annotation(3),)),
+    ]
+    merged = AnnotatedImage(SIZED, "val", (annotation(2), annotation(3), annotation(5)))
+    detail = "an annotation of this id is in a.json and in b.json; the first is kept"
+    second = Rejected("annotation", 5, Reason.DUPLICATE_ANNOTATION_ID, detail, 1)
+    for order in permutations(parts):
+        assert list(merge_parts(1, order, "val")) == [second, Count(Metric.ROWS_MERGED, 1), merged]
+
+
+def test_annotations_of_an_image_that_no_file_lists_are_rejected():
+    parts = [part("x.json", annotations=(annotation(8), annotation(7))), part("y.json", annotations=(annotation(1),))]
+    assert list(merge_parts(1, parts, "val")) == [
+        Rejected("annotation", id_, Reason.UNKNOWN_IMAGE, "no image row has the id 1", 1) for id_ in (1, 7, 8)
+    ]
+
+
+def test_a_second_row_in_a_file_is_rejected_and_the_first_one_stands():
+    parts = [part("x.json", SIZED, ImageRow(1, "b.jpg"), annotations=(annotation(1),))]
+    detail = "x.json has another row with this id: 'b.jpg', after 'a.jpg'"
+    assert list(merge_parts(1, parts, "val")) == [
+        Rejected("image", 1, Reason.DUPLICATE_IMAGE_ID, detail),
+        AnnotatedImage(SIZED, "val", (annotation(1),)),
+    ]
+
+
+def test_sizes_that_contradict_each_other_reject_the_image():
+    parts = [part("x.json", SIZED, annotations=(annotation(1),)), part("y.json", ImageRow(1, "a.jpg", 30, 40))]
+    detail = "'a.jpg' is 40x30 in x.json but 30x40 in y.json"
+    assert list(merge_parts(1, parts, "val")) == [
+        Count(Metric.ROWS_MERGED, 1),
+        Rejected("image", 1, Reason.SIZE_MISMATCH, detail, annotations=1),
+    ]
+
+
+@pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "https://example.org/a.jpg", ""])
+def test_an_unsafe_name_rejects_the_image_with_its_annotations(name):
+    (reject,) = merge_parts(1, [part("x.json", ImageRow(1, name), annotations=(annotation(1), annotation(2)))], "val")
+    assert (reject.what, reject.id, reject.reason, reject.annotations) == ("image", 1, Reason.UNSAFE_FILE_NAME, 2)
+    assert repr(name) in reject.detail
+
+
+def test_one_name_spelled_twice_is_one_image():
+    parts = [part("x.json", ImageRow(1, "./b/a.jpg")), part("y.json", ImageRow(1, "b//a.jpg", 40, 30))]
+    assert list(merge_parts(1, parts, "val")) == [
+        Count(Metric.ROWS_MERGED, 1),
+        AnnotatedImage(ImageRow(1, "b//a.jpg", 40, 30), "val", ()),
+    ]
+
+
+def test_one_id_of_two_images_is_an_error():
+    with pytest.raises(CollidingImagesError, match=r"image id 1 is 'a\.jpg' in x\.json and 'b\.jpg' in y\.json"):
+        list(merge_parts(1, [part("y.json", ImageRow(1, "b.jpg")), part("x.json", SIZED)], "val"))
+
+
+def test_the_transform_joins_by_id_and_then_by_name():
+    parts = [
+        (1, part("x.json", SIZED, annotations=(annotation(2),))),
+        (1, part("y.json", UNSIZED, annotations=(annotation(1),))),
+        (2, part("x.json", ImageRow(2, "gone.jpg"), image_id=2)),
+        (3, part("x.json", annotations=(annotation(9),), image_id=3)),
+    ]
+    files = [("a.jpg", JoinSide(file=FILE)), ("b.jpg", JoinSide(file=ImageRef("images/b.jpg", 5)))]
+    task = ImageTask(1, "a.jpg", 40, 30, FILE, "val", (annotation(1), annotation(2)))
+    rejected = [
+        Rejected("image", 2, Reason.IMAGE_MISSING, "no file 'gone.jpg' under --images"),
+        Rejected("annotation", 9, Reason.UNKNOWN_IMAGE, "no image row has the id 3", 3),
+    ]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        joined = p | "Parts" >> beam.Create(parts) | JoinImages("val", p | "Files" >> beam.Create(files))
+        assert_that(joined.tasks, equal_to([task]), "Tasks")
+        assert_that(joined.rejected, equal_to([("val", reject) for reject in rejected]), "Rejected")
+        assert_that(joined.counted, equal_to([("val", Count(Metric.ROWS_MERGED, 1))]), "Counted")
+        assert_that(joined.unlisted, equal_to([UnreferencedFile("b.jpg")]), "Unlisted")

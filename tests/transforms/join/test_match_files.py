@@ -1,0 +1,154 @@
+"""Image rows and image files find each other by name."""
+
+from itertools import permutations
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnreferencedFile
+from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.transforms.join.match_files import MatchFiles, match_files
+
+FILE = ImageRef("images/a.jpg", 100, "1")
+SIZED = ImageRow(1, "a.jpg", 40, 30)
+
+
+def annotation(id_: int) -> Annotation:
+    return Annotation(id_, 1, (1.0, 2.0, 3.0, 4.0), 12.0, False)
+
+
+def listed(image: ImageRow, *annotations: Annotation) -> JoinSide:
+    return JoinSide(image=AnnotatedImage(image, "val", annotations))
+
+
+def labelled(class_name: str, split: str = "train", file: ImageRef | None = None, id_: int = 7) -> JoinSide:
+    return JoinSide(AnnotatedImage(ImageRow(id_, "a.jpg"), split, labels=ImageLabels(class_name=class_name)), file)
+
+
+def rejected(split: str, reason: Reason, detail: str, id_: int = 7, annotations: int = 0) -> SplitReject:
+    return SplitReject(split, Rejected("image", id_, reason, detail, annotations=annotations))
+
+
+def test_a_row_and_its_file_are_a_task():
+    matches = [JoinSide(file=FILE), listed(SIZED, annotation(1))]
+    task = ImageTask(1, "a.jpg", 40, 30, FILE, "val", (annotation(1),))
+    assert list(match_files("a.jpg", matches)) == [task]
+    assert list(match_files("a.jpg", reversed(matches))) == [task]
+
+
+def test_a_row_that_comes_with_its_file_is_a_task():
+    task = ImageTask(7, "a.jpg", None, None, FILE, "train", (), ImageLabels(class_name="cat"))
+    assert list(match_files("a.jpg", [labelled("cat", file=FILE)])) == [task]
+
+
+def test_two_rows_may_share_a_file():
+    other = ImageRow(2, "./a.jpg")
+    tasks = list(match_files("a.jpg", [listed(SIZED), JoinSide(file=FILE), listed(other, annotation(1))]))
+    assert tasks == [
+        ImageTask(1, "a.jpg", 40, 30, FILE, "val", ()),
+        ImageTask(2, "./a.jpg", None, None, FILE, "val", (annotation(1),)),
+    ]
+
+
+def test_a_row_without_a_file_is_rejected_with_its_annotations():
+    assert list(match_files("a.jpg", [listed(SIZED, annotation(1), annotation(2))])) == [
+        rejected("val", Reason.IMAGE_MISSING, "no file 'a.jpg' under --images", 1, annotations=2)
+    ]
+
+
+@pytest.mark.parametrize("name", ["cat\\a.jpg", "x/cat\\a.jpg"])
+def test_of_a_missing_name_with_a_backslash_it_is_told_what_separates_the_parts_of_a_path(name):
+    (found,) = match_files(name, [listed(ImageRow(1, name))])
+    detail = f"no file {name!r} under --images; the parts of a path are to be separated by /"
+    assert found == rejected("val", Reason.IMAGE_MISSING, detail, 1)
+
+
+def test_a_name_with_a_backslash_whose_file_is_there_is_as_good_as_any():
+    (found,) = match_files("cat\\a.jpg", [listed(ImageRow(1, "cat\\a.jpg")), JoinSide(file=FILE)])
+    assert isinstance(found, ImageTask)
+
+
+def test_captions_and_the_like_are_rejected_with_their_image_too():
+    row = AnnotatedImage(SIZED, "val", (annotation(1),), ImageLabels((Caption(1, "a"), Caption(2, "b"))))
+    ((_, reject),) = match_files("a.jpg", [JoinSide(image=row)])
+    assert reject.annotations == 3
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_files_that_no_row_names_are_unlisted(count):
+    assert list(match_files("a.jpg", [JoinSide(file=FILE)] * count)) == [UnreferencedFile("a.jpg")]
+
+
+def test_a_row_whose_name_two_folders_have_is_an_error():
+    files = [JoinSide(file=ImageRef(f"{folder}/a.jpg", 1)) for folder in ("two", "one")]
+    with pytest.raises(CollidingImagesError, match=r"'a\.jpg' is both one/a\.jpg and two/a\.jpg"):
+        list(match_files("a.jpg", [*files, listed(SIZED)]))
+
+
+def test_two_files_that_come_with_rows_of_one_name_are_an_error():
+    rows = [labelled("cat", file=ImageRef(f"{folder}/a.jpg", 1)) for folder in ("two", "one")]
+    with pytest.raises(CollidingImagesError, match=r"is both one/a\.jpg and two/a\.jpg; give --images only the folder"):
+        list(match_files("a.jpg", rows))
+
+
+# Several rows of one image
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_of_rows_that_agree_one_is_taken(count):
+    found = list(match_files("a.jpg", [*[labelled("cat", "val")] * count, JoinSide(file=FILE)]))
+    again = rejected("val", Reason.DUPLICATE_IMAGE_ID, "another row says the same of 'a.jpg'")
+    task = ImageTask(7, "a.jpg", None, None, FILE, "val", (), ImageLabels(class_name="cat"))
+    assert found == [again] * (count - 1) + [task]
+
+
+def test_rows_that_agree_are_all_rejected_without_a_file():
+    assert list(match_files("a.jpg", [labelled("cat"), labelled("cat")])) == [
+        rejected("train", Reason.DUPLICATE_IMAGE_ID, "another row says the same of 'a.jpg'"),
+        rejected("train", Reason.IMAGE_MISSING, "no file 'a.jpg' under --images"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("cat", "train"), ("dog", "train")], "2 rows of 'a.jpg' say 'cat' in train, 'dog' in train"),
+        ([("cat", "train"), ("cat", "test")], "2 rows of 'a.jpg' say 'cat' in test, 'cat' in train"),
+        ([("cat", "train"), ("cat", "train"), ("dog", "val")], "3 rows of 'a.jpg' say 'cat' in train, 'dog' in val"),
+    ],
+)
+def test_of_rows_that_differ_none_is_taken_whatever_their_order(rows, said):
+    expected = sorted(rejected(split, Reason.DUPLICATE_IMAGE_ID, f"{said}: none is taken") for _, split in rows)
+    for order in permutations(rows):
+        found = match_files("a.jpg", [JoinSide(file=FILE), *(labelled(*row) for row in order)])
+        assert sorted(found, key=lambda item: item.split) == expected
+
+
+def test_rows_that_differ_leave_an_image_of_another_id_alone():
+    rows = [labelled("cat"), labelled("dog"), labelled("cow", id_=8)]
+    found = list(match_files("a.jpg", [*rows, JoinSide(file=FILE)]))
+    assert [item.reject.id for item in found[:2]] == [7, 7]
+    assert found[2:] == [ImageTask(8, "a.jpg", None, None, FILE, "train", (), ImageLabels(class_name="cow"))]
+
+
+def test_the_transform_has_an_output_for_each():
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        both = p | beam.Create(
+            [
+                ("a.jpg", labelled("cat")),
+                ("a.jpg", JoinSide(file=FILE)),
+                ("b.jpg", JoinSide(file=ImageRef("images/b.jpg", 1))),
+                ("gone.jpg", listed(ImageRow(2, "gone.jpg"))),
+            ]
+        )
+        matched = both | MatchFiles()
+        task = ImageTask(7, "a.jpg", None, None, FILE, "train", (), ImageLabels(class_name="cat"))
+        missing = rejected("val", Reason.IMAGE_MISSING, "no file 'gone.jpg' under --images", 2)
+        assert_that(matched.tasks, equal_to([task]), "Tasks")
+        assert_that(matched.rejected, equal_to([missing]), "Rejected")
+        assert_that(matched.unlisted, equal_to([UnreferencedFile("b.jpg")]), "Unlisted")

@@ -1,0 +1,160 @@
+"""Categories of several files become one label map."""
+
+from itertools import permutations
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind
+from recordmill.schemas.errors import CategoryError
+from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.join.merge_categories import MergeCategories, merge_categories, select_categories
+
+CAT, DOG, BIRD = Category(17, "cat", "animal"), Category(18, "dog", "animal"), Category(0, "bird")
+
+
+def file(path: str, *categories: Category, kind: AnnotationKind = AnnotationKind.INSTANCES) -> AnnotationFile:
+    return AnnotationFile(path, kind, 1, 1, categories)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([], ()),
+        ([file("a.json")], ()),
+        ([file("a.json", DOG, BIRD, CAT)], (BIRD, CAT, DOG)),
+        ([file("a.json", DOG), file("b.json", CAT, DOG), file("c.json", BIRD)], (BIRD, CAT, DOG)),
+        ([file("a.json", CAT, CAT)], (CAT,)),
+        ([file("a.json", CAT, Category(20, "cat"))], (CAT, Category(20, "cat"))),
+    ],
+)
+def test_categories_are_in_order_of_their_ids(files, expected):
+    for order in permutations(files):
+        assert merge_categories(order) == LabelMap(expected)
+
+
+def test_of_rows_that_agree_on_the_name_that_of_the_first_file_stands():
+    other = Category(17, "cat", "pet")
+    for files in ([file("a.json", CAT), file("b.json", other)], [file("b.json", other), file("a.json", CAT)]):
+        assert merge_categories(files) == LabelMap((CAT,))
+
+
+@pytest.mark.parametrize(
+    "files", [[file("a.json", CAT), file("b.json", Category(17, "dog"))], [file("a.json", CAT, Category(17, "dog"))]]
+)
+def test_an_id_with_two_names_is_an_error(files):
+    with pytest.raises(CategoryError, match=r"category id 17 is 'cat' in a\.json and 'dog' in [ab]\.json"):
+        merge_categories(reversed(files))
+
+
+# Kinds of files
+
+KEYED_CAT = Category(17, "cat", keypoints=("nose", "tail"), skeleton=((1, 2),))
+GRASS = Category(92, "grass", "plant", isthing=0)
+OBJECTS = {AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS}
+REGIONS = {AnnotationKind.PANOPTIC, AnnotationKind.STUFF}
+
+
+@pytest.mark.parametrize("kind", AnnotationKind)
+def test_which_files_give_classes_and_which_give_segments(kind):
+    """Beside a file of objects, and on their own."""
+    other = file("b.json", DOG, kind=kind)
+    labels = merge_categories([file("a.json", CAT), other])
+    assert labels.categories == ((CAT, DOG) if kind in OBJECTS else (CAT,))
+    assert labels.segments == ((DOG,) if kind in REGIONS else ())
+    alone = merge_categories([other])
+    assert alone.categories == ((DOG,) if kind in {*OBJECTS, AnnotationKind.IMAGE_INFO} else ())
+    assert alone.segments == ((DOG,) if kind in REGIONS else ())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (CAT, KEYED_CAT, Category(17, "cat", "animal", ("nose", "tail"), ((1, 2),))),
+        (CAT, Category(17, "cat", isthing=1), Category(17, "cat", "animal", isthing=1)),
+        (CAT, Category(17, "cat", isthing=0), Category(17, "cat", "animal", isthing=0)),
+        (
+            KEYED_CAT,
+            Category(17, "cat", "animal", isthing=True),
+            Category(17, "cat", "animal", ("nose", "tail"), ((1, 2),), True),
+        ),
+    ],
+)
+def test_rows_of_one_id_add_up(one, other, both):
+    kinds = AnnotationKind.KEYPOINTS, AnnotationKind.PANOPTIC
+    for first, second in permutations([one, other]):
+        labels = merge_categories([file("a.json", first, kind=kinds[0]), file("b.json", second, kind=kinds[1])])
+        assert labels == LabelMap((both,), (both,))
+
+
+def test_an_id_with_two_sets_of_keypoints_is_an_error():
+    other = Category(17, "cat", keypoints=("tail", "nose"))
+    files = [file("a.json", KEYED_CAT, kind=AnnotationKind.KEYPOINTS), file("b.json", other)]
+    with pytest.raises(CategoryError, match=r"'cat' \(id 17\) has 2 keypoints in a\.json and others.* in b\.json"):
+        merge_categories(files)
+
+
+def test_an_object_and_a_segment_of_one_id_and_two_names_are_an_error():
+    files = [file("a.json", CAT), file("p.json", Category(17, "sky"), kind=AnnotationKind.PANOPTIC)]
+    with pytest.raises(CategoryError, match=r"category id 17 is 'cat' in a\.json and 'sky' in p\.json"):
+        merge_categories(files)
+
+
+@pytest.mark.parametrize(("stuff", "fits"), [(253, True), (254, False)])
+def test_more_stuff_than_a_byte_has_values_for_is_an_error(stuff, fits):
+    categories = (Category(1, "thing", isthing=1), *(Category(id_, f"stuff {id_}") for id_ in range(2, 2 + stuff)))
+    files = [file("p.json", *categories, kind=AnnotationKind.PANOPTIC)]
+    if fits:
+        assert max(merge_categories(files).semantic_by_id().values()) == 254
+    else:
+        with pytest.raises(CategoryError, match="255 categories of segments have more stuff among them than the 253"):
+            merge_categories(files)
+
+
+def test_classes_are_selected_by_name_and_segments_all_stay():
+    labels = LabelMap((BIRD, CAT), (CAT, GRASS))
+    assert select_categories(labels, ("bird",)) == LabelMap((BIRD,), (CAT, GRASS))
+    with pytest.raises(CategoryError, match="'grass'"):
+        select_categories(labels, ("grass",))
+
+
+ALL = LabelMap((BIRD, CAT, DOG, Category(20, "cat")))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [((), ALL.categories), (("dog",), (DOG,)), (("dog", "cat"), (CAT, DOG, Category(20, "cat")))],
+)
+def test_select_categories(names, expected):
+    assert select_categories(ALL, names) == LabelMap(expected)
+
+
+@pytest.mark.parametrize(
+    ("names", "hint"),
+    [
+        (("dgo",), "did you mean 'dog'"),
+        (("cat", "zebra"), "there are: bird, cat, dog"),
+        (("Dog",), "did you mean 'dog'"),
+    ],
+)
+def test_a_name_that_no_category_has_is_an_error(names, hint):
+    with pytest.raises(CategoryError) as caught:
+        select_categories(ALL, names)
+    assert f"--categories {names[-1]!r}: no category has that name" in str(caught.value)
+    assert hint in str(caught.value)
+
+
+def test_a_name_is_looked_for_where_there_are_none():
+    with pytest.raises(CategoryError, match="there are: none"):
+        select_categories(LabelMap(()), ("dog",))
+
+
+@pytest.mark.parametrize(("files", "expected"), [([file("b.json", DOG), file("a.json", CAT)], (CAT, DOG)), ([], ())])
+def test_the_transform_gives_one_label_map(files, expected):
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        merged = p | beam.Create(files) | MergeCategories()
+        assert_that(merged, equal_to([LabelMap(expected)]))

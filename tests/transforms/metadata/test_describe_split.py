@@ -1,0 +1,252 @@
+"""What became of images and annotations is counted, and it has to add up."""
+
+import msgspec
+import pytest
+
+from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.features import RecordOf
+from recordmill.schemas.manifest import (
+    FORMAT,
+    AnnotationCounts,
+    ImageCounts,
+    InputFile,
+    InputRows,
+    Recipe,
+    SplitManifest,
+    Unlisted,
+)
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.metadata.describe_split import check_rejects, check_whole, describe_split, reject_order
+
+PATHS = InputFile("labels", "more/labels.csv", 5, "c"), InputFile("instances", "instances.json", 7, "d")
+RECIPE = Recipe(FORMAT, "coco", "train", "detection", (), PATHS, ("images",), {"gzip": False, "seed": 0})
+SHARDS = [
+    ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 200, "b"),
+    ShardInfo("coco-train.tfrecord-00000-of-00002", 6, 600, "a"),
+]
+INPUTS = [InputRows("b.json", "captions", 4, 17), InputRows("a.json", "instances", 8, 16)]
+REJECTED = [
+    Rejected("image", 9, Reason.IMAGE_MISSING, "no file 'ü.jpg'", annotations=2),
+    Rejected("annotation", 5, Reason.EMPTY_BOX, "box", 2),
+    Rejected("image", None, Reason.MALFORMED_IMAGE, "row"),
+    Rejected("annotation", 4, Reason.EMPTY_BOX, "box", 2),
+]
+COUNTS = {
+    Metric.ROWS_MERGED.value: 2,
+    Metric.IMAGES.value: 8,
+    Metric.OBJECTS.value: 9,
+    Metric.CAPTIONS.value: 8,
+    Metric.REGIONS.value: 5,
+    Metric.PANOPTIC.value: 3,
+    Metric.ANNOTATIONS_MERGED.value: 1,
+    Metric.MASKS.value: 7,
+    Metric.BOXES_CLIPPED.value: 4,
+    Metric.RECORD_BYTES.value: 700,
+    Metric.FILTERED_CROWD.value: 3,
+}
+UNLISTED = Unlisted(1, ("x.jpg",))
+
+SPLIT = SplitManifest(
+    recipe=RECIPE,
+    compression="",
+    inputs=(INPUTS[1], INPUTS[0]),
+    images=ImageCounts(rows=10, written=8, without_record=0, rejected={"image_missing": 1, "malformed_image": 1}),
+    annotations=AnnotationCounts(
+        rows=33,
+        objects=9,
+        captions=8,
+        stuff=5,
+        panoptic=3,
+        joined=1,
+        rejected={"empty_box": 2},
+        filtered={"crowd": 3},
+        of_rejected_images=2,
+        boxes_clipped=4,
+        masks=7,
+    ),
+    unlisted=UNLISTED,
+    record_bytes=700,
+    shards=(SHARDS[1], SHARDS[0]),
+)
+
+
+def without_records(images: ImageCounts) -> SplitManifest:
+    nothing = AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
+    return msgspec.structs.replace(SPLIT, images=images, annotations=nothing, shards=(ShardInfo("x", 0, 0, ""),))
+
+
+def test_describe_split():
+    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, UNLISTED) == SPLIT
+    assert describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, UNLISTED) == SPLIT
+
+
+def test_images_of_other_classes_are_counted_apart_and_add_up():
+    inputs = [InputRows("labels.csv", "labels", 11, 0)]
+    counts = {Metric.IMAGES.value: 8, Metric.OF_OTHER_CLASSES.value: 2}
+    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED)
+    assert split.images == ImageCounts(11, 8, 0, {"malformed_image": 1}, of_other_classes=2)
+    check_whole(split, RecordOf.IMAGE)
+
+
+def test_compression_is_as_tensorflow_names_it():
+    recipe = msgspec.structs.replace(RECIPE, options={"gzip": True})
+    assert describe_split(recipe, SHARDS, [], INPUTS, COUNTS, UNLISTED).compression == "GZIP"
+
+
+# Nothing is lost
+
+
+def test_a_split_that_adds_up_is_whole():
+    check_whole(SPLIT, RecordOf.IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("part", "changed", "told"),
+    [
+        (
+            "images",
+            {"rows": 11},
+            "11 images came in, 8 were written, 0 give no record, 0 are of other classes and {'image_missing': "
+            "1, 'malformed_image': 1} are rejected",
+        ),
+        (
+            "images",
+            {"written": 9},
+            "10 images came in, 9 were written, 0 give no record, 0 are of other classes and {'image_missing': "
+            "1, 'malformed_image': 1} are rejected",
+        ),
+        (
+            "images",
+            {"without_record": 1},
+            "10 images came in, 8 were written, 1 give no record, 0 are of other classes and {'image_missing': "
+            "1, 'malformed_image': 1} are rejected",
+        ),
+        (
+            "images",
+            {"of_other_classes": 3},
+            "10 images came in, 8 were written, 0 give no record, 3 are of other classes and {'image_missing': 1, ",
+        ),
+        (
+            "images",
+            {"rejected": {}},
+            "10 images came in, 8 were written, 0 give no record, 0 are of other classes and {} are rejected",
+        ),
+        ("annotations", {"rows": 32}, "32 annotations came in and 33 are accounted for"),
+        ("annotations", {"objects": 8}, "33 annotations came in and 32 are accounted for"),
+        ("annotations", {"captions": 7}, "33 annotations came in and 32 are accounted for"),
+        ("annotations", {"stuff": 6}, "33 annotations came in and 34 are accounted for"),
+        ("annotations", {"panoptic": 1}, "33 annotations came in and 31 are accounted for"),
+        ("annotations", {"joined": 0}, "33 annotations came in and 32 are accounted for"),
+        ("annotations", {"rejected": {}}, "33 annotations came in and 31 are accounted for"),
+        ("annotations", {"filtered": {}}, "33 annotations came in and 30 are accounted for"),
+        ("annotations", {"of_rejected_images": 0}, "33 annotations came in and 31 are accounted for"),
+    ],
+)
+def test_one_number_that_is_wrong_is_told(part, changed, told):
+    counts = msgspec.structs.replace(getattr(SPLIT, part), **changed)
+    with pytest.raises(LostImagesError) as caught:
+        check_whole(msgspec.structs.replace(SPLIT, **{part: counts}), RecordOf.IMAGE)
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("record_of", "examples", "told"),
+    [
+        (RecordOf.IMAGE, 7, "8 records were made and 7 are in the shards"),
+        (RecordOf.IMAGE, 9, "8 records were made and 9 are in the shards"),
+        (RecordOf.ANNOTATION, 8, "9 records were made and 8 are in the shards"),
+    ],
+)
+def test_a_record_that_did_not_reach_a_shard_is_told(record_of, examples, told):
+    split = msgspec.structs.replace(SPLIT, shards=(ShardInfo("x", examples, 1, "a"),))
+    with pytest.raises(LostImagesError, match=told):
+        check_whole(split, record_of)
+
+
+def test_with_one_record_an_object_an_image_may_give_none():
+    images = ImageCounts(10, 7, 1, SPLIT.images.rejected)
+    split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "a"),))
+    check_whole(split, RecordOf.ANNOTATION)
+
+
+def test_clipped_boxes_and_masks_are_not_counted_twice():
+    counts = msgspec.structs.replace(SPLIT.annotations, boxes_clipped=9, masks=9)
+    check_whole(msgspec.structs.replace(SPLIT, annotations=counts), RecordOf.IMAGE)
+
+
+# Too much is rejected
+
+
+@pytest.mark.parametrize("max_rejects", [0.2, 0.5, 1.0])
+def test_rejects_up_to_the_limit_are_accepted(max_rejects):
+    check_rejects({"train": SPLIT}, REJECTED, max_rejects, "out/rejects.jsonl")
+
+
+def test_too_many_rejected_images_are_told_with_the_first_of_them():
+    with pytest.raises(TooManyRejectsError) as caught:
+        check_rejects({"train": SPLIT}, REJECTED, 0.19, "out/rejects.jsonl")
+    assert str(caught.value).startswith(
+        "2 of 10 images (20.0%) are rejected, more than --max-rejects 0.19 allows: "
+        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. All are in out/rejects.jsonl. "
+    )
+
+
+def test_too_many_rejected_annotations_are_told_even_if_no_image_is():
+    split = msgspec.structs.replace(SPLIT, images=ImageCounts(10, 10, 0, {}))
+    of_annotations = [reject for reject in REJECTED if reject.what == "annotation"]
+    with pytest.raises(TooManyRejectsError, match=r"2 of 33 annotations \(6\.1%\)"):
+        check_rejects({"train": split}, of_annotations, 0.06, "rejects.jsonl")
+
+
+def test_rejects_of_all_splits_of_a_job_are_held_against_all_its_rows():
+    """One with few images may lose many of them."""
+    clean = msgspec.structs.replace(SPLIT, images=ImageCounts(90, 90, 0, {}))
+    splits = {"test": SPLIT, "train": clean}
+    check_rejects(splits, REJECTED, 0.031, "rejects.jsonl")  # 2 of 66 annotations
+    with pytest.raises(TooManyRejectsError, match=r"2 of 100 images \(2\.0%\) are rejected"):
+        check_rejects(splits, REJECTED, 0.019, "rejects.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("images", "told"),
+    [
+        (ImageCounts(0, 0, 0, {}), "instances.json, more/labels.csv: no images, so there is nothing to write"),
+        (ImageCounts(2, 0, 0, {"image_missing": 2}), "of the 2 images of split train all are rejected"),
+        (ImageCounts(2, 0, 2, {}), "of the 2 images of split train none has an object"),
+        (
+            ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1),
+            "of the 2 images of split train none is of the classes that were asked for",
+        ),
+    ],
+)
+def test_a_split_without_examples_is_an_error(images, told):
+    split = without_records(images)
+    rejected = [Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(sum(images.rejected.values()))]
+    with pytest.raises(EmptyDatasetError) as caught:
+        check_rejects({"train": split}, rejected, 1.0, "rejects.jsonl")
+    assert told in str(caught.value)
+
+
+def test_without_any_image_the_paths_that_the_command_named_are_told_once_though_nothing_was_read_of_them():
+    nothing = msgspec.structs.replace(without_records(ImageCounts(0, 0, 0, {})), inputs=())
+    other = msgspec.structs.replace(nothing, recipe=msgspec.structs.replace(RECIPE, inputs=PATHS[:1]))
+    with pytest.raises(EmptyDatasetError) as caught:
+        check_rejects({"train": nothing, "val": other}, [], 1.0, "rejects.jsonl")
+    assert str(caught.value) == "instances.json, more/labels.csv: no images, so there is nothing to write"
+
+
+def test_a_split_that_no_image_goes_to_is_an_error_though_others_have_some():
+    splits = {"train": SPLIT, "val": without_records(ImageCounts(0, 0, 0, {}))}
+    with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
+        check_rejects(splits, REJECTED, 1.0, "rejects.jsonl")
+
+
+def test_a_split_without_examples_is_an_error_though_others_have_some():
+    splits = {"train": SPLIT, "val": without_records(ImageCounts(1, 0, 0, {"image_missing": 1}))}
+    with pytest.raises(EmptyDatasetError, match=r"of the 1 images of split val all are rejected, see rejects\.jsonl"):
+        check_rejects(splits, REJECTED, 1.0, "rejects.jsonl")
+
+
+def test_rejects_are_ordered_by_what_they_are_and_those_without_an_id_come_last():
+    assert sorted(REJECTED, key=reject_order) == [REJECTED[3], REJECTED[1], REJECTED[0], REJECTED[2]]

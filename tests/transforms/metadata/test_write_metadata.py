@@ -1,0 +1,240 @@
+"""What a finished split leaves beside its shards, and when it leaves nothing."""
+
+import csv
+import json
+
+import apache_beam as beam
+import msgspec
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.errors import CategoryError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.features import Part
+from recordmill.schemas.images import UnreferencedFile
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, LAYOUTS
+from recordmill.schemas.manifest import SplitManifest, Unlisted, decode_manifest
+from recordmill.schemas.rejects import Count, Metric
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.metadata.describe_split import describe_split
+from recordmill.transforms.metadata.write_metadata import Findings, UnlistedFn, WriteMetadata, write_metadata
+from recordmill.transforms.runtime.outputs import Written
+from recordmill.transforms.storage.local_storage import TemporaryName
+from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
+
+VAL = msgspec.structs.replace(RECIPE, split="val")
+TABLE = DETECTION.with_parts(())
+LABELS = LabelMap((Category(1, "cat"), Category(3, "dog, or puppy")))
+
+
+def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts=COUNTS) -> dict[str, list]:
+    """What was found of a split, as WriteMetadata collects it."""
+    return {
+        "shards": [(split, shard) for shard in shards],
+        "rejected": [(split, reject) for reject in rejected],
+        "inputs": [(split, rows) for rows in inputs],
+        "counts": [((split, tally), number) for tally, number in counts.items()],
+    }
+
+
+def write(
+    folder, recipe=RECIPE, max_rejects=0.2, labels=LABELS, table=TABLE, unlisted=UNLISTED, **found
+) -> SplitManifest:
+    """Write one split."""
+    found = of_split(recipe.split, **found)
+    manifest = write_metadata([recipe], str(folder), max_rejects, labels, table, **found, unlisted=unlisted)
+    return manifest.splits[recipe.split]
+
+
+def lines(folder) -> list[dict]:
+    return [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
+
+
+# What is written
+
+
+def left_by_a_killed_run(name: str) -> str:
+    """The temporary file of an earlier run that had the number of this process."""
+    own = TemporaryName.parse(TemporaryName.make(name))
+    return f".{name}.{own.host}-{own.process}-000000.0000.tmp"
+
+
+def test_everything_is_in_its_place(tmp_path):
+    state = tmp_path / ".recordmill-train"
+    state.mkdir()
+    (state / "recipe.json").write_text("{}")
+    (tmp_path / left_by_a_killed_run("coco-train.tfrecord-00000-of-00002")).write_text("of this split")
+    (tmp_path / left_by_a_killed_run("manifest.json")).write_text("of any file")
+    assert write(tmp_path) == SPLIT
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert (manifest.name, manifest.layout) == ("coco", "detection")
+    assert (manifest.categories, manifest.splits) == (LABELS.categories, {"train": SPLIT})
+    assert list(csv.reader((tmp_path / "labels.csv").open())) == [["1", "cat"], ["3", "dog, or puppy"]]
+    assert json.loads((tmp_path / "label_map.json").read_text())["id_by_index"] == [1, 3]
+    assert 'name: "dog, or puppy"' in (tmp_path / "label_map.pbtxt").read_text()
+
+
+def test_rejects_are_lines_in_a_fixed_order(tmp_path):
+    write(tmp_path)
+    first = (tmp_path / "rejects.jsonl").read_bytes()
+    assert [(line["split"], line["what"], line["id"], line["reason"]) for line in lines(tmp_path)] == [
+        ("train", "annotation", 4, "empty_box"),
+        ("train", "annotation", 5, "empty_box"),
+        ("train", "image", 9, "image_missing"),
+        ("train", "image", None, "malformed_image"),
+    ]
+    assert lines(tmp_path)[2]["detail"] == "no file 'ü.jpg'"
+    write(tmp_path, rejected=REJECTED[::-1])
+    assert (tmp_path / "rejects.jsonl").read_bytes() == first
+
+
+def test_another_split_is_added(tmp_path):
+    train = write(tmp_path)
+    val = write(
+        tmp_path,
+        recipe=VAL,
+        shards=[msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS],
+        rejected=REJECTED[:3],
+        counts={**COUNTS, "objects": 10},
+    )
+    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert manifest.splits == {"train": train, "val": val}
+    assert [line["split"] for line in lines(tmp_path)] == ["train"] * 4 + ["val"] * 3
+    write(tmp_path, rejected=REJECTED[1:], counts={**COUNTS, "objects": 11, "rows_merged": 3})
+    assert [line["split"] for line in lines(tmp_path)] == ["val"] * 3 + ["train"] * 3
+
+
+def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
+    (tmp_path / ".recordmill-train").mkdir()
+    with pytest.raises(TooManyRejectsError, match=f"All are in {tmp_path}/rejects.jsonl"):
+        write(tmp_path, max_rejects=0.0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".recordmill-train", "rejects.jsonl"]
+    assert [line["id"] for line in lines(tmp_path)] == [4, 5, 9, None]
+
+
+def test_lost_images_leave_nothing(tmp_path):
+    with pytest.raises(LostImagesError):
+        write(tmp_path, shards=SHARDS[:1])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_split_of_other_categories_is_refused_and_the_manifest_left_alone(tmp_path):
+    write(tmp_path)
+    before = (tmp_path / "manifest.json").read_bytes()
+    with pytest.raises(CategoryError, match="holds train with other categories"):
+        write(tmp_path, recipe=VAL, labels=LabelMap((Category(1, "cow"),)))
+    assert (tmp_path / "manifest.json").read_bytes() == before
+    assert (tmp_path / "labels.csv").read_text().startswith("1,cat\n")
+
+
+def test_a_split_of_other_parts_is_refused_and_the_manifest_left_alone(tmp_path):
+    """LVIS's lists come of the input, so this can show only now."""
+    write(tmp_path)
+    before = (tmp_path / "manifest.json").read_bytes()
+    with pytest.raises(CategoryError, match="holds train with no further part in its records, these files have lvis"):
+        write(tmp_path, recipe=VAL, table=DETECTION.with_parts((Part.LVIS,)))
+    assert (tmp_path / "manifest.json").read_bytes() == before
+
+
+def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path):
+    segments = (Category(3, "dog, or puppy", isthing=1), Category(92, "banner", isthing=0))
+    table = DETECTION.with_parts((Part.SEMANTIC, Part.LVIS))
+    write(tmp_path, labels=LabelMap(LABELS.categories, segments), table=table)
+    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert (manifest.parts, manifest.segments) == ((Part.SEMANTIC, Part.LVIS), segments)
+    assert manifest.table == table
+    assert json.loads((tmp_path / "label_map.json").read_text())["semantic_by_id"] == {"3": 1, "92": 2}
+
+
+def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_path):
+    shards = [ShardInfo(f"file_0{index}-{count}.tfrec", count, 0, "a") for index, count in ((1, 4), (0, 5))]
+    for shard in shards:
+        (tmp_path / shard.file).write_text(shard.file)
+    (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
+    recipe = msgspec.structs.replace(RECIPE, layout="keras")
+    write(tmp_path, recipe=recipe, table=LAYOUTS["keras"], shards=shards)
+    links = {path.name: path.read_text() for path in tmp_path.glob("*.tfrecord-*")}
+    assert links == {
+        "coco-train.tfrecord-00000-of-00002": "file_00-5.tfrec",
+        "coco-train.tfrecord-00001-of-00002": "file_01-4.tfrec",
+    }
+    assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == ["file_00-5.tfrec", "file_01-4.tfrec"]
+
+
+def test_the_only_split_may_change_its_categories(tmp_path):
+    write(tmp_path)
+    write(tmp_path, labels=LabelMap((Category(1, "cow"),)))
+    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert manifest.categories == (Category(1, "cow"),)
+
+
+def test_unlisted_files_are_counted_and_the_first_named():
+    combine = UnlistedFn()
+    names = [f"{number}.jpg" for number in (7, 3, 9, 1, 8, 2, 5)]
+    bundles = [combine.create_accumulator() for _ in range(3)]
+    for place, name in enumerate(names):
+        bundles[place % 2] = combine.add_input(bundles[place % 2], UnreferencedFile(name))
+    found = combine.extract_output(combine.merge_accumulators(iter(bundles)))
+    assert found == Unlisted(7, ("1.jpg", "2.jpg", "3.jpg", "5.jpg", "7.jpg"))
+
+
+# Several splits in one job
+
+
+def test_splits_of_one_job_are_written_together(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / f".recordmill-{split}").mkdir()
+        (tmp_path / f"coco-{split}.tfrecord-00006-of-00007").write_text("of an earlier run")
+    val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
+    found = of_split("train"), of_split("val", val_shards, REJECTED[:3], counts={**COUNTS, "objects": 10})
+    both = {what: [*found[1][what], *found[0][what]] for what in found[0]}
+    manifest = write_metadata([VAL, RECIPE], str(tmp_path), 0.2, LABELS, TABLE, **both, unlisted=UNLISTED)
+    assert manifest == decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, {**COUNTS, "objects": 10}, UNLISTED)
+    assert manifest.splits == {"train": SPLIT, "val": val}
+    assert list(manifest.splits) == ["train", "val"]
+    assert [line["split"] for line in lines(tmp_path)] == ["val"] * 3 + ["train"] * 4
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith((".", "coco-"))] == []
+
+
+def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_path):
+    found = of_split("train"), of_split("val", SHARDS[:1])
+    both = {what: [*found[0][what], *found[1][what]] for what in found[0]}
+    with pytest.raises(LostImagesError, match="8 records were made and 2 are in the shards"):
+        write_metadata([RECIPE, VAL], str(tmp_path), 0.2, LABELS, TABLE, **both, unlisted=UNLISTED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
+    found = of_split("train")
+    found["rejected"].append(("tset", REJECTED[0]))
+    with pytest.raises(KeyError, match="tset"):
+        write_metadata([RECIPE], str(tmp_path), 0.2, LABELS, TABLE, **found, unlisted=UNLISTED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_transform_collects_what_the_steps_before_found(tmp_path):
+    def created(p, label, items):
+        return p | label >> beam.Create(items)
+
+    counted = [(Metric(tally), number) for tally, number in COUNTS.items()]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        written = Written(
+            created(p, "Shards", [("train", shard) for shard in SHARDS]),
+            created(p, "Counted", [("train", Count(tally, number - 1)) for tally, number in counted]),
+            created(p, "Rejected", [("train", reject) for reject in REJECTED[:2]]),
+        )
+        findings = Findings(
+            created(p, "Inputs", [("train", rows) for rows in INPUTS]),
+            created(p, "FoundRejected", [("train", reject) for reject in REJECTED[2:]]),
+            created(p, "FoundCounted", [("train", Count(tally, 1)) for tally, _ in counted]),
+            created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
+        )
+        labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
+        manifests = written | WriteMetadata(labels, table, findings, [RECIPE], str(tmp_path), 0.2)
+        assert_that(manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": SPLIT}]))
+    assert decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json").splits == {"train": SPLIT}

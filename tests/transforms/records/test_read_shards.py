@@ -1,0 +1,90 @@
+"""Shards read back, with the digest of the file they come from."""
+
+import gzip
+import hashlib
+
+import pytest
+import tensorflow as tf
+from isal.isal_zlib import IsalError
+
+from recordmill.schemas.errors import RecordError
+from recordmill.transforms.records.read_shards import ShardReader
+
+RECORDS = [b"", b"first", bytes(range(256)) * 9000, b"last"]
+
+
+def write(path, records=RECORDS) -> bytes:
+    """A shard as TensorFlow writes it; its bytes."""
+    compression = "GZIP" if path.suffix == ".gz" else ""
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in records:
+            writer.write(record)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["x", "x.gz"])
+@pytest.mark.parametrize("records", [RECORDS, []])
+def test_records_size_and_digest(tmp_path, name, records):
+    data = write(tmp_path / name, records)
+    reader = ShardReader(str(tmp_path / name))
+    assert list(reader.records()) == records
+    assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_a_gzip_file_of_several_members(tmp_path):
+    plain = write(tmp_path / "x")
+    data = gzip.compress(plain[:1000]) + gzip.compress(b"") + gzip.compress(plain[1000:])
+    (tmp_path / "x.gz").write_bytes(data)
+    reader = ShardReader(str(tmp_path / "x.gz"))
+    assert list(reader.records()) == RECORDS
+    assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_zeros_after_a_gzip_stream_are_in_the_digest(tmp_path):
+    data = write(tmp_path / "x.gz") + bytes(3_000_000)
+    (tmp_path / "x.gz").write_bytes(data)
+    reader = ShardReader(str(tmp_path / "x.gz"))
+    assert list(reader.records()) == RECORDS
+    assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_the_records_before_a_fault_are_read(tmp_path):
+    data = bytearray(write(tmp_path / "x", [b"one", b"two", b"three"]))
+    data[-5] ^= 1
+    (tmp_path / "x").write_bytes(data)
+    records = ShardReader(str(tmp_path / "x")).records()
+    assert [next(records), next(records)] == [b"one", b"two"]
+    with pytest.raises(RecordError) as caught:
+        next(records)
+    assert (caught.value.record, caught.value.reason) == (2, "data_crc")
+
+
+def test_a_gzip_file_cut_anywhere_is_an_error(tmp_path):
+    data = write(tmp_path / "x.gz", [b"one", b"two"])
+    for size in range(1, len(data)):
+        (tmp_path / "x.gz").write_bytes(data[:size])
+        with pytest.raises((RecordError, OSError, EOFError, IsalError)):
+            list(ShardReader(str(tmp_path / "x.gz")).records())
+
+
+def test_a_gzip_file_with_a_flipped_bit_never_gives_other_records(tmp_path):
+    whole = [b"one", b"two"]
+    data = write(tmp_path / "x.gz", whole)
+    for offset in range(len(data)):
+        damaged = bytearray(data)
+        damaged[offset] ^= 1 << offset % 8
+        (tmp_path / "x.gz").write_bytes(damaged)
+        reader, records = ShardReader(str(tmp_path / "x.gz")), []
+        try:
+            for record in reader.records():
+                records.append(record)
+        except (RecordError, OSError, EOFError, IsalError):
+            assert records == whole[: len(records)]
+        else:
+            assert records == whole  # a flipped bit in the header, as in its time, is no harm
+            assert reader.sha256.digest() == hashlib.sha256(damaged).digest()
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        list(ShardReader(str(tmp_path / "gone")).records())

@@ -1,0 +1,125 @@
+"""The sample's files, held against each other by pycocotools."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+
+from recordmill.transforms.sample.draw_scene import KEYPOINTS, STUFF, THINGS
+from recordmill.transforms.sample.write_sample import BROKEN, MISSING, SampleFiles, write_sample
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> SampleFiles:
+    return write_sample(str(tmp_path_factory.mktemp("drawn")), count=36, seed=5)
+
+
+@pytest.fixture(scope="module")
+def instances(files) -> COCO:
+    return COCO(files.instances)
+
+
+def document(path: str) -> dict:
+    return json.loads(Path(path).read_text())
+
+
+def test_boxes_and_areas_are_those_of_the_segmentations(instances):
+    for row in instances.dataset["annotations"]:
+        rle = instances.annToRLE(row)
+        assert row["area"] == coco_mask.area(rle)
+        assert row["bbox"] == coco_mask.toBbox(rle).tolist()
+
+
+def test_there_is_something_of_every_kind(instances):
+    annotations, images = instances.dataset["annotations"], instances.dataset["images"]
+    assert {row["category_id"] for row in annotations} == {category.id for category in THINGS}
+    assert {type(row["segmentation"]) for row in annotations} == {list, dict}
+    assert {row["iscrowd"] for row in annotations} == {0, 1}
+    assert {row["id"] for row in images} > {row["image_id"] for row in annotations}
+    names = [row["file_name"] for row in images]
+    assert {Path(name).suffix for name in names} >= {".jpg", ".png", ".JPG"}
+    assert any("/" in name for name in names)
+    assert any(" " in name and not name.isascii() for name in names)
+
+
+def test_images_are_what_their_rows_say_but_for_the_two_bad_ones(files, instances):
+    for index, row in enumerate(instances.dataset["images"]):
+        path = Path(files.images) / row["file_name"]
+        if index == MISSING:
+            assert not path.exists()
+        elif index == BROKEN:
+            assert not path.read_bytes().endswith(b"\xff\xd9")
+        else:
+            with Image.open(path) as image:
+                image.load()
+                assert image.size == (row["width"], row["height"])
+                assert image.format == {".jpg": "JPEG", ".png": "PNG"}[path.suffix.lower()]
+
+
+def test_keypoints_are_those_of_figures_and_seen_where_the_figure_is(files, instances):
+    keypoints = document(files.keypoints)
+    (figure,) = keypoints["categories"]
+    assert (figure["name"], figure["keypoints"]) == ("figure", list(KEYPOINTS))
+    assert keypoints["annotations"] == [row for row in instances.dataset["annotations"] if "keypoints" in row]
+    seen = set()
+    for row in keypoints["annotations"]:
+        assert (row["category_id"], row["iscrowd"]) == (figure["id"], 0)
+        mask = instances.annToMask(row)
+        points = np.reshape(row["keypoints"], (len(KEYPOINTS), 3)).tolist()
+        assert row["num_keypoints"] == sum(visibility > 0 for _, _, visibility in points)
+        for x, y, visibility in points:
+            assert visibility == 1 + mask[y, x] if visibility else (x, y) == (0, 0)
+            seen.add(visibility)
+    assert seen == {0, 1, 2}
+
+
+def test_captions_name_what_was_drawn(files, instances):
+    captions: dict[int, list[str]] = {}
+    for row in document(files.captions)["annotations"]:
+        captions.setdefault(row["image_id"], []).append(row["caption"])
+    assert list(captions) == instances.getImgIds()
+    for image_id, (first, second) in captions.items():
+        names = [instances.cats[row["category_id"]]["name"] for row in instances.imgToAnns[image_id]]
+        drawn = first.removesuffix(" before sky and ground").split(", ")
+        assert {name for name in names if not any(thing.endswith(f" {name}") for thing in drawn)} == set()
+        assert second.startswith(f"a drawing of {0 if drawn == ['nothing'] else len(drawn)} object")
+
+
+def test_panoptic_pictures_hold_the_segments(files, instances):
+    panoptic = document(files.panoptic)
+    is_thing = {row["id"]: row["isthing"] for row in panoptic["categories"]}
+    assert is_thing == {**{category.id: 1 for category in THINGS}, **{category.id: 0 for category in STUFF}}
+    assert [row["image_id"] for row in panoptic["annotations"]] == instances.getImgIds()
+    for row in panoptic["annotations"]:
+        red, green, blue = np.asarray(Image.open(Path(files.panoptic_masks) / row["file_name"]), np.uint32).transpose(
+            2, 0, 1
+        )
+        ids = red + 256 * green + 256 * 256 * blue
+        segments = row["segments_info"]
+        assert set(ids.ravel().tolist()) == {segment["id"] for segment in segments}
+        for segment in segments:
+            rle = coco_mask.encode(np.asfortranarray(ids == segment["id"], np.uint8))
+            assert segment["area"] == coco_mask.area(rle)
+            assert segment["bbox"] == coco_mask.toBbox(rle).tolist()
+        things = [segment for segment in segments if is_thing[segment["category_id"]]]
+        for key in ("category_id", "area", "bbox", "iscrowd"):
+            assert [segment[key] for segment in things] == [
+                drawn[key] for drawn in instances.imgToAnns[row["image_id"]]
+            ]
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_equal_seeds_give_equal_files_and_others_do_not(tmp_path):
+    for name, seed in (("one", 1), ("same", 1), ("other", 2)):
+        write_sample(str(tmp_path / name), 5, seed)
+    one, same, other = (files_below(tmp_path / name) for name in ("one", "same", "other"))
+    assert one == same
+    assert set(one) == set(other)
+    assert [name for name in one if one[name] == other[name]] == []

@@ -1,0 +1,317 @@
+"""Every image gets its shard, as if all images had been sorted in one place."""
+
+import random
+from collections import Counter
+
+import apache_beam as beam
+import msgspec
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import Annotation
+from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.layouts import DETECTION, KERAS
+from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.shards.plan_shards import (
+    RANGES,
+    Amount,
+    CensusFn,
+    Piece,
+    PlanShards,
+    SplitPlan,
+    empty_shards,
+    expected_amount,
+    hash_range,
+    image_order,
+    place_range,
+    plan_split,
+    split_task,
+)
+
+IDS = st.integers(-(1 << 63), (1 << 63) - 1)
+SEED = 3
+PLAIN = DETECTION.with_parts(())
+
+SIZINGS = [
+    ShardSizing(num_shards=1),
+    ShardSizing(num_shards=7),
+    ShardSizing(num_shards=1000),
+    ShardSizing(examples_per_shard=1),
+    ShardSizing(examples_per_shard=7),
+    ShardSizing(shard_bytes=1),
+    ShardSizing(shard_bytes=2_000),
+    ShardSizing(shard_bytes=10**9),
+]
+
+
+def amounts_of(least: int, most: int):
+    """Amounts by image id: of so many bytes, and one example."""
+    return st.dictionaries(IDS, st.builds(Amount, st.integers(least, most), st.just(1)), min_size=1, max_size=80)
+
+
+def several():
+    """As of records that are one an object: some images have none, and those with none have no bytes."""
+    examples = st.integers(0, 9) | st.just(0)
+    amounts = st.builds(lambda each, examples: Amount(each * examples, examples), st.integers(1, 50), examples)
+    return st.dictionaries(IDS, amounts, min_size=1, max_size=80)
+
+
+def in_order(amounts: dict[int, Amount]) -> list[int]:
+    return sorted(amounts, key=lambda id_: image_order(SEED, id_))
+
+
+Placed = dict[int, list[Piece]]
+
+
+def planned(amounts: dict[int, Amount], sizing: ShardSizing, bundles: int = 3) -> tuple[SplitPlan, Placed]:
+    """The plan for images of these ids and amounts, counted in several bundles; and where each image goes."""
+    census = CensusFn()
+    accumulators = [census.create_accumulator() for _ in range(bundles)]
+    for place, (id_, amount) in enumerate(amounts.items()):
+        measured = image_order(SEED, id_), amount
+        accumulators[place % bundles] = census.add_input(accumulators[place % bundles], measured)
+    plan = plan_split(census.extract_output(census.merge_accumulators(accumulators)), sizing)
+    ranges: dict[int, list[int]] = {}
+    for id_ in in_order(amounts):
+        ranges.setdefault(hash_range(image_order(SEED, id_)), []).append(id_)
+    placed = {}
+    for range_, ids in ranges.items():
+        placed |= dict(zip(ids, place_range(plan, range_, [amounts[id_] for id_ in ids]), strict=True))
+    return plan, placed
+
+
+def placed_by_sorting(amounts: dict[int, Amount], sizing: ShardSizing) -> Placed:
+    """Where each image goes, found with all images in one place."""
+    placed: Placed = {}
+    bytes_before, examples_before, highest = 0, 0, 0
+    shard_bytes = max(sizing.shard_bytes or 0, 1, *(amount.bytes for amount in amounts.values()))
+    for rank, id_ in enumerate(in_order(amounts)):
+        size, examples = amounts[id_]
+        if sizing.num_shards is not None:
+            placed[id_] = [Piece(rank * sizing.num_shards // len(amounts), examples)]
+        elif sizing.examples_per_shard is not None:
+            one_by_one = [
+                number // sizing.examples_per_shard for number in range(examples_before, examples_before + examples)
+            ]
+            counts = Counter(one_by_one) or {examples_before // sizing.examples_per_shard: 0}
+            placed[id_] = [Piece(shard, counts[shard]) for shard in sorted(counts)]
+        else:
+            placed[id_] = [Piece((bytes_before + size // 2) // shard_bytes, examples)]
+        highest = max([highest, *(piece.shard for piece in placed[id_] if examples)])
+        bytes_before += size
+        examples_before += examples
+    if sizing.num_shards is None:  # what comes after the last example opens no shard
+        placed = {id_: [Piece(min(shard, highest), count) for shard, count in placed[id_]] for id_ in placed}
+    return placed
+
+
+def contents(plan: SplitPlan, placed: Placed) -> list[int]:
+    """How many examples there are in each shard."""
+    counts = Counter()
+    for pieces in placed.values():
+        for piece in pieces:
+            counts[piece.shard] += piece.examples
+    assert counts.keys() <= set(range(plan.shards))
+    return [counts[index] for index in range(plan.shards)]
+
+
+def shard_of(placed: Placed) -> dict[int, int]:
+    """The shard of each image that is in one."""
+    assert {len(pieces) for pieces in placed.values()} <= {1}
+    return {id_: pieces[0].shard for id_, pieces in placed.items()}
+
+
+@settings(deadline=None)
+@given(amounts_of(0, 5000) | several(), st.sampled_from(SIZINGS))
+def test_every_image_is_in_its_shards_of_the_plan_in_order(sizes, sizing):
+    plan, placed = planned(sizes, sizing)
+    assert placed == placed_by_sorting(sizes, sizing)
+    totals = sum(amount.bytes for amount in sizes.values()), sum(amount.examples for amount in sizes.values())
+    assert (plan.images, plan.bytes, plan.examples) == (len(sizes), *totals)
+    shards = [piece.shard for id_ in in_order(sizes) for piece in placed[id_]]
+    assert shards == sorted(shards)
+    empty = {key.index for key in empty_shards("train", plan)}
+    assert empty.isdisjoint(shards)
+    assert sorted({*shards, *empty}) == list(range(plan.shards))
+
+
+@pytest.mark.parametrize("sizing", SIZINGS)
+def test_ranges_with_many_images(sizing):
+    rng = random.Random(0)
+    sizes = {id_: Amount(rng.randrange(1, 300), rng.randrange(4)) for id_ in range(3 * RANGES)}
+    assert max(Counter(hash_range(image_order(SEED, id_)) for id_ in sizes).values()) > 5
+    assert planned(sizes, sizing)[1] == placed_by_sorting(sizes, sizing)
+
+
+@settings(deadline=None)
+@given(amounts_of(0, 5000), st.integers(1, 100))
+def test_num_shards_is_exact_and_their_counts_differ_by_one_at_most(sizes, num_shards):
+    plan, placed = planned(sizes, ShardSizing(num_shards=num_shards))
+    assert plan.shards == num_shards
+    counts = Counter(shard_of(placed).values())
+    every = [counts[index] for index in range(num_shards)]
+    assert max(every) - min(every) <= 1
+    assert list(empty_shards("val", plan)) == [
+        ShardKey("val", index, num_shards) for index, count in enumerate(every) if not count
+    ]
+
+
+@settings(deadline=None)
+@given(amounts_of(0, 5000) | several(), st.integers(1, 100))
+def test_examples_per_shard_is_exact_in_all_but_the_last(sizes, examples):
+    plan, placed = planned(sizes, ShardSizing(examples_per_shard=examples))
+    whole, rest = divmod(sum(amount.examples for amount in sizes.values()), examples)
+    assert contents(plan, placed) == ([examples] * whole + [rest] * (rest > 0) or [0])
+
+
+@settings(deadline=None)
+@given(several(), st.sampled_from(SIZINGS))
+def test_no_example_of_an_image_is_lost_or_written_twice_and_its_shards_are_neighbours(amounts, sizing):
+    _, placed = planned(amounts, sizing)
+    for id_, pieces in placed.items():
+        assert sum(piece.examples for piece in pieces) == amounts[id_].examples
+        assert all(piece.examples for piece in pieces) or len(pieces) == 1
+        assert [piece.shard for piece in pieces] == list(range(pieces[0].shard, pieces[-1].shard + 1))
+
+
+@settings(deadline=None)
+@given(several(), st.sampled_from([sizing for sizing in SIZINGS if sizing.num_shards is None]))
+def test_images_without_examples_never_open_a_shard(amounts, sizing):
+    plan, placed = planned(amounts, sizing)
+    opened = {piece.shard for id_, pieces in placed.items() for piece in pieces if amounts[id_].examples}
+    assert opened | {0} == set(range(plan.shards))
+    assert list(empty_shards("train", plan)) == []
+
+
+@settings(deadline=None)
+@given(several(), st.sets(IDS, max_size=20))
+def test_what_has_no_example_does_not_move_what_has(amounts, others):
+    fewer = {id_: amount for id_, amount in amounts.items() if amount.examples} or {0: Amount(1, 1)}
+    more = fewer | {id_: Amount(0, 0) for id_ in others if id_ not in fewer}
+    for sizing in (ShardSizing(examples_per_shard=7), ShardSizing(shard_bytes=60)):
+        (plan, placed), (plan_of_more, placed_of_more) = planned(fewer, sizing), planned(more, sizing)
+        assert plan_of_more.shards == plan.shards
+        assert {id_: placed_of_more[id_] for id_ in fewer} == placed
+
+
+@settings(deadline=None)
+@given(amounts_of(1, 50))
+def test_shard_bytes_are_met_within_a_tenth_in_all_but_the_last(sizes):
+    plan, placed = planned(sizes, ShardSizing(shard_bytes=1000))
+    shards = shard_of(placed)
+    totals = [sum(sizes[id_].bytes for id_ in shards if shards[id_] == index) for index in range(plan.shards)]
+    assert all(900 <= total <= 1100 for total in totals[:-1])
+    assert 0 < totals[-1] <= 1100
+
+
+@settings(deadline=None)
+@given(amounts_of(1, 5000), st.integers(1, 6000))
+def test_no_shard_is_empty_however_large_the_images(sizes, shard_bytes):
+    plan, placed = planned(sizes, ShardSizing(shard_bytes=shard_bytes))
+    assert set(shard_of(placed).values()) == set(range(plan.shards))
+    assert list(empty_shards("train", plan)) == []
+    assert plan.sizing.shard_bytes == max(shard_bytes, *(amount.bytes for amount in sizes.values()))
+
+
+@settings(deadline=None)
+@given(amounts_of(0, 5000), st.sampled_from(SIZINGS), st.randoms(use_true_random=False), st.integers(1, 6))
+def test_the_plan_does_not_depend_on_the_order_of_the_input(sizes, sizing, rng, bundles):
+    shuffled = dict(rng.sample(list(sizes.items()), len(sizes)))
+    assert planned(sizes, sizing) == planned(shuffled, sizing, bundles)
+
+
+def test_a_census_of_nothing_plans_nothing_but_what_was_asked_for():
+    census = CensusFn()
+    nothing = census.extract_output(census.merge_accumulators([census.create_accumulator()]))
+    plan = plan_split(nothing, ShardSizing(num_shards=3))
+    assert list(empty_shards("train", plan)) == [ShardKey("train", index, 3) for index in range(3)]
+
+
+def test_a_task_of_one_piece_is_itself_and_of_several_has_its_annotations_shared_out():
+    whole = task(1, 100, objects=6)
+    assert list(split_task(whole, [6])) == [whole]
+    parts = list(split_task(whole, [1, 3, 2]))
+    assert [[annotation.id for annotation in part.annotations] for part in parts] == [[0], [1, 2, 3], [4, 5]]
+    assert [part.is_continuation for part in parts] == [False, True, True]
+    assert [msgspec.structs.replace(part, annotations=(), is_continuation=False) for part in parts] == [
+        task(1, 100)
+    ] * 3
+
+
+# Orders and sizes
+
+
+@given(st.integers(), IDS)
+def test_ranges_are_in_the_order_of_images(seed, id_):
+    order = image_order(seed, id_)
+    assert 0 <= order[0] < 1 << 63
+    assert hash_range(order) == order[0] * RANGES >> 63
+
+
+def test_the_order_is_the_same_everywhere():
+    assert [image_order(seed, id_)[0] for seed, id_ in ((0, 139), (1, 139), (0, -1), (0, (1 << 63) - 1))] == [
+        4972096885692211845,
+        7612023283703258603,
+        1036271949232448158,
+        2985157815886775743,
+    ]
+
+
+def test_images_are_spread_evenly_over_the_ranges():
+    eighths = Counter(hash_range(image_order(0, id_)) * 8 // RANGES for id_ in range(8000))
+    assert all(900 < eighths[index] < 1100 for index in range(8))
+
+
+def task(id_: int, size: int, split: str = "train", objects: int = 0) -> ImageTask:
+    annotations = tuple(Annotation(number, 1, (0.0, 0.0, 1.0, 1.0), 1.0, False) for number in range(objects))
+    return ImageTask(id_, f"{id_}.jpg", 40, 30, ImageRef(f"images/{id_}.jpg", size), split, annotations)
+
+
+def test_expected_bytes_grow_with_the_file_and_the_objects():
+    plain, larger, fuller = (
+        RecordEstimate(PLAIN).bytes(t) for t in (task(1, 100), task(1, 150), task(1, 100, objects=3))
+    )
+    assert larger - plain == 50
+    assert fuller - plain == 3 * (5 * 4 + 4 * 2 + 9)
+    assert plain > 100 + sum(len(feature.name) for feature in PLAIN.features)
+
+
+# The transform
+
+
+CROWDED = [id_ for id_ in range(40_000) if hash_range(image_order(SEED, id_)) % 512 == 0][:60]
+"""Ids that fall into eight ranges, so that a range has several images."""
+
+
+@pytest.mark.parametrize("sizing", [SIZINGS[1], SIZINGS[4], ShardSizing(shard_bytes=6_000), ShardSizing(num_shards=70)])
+@pytest.mark.parametrize("table", [PLAIN, KERAS])
+def test_the_transform_plans_each_split_as_sorting_it_would(sizing, table):
+    rng = random.Random(0)
+    splits = {
+        "train": [task(id_, rng.randrange(50, 500), "train", rng.randrange(3)) for id_ in CROWDED],
+        "val": [task(id_, 90, "val", 1) for id_ in range(5)],
+    }
+    placed, empty = [], []
+    for split, tasks in splits.items():
+        sizes = {task.image_id: expected_amount(task, RecordEstimate(table)) for task in tasks}
+        shards = placed_by_sorting(sizes, sizing)
+        used = {piece.shard for pieces in shards.values() for piece in pieces}
+        count = sizing.num_shards or max(used) + 1
+        for whole in tasks:
+            pieces = shards[whole.image_id]
+            parts = split_task(whole, [piece.examples for piece in pieces])
+            placed += [(ShardKey(split, piece.shard, count), part) for piece, part in zip(pieces, parts, strict=True)]
+        empty += [ShardKey(split, index, count) for index in range(count) if index not in used]
+    everything = rng.sample([*splits["train"], *splits["val"]], 65)
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        plans = p | beam.Create(everything) | PlanShards(sizing, SEED, table)
+        assert_that(plans.placed, equal_to(placed), "Placed")
+        assert_that(plans.empty, equal_to(empty), "Empty")
+        totals = plans.plans | "Totals" >> beam.MapTuple(lambda split, plan: (split, plan.images, plan.shards))
+        counts = {split: next(key.count for key, task in placed if task.split == split) for split in splits}
+        assert_that(totals, equal_to([("train", 60, counts["train"]), ("val", 5, counts["val"])]), "Plans")

@@ -1,0 +1,283 @@
+"""Local files behind the storage interface."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
+from recordmill.transforms.storage.resolve import storage_for
+
+STORAGE = LocalStorage()
+
+
+def contents(folder) -> dict[str, bytes]:
+    """Every file below a folder, hidden ones too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("path", ["a", "/a/b", "../x", "C:/x", "a:/b", "file:/x"])
+def test_paths_are_local(path):
+    assert isinstance(storage_for(path), LocalStorage)
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/x", "ftp://host/x", "http://host/x"])
+def test_a_scheme_that_is_not_spoken_is_refused(path):
+    with pytest.raises(ConfigError, match=f"{path.split(':')[0]}:// is not supported"):
+        storage_for(path)
+
+
+# Reading
+
+
+def test_walk(tmp_path):
+    for name in ("a", "b/c", "b/d/e", ".hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "empty").mkdir()
+    found = {file.name: (file.path, file.size_bytes) for file in STORAGE.walk(str(tmp_path))}
+    assert found == {name: (str(tmp_path / name), len(name)) for name in ("a", "b/c", "b/d/e", ".hidden")}
+
+
+def test_walk_tells_a_changed_file_apart(tmp_path):
+    (tmp_path / "a").write_text("1")
+    os.utime(tmp_path / "a", ns=(10, 10))
+    (before,) = STORAGE.walk(str(tmp_path))
+    os.utime(tmp_path / "a", ns=(10, 11))
+    (after,) = STORAGE.walk(str(tmp_path))
+    assert before.version != after.version
+
+
+def test_walk_follows_links_once(tmp_path):
+    (tmp_path / "images" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b").write_text("b")
+    (tmp_path / "images" / "a").write_text("a")
+    (tmp_path / "images" / "deep" / "up").symlink_to(tmp_path / "images")
+    (tmp_path / "images" / "file").symlink_to(tmp_path / "elsewhere" / "b")
+    (tmp_path / "images" / "folder").symlink_to(tmp_path / "elsewhere")
+    assert sorted(file.name for file in STORAGE.walk(str(tmp_path / "images"))) == ["a", "file", "folder/b"]
+
+
+@pytest.mark.parametrize("target", ["gone", "link"])
+def test_walk_passes_over_links_that_lead_nowhere(tmp_path, target):
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "link").symlink_to(target)
+    assert [file.name for file in STORAGE.walk(str(tmp_path))] == ["a"]
+
+
+def test_names_are_those_of_files_sorted(tmp_path):
+    for name in ("b", "a", ".c"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "folder").mkdir()
+    assert STORAGE.names(str(tmp_path)) == [".c", "a", "b"]
+    assert STORAGE.names(str(tmp_path / "gone")) == []
+
+
+def test_size_and_is_folder(tmp_path):
+    (tmp_path / "a").write_bytes(b"12345")
+    assert STORAGE.size(str(tmp_path / "a")) == 5
+    assert STORAGE.size(str(tmp_path / "gone")) is None
+    assert STORAGE.size(str(tmp_path / "a" / "below a file")) is None
+    paths = (tmp_path, tmp_path / "a", tmp_path / "gone")
+    assert [STORAGE.is_folder(str(path)) for path in paths] == [True, False, False]
+
+
+def test_read_and_open(tmp_path):
+    (tmp_path / "a").write_bytes(b"\x00\r\n\xff")
+    assert STORAGE.read(str(tmp_path / "a")) == b"\x00\r\n\xff"
+    with STORAGE.open(str(tmp_path / "a")) as file:
+        assert (file.read(2), file.read()) == (b"\x00\r", b"\n\xff")
+    for read in (STORAGE.read, STORAGE.open):
+        with pytest.raises(FileNotFoundError):
+            read(str(tmp_path / "gone"))
+
+
+# Writing
+
+
+def test_write_makes_folders_and_replaces_files(tmp_path):
+    path = str(tmp_path / "new" / "folder" / "a")
+    STORAGE.write(path, b"first")
+    STORAGE.write(path, b"second")
+    assert contents(tmp_path) == {"new/folder/a": b"second"}
+
+
+def test_write_in_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    STORAGE.write("a", b"here")
+    assert contents(tmp_path) == {"a": b"here"}
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+    path = str(tmp_path / "a")
+    STORAGE.write(path, b"old")
+    with pytest.raises(TypeError):
+        STORAGE.write(path, "text")
+    assert contents(tmp_path) == {"a": b"old"}
+
+
+def test_a_write_over_a_folder_fails_and_leaves_no_trace(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        STORAGE.write(str(tmp_path / "a"), b"data")
+    assert contents(tmp_path) == {}
+
+
+def test_an_upload_is_seen_whole_when_it_is_committed(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    upload = STORAGE.create(str(path))
+    upload.write(b"new ")
+    upload.write(b"bytes")
+    assert path.read_bytes() == b"old"
+    upload.commit()
+    assert contents(tmp_path) == {"a": b"new bytes"}
+    upload.abandon()
+    assert contents(tmp_path) == {"a": b"new bytes"}
+
+
+def test_an_abandoned_upload_leaves_no_trace(tmp_path):
+    upload = STORAGE.create(str(tmp_path / "a"))
+    upload.write(b"bytes")
+    upload.abandon()
+    upload.abandon()
+    assert contents(tmp_path) == {}
+
+
+def test_two_uploads_of_one_file_do_not_mix(tmp_path):
+    first, second = STORAGE.create(str(tmp_path / "a")), STORAGE.create(str(tmp_path / "a"))
+    first.write(b"1" * 10)
+    second.write(b"2" * 5)
+    second.commit()
+    first.commit()
+    assert contents(tmp_path) == {"a": b"1" * 10}
+
+
+def test_readers_see_the_old_bytes_or_the_new_ones(tmp_path):
+    path = str(tmp_path / "a")
+    versions = [bytes([letter]) * 100_000 for letter in b"xy"]
+    STORAGE.write(path, versions[0])
+    stop = threading.Event()
+    seen = set()
+
+    def watch():
+        while not stop.is_set():
+            seen.add(STORAGE.read(path))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for turn in range(30):
+        STORAGE.write(path, versions[turn % 2])
+    stop.set()
+    watcher.join()
+    assert set() < seen <= set(versions)
+
+
+# Deleting
+
+
+def test_delete(tmp_path):
+    (tmp_path / "a").write_text("")
+    (tmp_path / "b").write_text("b")
+    STORAGE.delete(str(tmp_path / "a"))
+    STORAGE.delete(str(tmp_path / "a"))
+    assert contents(tmp_path) == {"b": b"b"}
+
+
+def test_delete_folder(tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "a").write_text("")
+    (tmp_path / "state" / ".b").write_text("")
+    STORAGE.delete_folder(str(tmp_path / "state"))
+    STORAGE.delete_folder(str(tmp_path / "state"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def killed_upload(path) -> Path:
+    """A temporary file whose process was killed."""
+    code = (
+        "import os, sys; from recordmill.transforms.storage.local_storage import LocalStorage; "
+        "LocalStorage().create(sys.argv[1]).write(b'killed'); os._exit(9)"
+    )
+    before = set(path.parent.iterdir())
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    (temporary,) = set(path.parent.iterdir()) - before
+    return temporary
+
+
+def test_delete_leftovers_takes_temporary_files_of_killed_processes(tmp_path):
+    for name in ("coco-train.tfrecord-00000-of-00002", "rejects.jsonl", "x" * 255):
+        killed_upload(tmp_path / name)
+    kept = ["a", ".a", ".a.tmp", ".a.01234567.tmp", ".a.012345-1-01234g.0123.tmp", "a.012345-1-012345.0123.tmp"]
+    for name in kept:
+        (tmp_path / name).write_text("mine")
+    STORAGE.delete_leftovers(str(tmp_path))
+    assert set(contents(tmp_path)) == set(kept)
+    STORAGE.delete_leftovers(str(tmp_path / "gone"))
+
+
+def test_what_a_live_process_is_writing_is_no_leftover(tmp_path):
+    upload = STORAGE.create(str(tmp_path / "ours-1"))
+    upload.write(b"still being written")
+    STORAGE.delete_leftovers(str(tmp_path))
+    upload.commit()
+    assert contents(tmp_path) == {"ours-1": b"still being written"}
+
+
+@pytest.mark.parametrize(("idle_s", "left"), [(60, True), (3 * 3600, False)])
+def test_what_another_machine_writes_is_left_alone_for_an_hour(tmp_path, idle_s, left):
+    theirs = tmp_path / ".ours-1.000000-1-000000.0000.tmp"
+    theirs.write_bytes(b"of another machine, or of an earlier run in a container of this name")
+    written = time.time() - idle_s
+    os.utime(theirs, (written, written))
+    STORAGE.delete_leftovers(str(tmp_path))
+    assert theirs.exists() == left
+
+
+def test_an_earlier_run_of_the_same_process_number_is_over(tmp_path):
+    parsed = TemporaryName.parse(TemporaryName.make("ours-1"))
+    assert (parsed.name, parsed.process) == ("ours-1", os.getpid())
+    earlier = tmp_path / f".ours-1.{parsed.host}-{parsed.process}-000000.0000.tmp"
+    earlier.write_bytes(b"")
+    STORAGE.delete_leftovers(str(tmp_path))
+    assert not earlier.exists()
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "x" * 201])
+def test_names_as_long_as_the_file_system_has_them_are_written(tmp_path, name):
+    STORAGE.write(str(tmp_path / name), b"long")
+    assert contents(tmp_path) == {name: b"long"}
+
+
+def test_a_folder_that_vanishes_while_it_is_written_to_is_made_again(tmp_path, monkeypatch):
+    path = tmp_path / "state" / "shard.json"
+    commit, commits = LocalUpload.commit, []
+
+    def disturbed(self, path=None):
+        commits.append(self)
+        if len(commits) == 1:
+            STORAGE.delete_folder(str(tmp_path / "state"))
+        commit(self, path)
+
+    monkeypatch.setattr(LocalUpload, "commit", disturbed)
+    STORAGE.write(str(path), b"{}")
+    assert (path.read_bytes(), len(commits)) == (b"{}", 2)
+
+
+def test_join(tmp_path):
+    assert STORAGE.join("out", "a.json") == "out/a.json"
+    assert STORAGE.join("out/", ".state/a.json") == "out/.state/a.json"
+
+
+def test_a_link_to_a_folder_beside_it_does_not_hide_that_folder(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.jpg").write_bytes(b"x")
+    for name in ("a link", "z link"):
+        (tmp_path / name).symlink_to("real")
+    assert [file.name for file in LocalStorage().walk(str(tmp_path))] == ["real/a.jpg"]

@@ -1,0 +1,290 @@
+"""Archives are read in place."""
+
+import errno
+import struct
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError
+from recordmill.transforms.storage.local_storage import LocalStorage
+from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.zip_storage import ZipStorage
+
+MEMBERS = {"val/1.png": b"one", "val/deep/2.png": b"two" * 1000, "val/é ü.png": b""}
+
+
+def archive(path: Path, members: dict[str, bytes] | None = None, method: int = zipfile.ZIP_DEFLATED) -> str:
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, data in (MEMBERS if members is None else members).items():
+            file.writestr(name, data)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("masks.zip", ZipStorage),
+        ("masks.zip/val/1.png", ZipStorage),
+        ("masks.zip/gone", ZipStorage),
+        ("MASKS.ZIP/val", ZipStorage),
+        ("folder.zip", LocalStorage),
+        ("folder.zip/a.png", LocalStorage),
+        ("gone.zip/a.png", LocalStorage),
+        ("masks.zipped/a.png", LocalStorage),
+        ("masks", LocalStorage),
+    ],
+)
+def test_an_archive_is_known_by_its_name_and_by_being_a_file(tmp_path, path, kind):
+    archive(tmp_path / "masks.zip")
+    archive(tmp_path / "MASKS.ZIP")
+    (tmp_path / "folder.zip").mkdir()
+    assert type(storage_for(str(tmp_path / path))) is kind
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_are_read_by_their_names(tmp_path, method):
+    path = archive(tmp_path / "masks.zip", method=method)
+    storage = storage_for(path)
+    for name, data in MEMBERS.items():
+        member = storage.join(path, name)
+        assert storage.read(member) == data
+        assert storage.open(member).read() == data
+        assert storage.size(member) == len(data)
+
+
+@pytest.mark.parametrize("name", ["1.png", "deep/2.png", "é ü.png"])
+def test_the_one_folder_at_the_top_may_be_left_out(tmp_path, name):
+    path = archive(tmp_path / "masks.zip", {**MEMBERS, "__MACOSX/val/._1.png": b"of a Mac"})
+    storage = storage_for(path)
+    assert storage.read(f"{path}/{name}") == MEMBERS[f"val/{name}"]
+
+
+def test_of_several_folders_none_may_be_left_out(tmp_path):
+    path = archive(tmp_path / "masks.zip", {"val/1.png": b"", "train/1.png": b""})
+    assert storage_for(path).size(f"{path}/1.png") is None
+
+
+def test_a_member_of_the_very_name_goes_before_one_below_the_folder(tmp_path):
+    path = archive(tmp_path / "masks.zip", {"1.png": b"top", "val/1.png": b"below"})
+    assert storage_for(path).read(f"{path}/1.png") == b"top"
+
+
+@pytest.mark.parametrize("name", ["gone.png", "val", "val/", "../masks.zip", "", "val/../val/1.png"])
+def test_a_member_that_is_not_there_is_a_missing_file(tmp_path, name):
+    path = archive(tmp_path / "masks.zip")
+    storage = storage_for(path)
+    assert storage.size(f"{path}/{name}") is None
+    with pytest.raises(FileNotFoundError):
+        storage.read(f"{path}/{name}")
+    with pytest.raises(FileNotFoundError):
+        storage.open(f"{path}/{name}")
+
+
+def test_all_members_are_listed_with_their_sizes_and_checksums(tmp_path):
+    path = archive(tmp_path / "masks.zip")
+    with zipfile.ZipFile(path) as file:
+        file_crcs = {info.filename: f"{info.CRC:08x}" for info in file.infolist()}
+    found = list(storage_for(path).walk(path))
+    assert found == [StoredFile(name, f"{path}/{name}", len(data), file_crcs[name]) for name, data in MEMBERS.items()]
+    assert all(storage_for(file.path).read(file.path) == MEMBERS[file.name] for file in found)
+
+
+def test_folders_of_an_archive(tmp_path):
+    path = archive(tmp_path / "masks.zip")
+    storage = storage_for(path)
+    names = {name: storage.is_folder(f"{path}{name}") for name in ("", "/", "/val", "/val/deep", "/va", "/val/1.png")}
+    assert names == {"": True, "/": True, "/val": True, "/val/deep": True, "/va": False, "/val/1.png": False}
+
+
+def test_folders_that_are_members_themselves_are_no_files(tmp_path):
+    path = archive(tmp_path / "masks.zip", {"val/": b"", "val/1.png": b"x"})
+    assert [file.name for file in storage_for(path).walk(path)] == ["val/1.png"]
+    assert storage_for(path).names(path) == []
+
+
+@pytest.mark.parametrize("members", [{}, {"val/": b""}])
+def test_an_archive_without_files_is_an_empty_folder(tmp_path, members):
+    path = archive(tmp_path / "masks.zip", members)
+    assert storage_for(path).is_folder(path)
+    assert list(storage_for(path).walk(path)) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x05\x06", b"PK\x03\x04" + bytes(100)])
+def test_what_is_no_archive_is_told_by_name(tmp_path, data):
+    (tmp_path / "masks.zip").write_bytes(data)
+    path = str(tmp_path / "masks.zip")
+    with pytest.raises(ConfigError, match=r"masks\.zip is not a ZIP archive"):
+        storage_for(path).size(f"{path}/1.png")
+
+
+def test_nothing_can_be_written(tmp_path):
+    path = archive(tmp_path / "masks.zip")
+    before = (tmp_path / "masks.zip").read_bytes()
+    storage, member = storage_for(path), f"{path}/val/1.png"
+    for write in (
+        lambda: storage.write(member, b"x"),
+        lambda: storage.create(member),
+        lambda: storage.delete(member),
+        lambda: storage.delete_folder(f"{path}/val"),
+        lambda: storage.delete_leftovers(path),
+        lambda: storage.link(member, "2.png"),
+    ):
+        with pytest.raises(OSError, match="archives are only read"):
+            write()
+    assert (tmp_path / "masks.zip").read_bytes() == before
+
+
+# Damage
+
+
+def flag_as_encrypted(data: bytearray) -> None:
+    data[6] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+
+
+def unknown_method(data: bytearray) -> None:
+    for at in (8, data.index(b"PK\x01\x02") + 10):
+        struct.pack_into("<H", data, at, 99)
+
+
+def wrong_checksum(data: bytearray) -> None:
+    data[data.index(b"PK\x01\x02") + 16] ^= 255
+
+
+def wrong_header(data: bytearray) -> None:
+    data[0] ^= 255
+
+
+def wrong_bytes(data: bytearray) -> None:
+    data[40] ^= 255
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("damage", [flag_as_encrypted, unknown_method, wrong_checksum, wrong_header, wrong_bytes])
+def test_a_damaged_or_encrypted_member_is_unreadable_and_the_others_are_read(tmp_path, damage, method):
+    path = archive(tmp_path / "masks.zip", {"a.png": b"abcdef" * 50, "b.png": b"whole"}, method)
+    data = bytearray(Path(path).read_bytes())
+    damage(data)
+    Path(path).write_bytes(data)
+    storage = storage_for(path)
+    for read in (storage.read, storage.open):
+        with pytest.raises(UnreadableFileError, match="damaged or encrypted"):
+            read(f"{path}/a.png")
+    assert storage.read(f"{path}/b.png") == b"whole"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0), st.integers(1, 255), st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
+def test_one_damaged_byte_of_a_member_is_read_around_or_told(tmp_path_factory, place, change, method):
+    folder = tmp_path_factory.mktemp("damaged")
+    content = bytes(range(256))
+    path = archive(folder / "masks.zip", {"a.png": content}, method)
+    data = bytearray(Path(path).read_bytes())
+    data[place % data.index(b"PK\x01\x02")] ^= change  # its directory stays whole
+    Path(path).write_bytes(data)
+    try:
+        found = storage_for(path).read(f"{path}/a.png")
+    except UnreadableFileError as error:
+        found = error.filename
+    assert found in (content, f"{path}/a.png")
+
+
+def test_threads_may_read_one_archive_at_once(tmp_path):
+    members = {f"{number}.png": bytes([number]) * 50_000 for number in range(64)}
+    path = archive(tmp_path / "masks.zip", members)
+    storage = storage_for(path)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda name: storage.read(f"{path}/{name}"), list(members) * 4))
+    assert found == list(members.values()) * 4
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "method"),
+    [(LocalStorage, "read_range", zipfile.ZIP_DEFLATED), (zipfile.ZipFile, "read", zipfile.ZIP_BZIP2)],
+)
+def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch, reader, name, method):
+    path = archive(tmp_path / "masks.zip", method=method)
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(reader, name, fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        storage_for(path).read(f"{path}/val/1.png")
+    assert not isinstance(caught.value, UnreadableFileError)
+
+
+# Members by range
+
+
+def test_a_member_is_one_read_of_no_more_than_its_bytes_and_the_next_one_s_header(tmp_path, monkeypatch):
+    members = {f"{number}.png": bytes([number]) * 5000 for number in range(20)}
+    path = archive(tmp_path / "masks.zip", members, zipfile.ZIP_STORED)
+    storage = storage_for(path)
+    storage.size(f"{path}/0.png")  # reads the directory
+    read_range = LocalStorage.read_range
+    reads = []
+
+    def noted(self, path, start, length, version=""):
+        reads.append((start, length))
+        return read_range(self, path, start, length, version)
+
+    monkeypatch.setattr(LocalStorage, "read_range", noted)
+    assert [storage.read(f"{path}/{name}") for name in reversed(members)] == list(members.values())[::-1]
+    assert len(reads) == len(members)
+    assert all(length < 5000 + 100 for _, length in reads)
+
+
+def test_members_behind_others_data_are_found(tmp_path):
+    """A self-extracting archive begins with a program; the places in its directory are counted from behind that."""
+    path = archive(tmp_path / "plain.zip")
+    moved = tmp_path / "moved.zip"
+    moved.write_bytes(b"#!/bin/sh\n" * 100 + Path(path).read_bytes())
+    assert storage_for(str(moved)).read(f"{moved}/val/deep/2.png") == MEMBERS["val/deep/2.png"]
+
+
+def test_zip64(tmp_path, monkeypatch):
+    """Sizes and places of more than 32 bits, here written for small ones, too."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)
+    path = archive(tmp_path / "masks.zip")
+    monkeypatch.undo()
+    assert Path(path).read_bytes().count(b"PK\x06\x06") == 1  # the directory's end record of zip64
+    storage = storage_for(path)
+    assert {file.name: file.size_bytes for file in storage.walk(path)} == {n: len(d) for n, d in MEMBERS.items()}
+    assert [storage.read(f"{path}/{name}") for name in MEMBERS] == list(MEMBERS.values())
+
+
+def test_a_header_of_another_name_than_the_directory_s_is_told(tmp_path):
+    path = archive(tmp_path / "masks.zip", {"a.png": b"abc"})
+    data = bytearray(Path(path).read_bytes())
+    data[data.index(b"a.png")] = ord("b")
+    Path(path).write_bytes(data)
+    with pytest.raises(UnreadableFileError, match="another name than the directory"):
+        storage_for(path).read(f"{path}/a.png")
+
+
+@pytest.mark.parametrize("said", [0, 10, 999])
+def test_no_more_is_unpacked_than_the_directory_says(tmp_path, said):
+    path = archive(tmp_path / "bomb.zip", {"a.png": bytes(1000)})
+    data = bytearray(Path(path).read_bytes())
+    struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, said)
+    Path(path).write_bytes(data)
+    with pytest.raises(UnreadableFileError, match=r"does not end where it should|bytes where the directory says"):
+        storage_for(path).read(f"{path}/a.png")
+
+
+def test_members_that_share_their_bytes_are_read(tmp_path):
+    """As a bomb of overlapping files has them: each costs what the directory says, no more."""
+    path = archive(tmp_path / "bomb.zip", {"a.png": b"abc", "b.png": b"abc"}, zipfile.ZIP_STORED)
+    data = bytearray(Path(path).read_bytes())
+    second = data.rindex(b"PK\x01\x02")
+    struct.pack_into("<I", data, second + 42, 0)
+    data[second + 46 : second + 51] = b"a.png"
+    Path(path).write_bytes(data)
+    assert storage_for(path).read(f"{path}/a.png") == b"abc"

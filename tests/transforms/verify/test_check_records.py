@@ -1,0 +1,267 @@
+"""Records of every layout are found whole, and each kind of damage is found."""
+
+import hashlib
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation, Segment
+from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.transforms.examples.encode_examples import ExampleEncoder
+from recordmill.transforms.verify.check_records import RecordChecker
+
+LABELS = LabelMap(
+    (Category(1, "cat", keypoints=("nose", "tail")), Category(7, "dog")),
+    (Category(1, "cat", isthing=1), Category(92, "banner")),
+)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
+
+
+DATA = png(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
+PICTURE = Picture(DATA, "png", 30, 20, hashlib.sha256(DATA).hexdigest())
+POLYGON = json.dumps([[3, 4, 13, 4, 13, 14, 3, 14]]).encode()
+OBJECTS = (
+    Annotation(5, 1, (3.0, 4.0, 10.0, 10.0), 100.0, False, POLYGON, (4.0, 5.0, 2.0, 0.0, 0.0, 0.0)),
+    Annotation(6, 7, (0.0, 0.0, 30.0, 20.0), 600.0, True, b""),
+)
+LAYOUTS = {"detection": DETECTION, "plain": DETECTION.with_parts(()), "keras": KERAS, "tfds": TFDS}
+
+
+@pytest.fixture
+def values(tmp_path) -> dict:
+    """Everything that a record of any layout may hold, of two objects."""
+    colours = np.zeros((20, 30, 3), np.uint8)
+    colours[:, 10:, 0] = 9
+    (tmp_path / "p.png").write_bytes(png(colours))
+    labels = ImageLabels(
+        (Caption(1, "a cat"), Caption(2, "é")),
+        (),
+        (PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(9, 92, False),)),),
+        (5,),
+        (),
+    )
+    task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", OBJECTS, labels)
+    found = {}
+    for table in (DETECTION, TFDS):
+        encoder = ExampleEncoder(LABELS, table, "clip")
+        encoder._writer.write = lambda sources: found.update(sources) or b""
+        assert encoder.encode(task, PICTURE).rejected == []
+    return found | {"objects.bbox_xywh_px": [item.bbox_xywh_px for item in OBJECTS]}
+
+
+def record(values: dict, layout: str, **changed) -> bytes:
+    """A record of the first object, or of both, with some values changed."""
+    table = LAYOUTS[layout]
+    sources = values | changed
+    if layout == "keras":
+        sources = {key: value[0] if key.startswith("objects.") else value for key, value in sources.items()}
+    return ExampleWriter(table).write(sources)
+
+
+def check(values: dict, layout: str, boxes_inside: bool = True, **changed) -> tuple[int, list[tuple[str, str]]]:
+    return RecordChecker(LAYOUTS[layout], LABELS, boxes_inside)(record(values, layout, **changed))
+
+
+def reasons(values: dict, layout: str, **changed) -> list[str]:
+    return [reason for reason, _ in check(values, layout, **changed)[1]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_whole_record_has_no_fault(values, layout):
+    assert check(values, layout) == (1 if layout == "keras" else 2, [])
+
+
+@pytest.mark.parametrize("layout", ["detection", "plain", "tfds"])
+def test_a_record_without_objects_is_whole(layout):
+    task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", ())
+    (empty,) = ExampleEncoder(LABELS, LAYOUTS[layout], "clip").encode(task, PICTURE).records
+    assert RecordChecker(LAYOUTS[layout], LABELS, True)(empty) == (0, [])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_record_of_another_table_is_told_as_such(values, layout):
+    other = "keras" if layout != "keras" else "tfds"
+    objects, faults = RecordChecker(LAYOUTS[layout], LABELS, True)(record(values, other))
+    assert (objects, [reason for reason, _ in faults]) == (0, ["schema"])
+
+
+def test_what_is_no_record_is_told_as_such():
+    assert [reason for reason, _ in RecordChecker(DETECTION, LABELS, True)(b"no record")[1]] == ["schema"]
+
+
+@pytest.mark.parametrize("source", ["objects.bbox_yxyx", "segments.bbox_yxyx"])
+def test_a_list_of_boxes_that_does_not_end_with_a_box_is_told(values, source):
+    assert reasons(values, "tfds", **{source: [0.1] * 5}) == ["schema"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_image_that_does_not_decode_is_told(values, layout):
+    assert "image_undecodable" in reasons(values, layout, **{"image.encoded": DATA[:60]})
+
+
+def test_an_image_that_is_not_the_one_of_its_digest_is_told(values):
+    other = png(np.zeros((20, 30, 3), np.uint8))
+    assert reasons(values, "plain", **{"image.encoded": other}) == ["image_sha256"]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"image.width": 31}, {"image.height": 19}, {"image.width": 20, "image.height": 30}]
+)
+def test_an_image_of_another_size_than_said_is_told(values, changed):
+    assert reasons(values, "plain", **changed) == ["image_size"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "changed"),
+    [
+        ("plain", {"objects.area": [1.0]}),
+        ("plain", {"objects.category_name": [b"cat", b"dog", b"cow"]}),
+        ("detection", {"objects.mask_rle": []}),
+        ("detection", {"objects.keypoint_x": [0.5]}),
+        ("tfds", {"objects.bbox_yxyx": [0.0, 0.0, 1.0, 1.0]}),
+        ("tfds", {"captions.id": [1]}),
+        ("tfds", {"segments.area": [1, 2]}),
+        ("tfds", {"segments.bbox_yxyx": []}),
+    ],
+)
+def test_lists_of_one_dimension_that_differ_in_length_are_told(values, layout, changed):
+    (source,) = changed
+    assert any(reason == "object_lists" and source in detail for reason, detail in check(values, layout, **changed)[1])
+
+
+def test_too_few_keypoints_for_the_objects_are_told(values):
+    changed = {
+        f"objects.keypoint_{name}": values[f"objects.keypoint_{name}"][:3] for name in ("x", "y", "visibility", "text")
+    }
+    assert check(values, "detection", **changed) == (2, [("keypoints", "3 keypoints of 2 objects with 2 each")])
+
+
+BOXES = [
+    ("plain", {"objects.xmax": [1.1, 1.0]}, "box_range"),
+    ("plain", {"objects.ymin": [-0.1, 0.0]}, "box_range"),
+    ("plain", {"objects.xmin": [0.9, 0.0]}, "box_order"),
+    ("keras", {"objects.bbox_xywh_px": [(3.0, 4.0, 28.0, 10.0)] * 2}, "box_range"),
+    ("keras", {"objects.bbox_xywh_px": [(3.0, 4.0, -1.0, 10.0)] * 2}, "box_order"),
+    ("tfds", {"objects.bbox_yxyx": [0.0, 0.0, 1.0, 1.0, 0.2, 0.2, 0.3, 1.3]}, "box_range"),
+    ("tfds", {"objects.bbox_yxyx": [0.0, 0.0, 1.0, 1.0, 0.4, 0.2, 0.3, 0.3]}, "box_order"),
+]
+
+
+@pytest.mark.parametrize(("layout", "changed", "reason"), BOXES)
+def test_a_box_that_is_out_of_place_is_told(values, layout, changed, reason):
+    assert reasons(values, layout, **changed) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("layout", "changed"), [(layout, changed) for layout, changed, what in BOXES if what[4] == "r"]
+)
+def test_a_box_that_was_kept_may_reach_out_of_its_image(values, layout, changed):
+    assert check(values, layout, boxes_inside=False, **changed)[1] == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"objects.category_id": [7, 7]},
+        {"objects.category_id": [2, 7]},
+        {"objects.class_index": [1, 1]},
+        {"objects.class_index": [-1, 1]},
+        {"objects.class_index": [2, 1]},
+    ],
+)
+def test_a_class_that_the_manifest_does_not_have_is_told(values, layout, changed):
+    assert reasons(values, layout, **changed) == ["class"]
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_segment_of_a_class_that_the_manifest_does_not_have_is_told(values, index):
+    assert reasons(values, "tfds", **{"segments.class_index": [index]}) == ["class"]
+
+
+BLANK = png(np.zeros((20, 30), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("layout", "changed"),
+    [
+        *(
+            ("detection", {source: bad})
+            for source in ("semantic.png", "panoptic.category_png", "panoptic.instance_png")
+            for bad in (b"", b"no PNG", BLANK[:50], png(np.zeros((30, 20), np.uint8)))
+        ),
+        ("tfds", {"panoptic.png": b""}),
+        ("tfds", {"panoptic.png": png(np.zeros((30, 20, 3), np.uint8))}),
+        ("detection", {"objects.mask_png": [BLANK, BLANK[:50]]}),
+        ("detection", {"objects.mask_png": [png(np.zeros((20, 29), np.uint8)), BLANK]}),
+        ("detection", {"objects.mask_png": [png(np.full((20, 30), 255, np.uint8)), BLANK]}),
+    ],
+)
+def test_a_mask_that_is_damaged_or_of_another_size_is_told(values, layout, changed):
+    (source,) = changed
+    ((reason, detail),) = check(values, layout, **changed)[1]
+    assert reason == "mask"
+    assert source in detail
+
+
+def test_a_mask_of_many_values_is_no_fault_where_it_is_not_of_an_object(values):
+    labels = png(np.full((20, 30), 255, np.uint8))
+    assert reasons(values, "detection", **{"semantic.png": labels, "panoptic.category_png": labels}) == []
+
+
+# Images of one class each
+
+CLASSES = LabelMap((Category(0, "cat"), Category(1, "été")))
+
+
+def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, str]]]:
+    """What is found of a record of an image of the class `été`, with some values changed."""
+    labels = ImageLabels(class_name="été")
+    task = ImageTask(139, "a.png", None, None, ImageRef("a.png", 1), "train", (), labels)
+    picture = Picture(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
+    found = {}
+    encoder = ExampleEncoder(CLASSES, CLASSIFICATION, "keep")
+    encoder._writer.write = lambda sources: found.update(sources) or b""
+    encoder.encode(task, picture)
+    return RecordChecker(CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(found | changed))
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 2), (20, 30, 3), (20, 30, 4)])
+def test_a_whole_record_of_one_class_has_no_fault_and_no_object(shape):
+    assert of_one_class(png(np.zeros(shape, np.uint8))) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        (
+            {"image.class_index": 0},
+            ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index 0 is not in the manifest"),
+        ),
+        (
+            {"image.class_index": 2},
+            ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index 2 is not in the manifest"),
+        ),
+        (
+            {"image.class_index": -1},
+            ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index -1 is not in the manifest"),
+        ),
+        ({"image.class_name": b"cat"}, ("class", "class b'cat' with class index 1 is not in the manifest")),
+        ({"image.channels": 1}, ("image_channels", "decodes to 3 channels, the record says 1")),
+        ({"image.height": 21}, ("image_size", "decodes to 30x20, the record says 30x21")),
+        ({"image.sha256": b"x"}, ("image_sha256", "the image's SHA-256 is not the record's")),
+    ],
+)
+def test_a_value_that_is_wrong_is_told(changed, fault):
+    assert of_one_class(**changed) == (0, [fault])

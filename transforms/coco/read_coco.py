@@ -1,0 +1,179 @@
+"""COCO annotation files become, for each image id, what the file says of it.
+
+A file is read whole, as JSON has to be, and grouped by image id; boxes are decoded when their image is yielded.
+"""
+
+import contextlib
+import gc
+import logging
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.pvalue import PCollection
+
+from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.coco.convert_rows import row_converter
+from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of FileAnnotations
+from recordmill.transforms.runtime.outputs import FILES, REJECTED, route_outputs
+from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class CocoFiles(NamedTuple):
+    """What ReadCoco gives.
+
+    Attributes:
+        parts: (image id, FileAnnotations).
+        files: AnnotationFile.
+        rejected: Rejected.
+    """
+
+    parts: PCollection
+    files: PCollection
+    rejected: PCollection
+
+
+class ReadCoco(beam.PTransform):
+    """AnnotationSource become CocoFiles; `masks` is whether segmentations of objects are wanted."""
+
+    def __init__(self, masks: bool):
+        super().__init__()
+        self._masks = masks
+
+    def expand(self, sources):
+        read = sources | "ReadFile" >> beam.FlatMap(_read, self._masks).with_output_types(
+            tuple[int, FileAnnotations]
+        ).with_outputs(FILES, REJECTED, main="parts")
+        return CocoFiles(read.parts, read[FILES], read[REJECTED])
+
+
+def _read(source: AnnotationSource, masks: bool) -> Iterator[Any]:
+    progress.entered("reading annotations")
+    items = read_coco(source, masks)
+    return route_outputs((item.image_id, item) if isinstance(item, FileAnnotations) else item for item in items)
+
+
+def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:
+    """What a COCO file (https://cocodataset.org/#format-data) holds.
+
+    Yields an FileAnnotations for each image id its rows name, a Rejected for each row that cannot be used, and one
+    AnnotationFile.
+
+    Args:
+        masks: whether annotations keep their segmentation.
+
+    Raises:
+        AnnotationFileError: not JSON (the message gives line and column), or not COCO's.
+        OSError: the file cannot be read.
+    """
+    path, kind = source.path, source.kind
+    _LOGGER.info("Reading %s", path)
+    with _gc_paused():
+        rows = decode_coco(path, storage_for(path).read(path), kind, masks)
+        _check_kind(source, rows)
+        parts = _group(rows)
+    convert = row_converter(source, rows.categories)
+    yield from rows.rejected
+    for image_id, images, annotations in parts:
+        usable: list[Any] = []
+        for row in annotations:
+            annotation = convert(row)
+            if isinstance(annotation, Rejected):
+                yield annotation
+            else:
+                usable.append(annotation)
+        yield _part(image_id, source, images, tuple(usable))
+    bad_images = sum(reject.what == "image" for reject in rows.rejected)
+    yield AnnotationFile(
+        path,
+        kind,
+        len(rows.images) + bad_images,
+        len(rows.annotations) + len(rows.rejected) - bad_images,
+        tuple(rows.categories),
+        any(row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None for row in rows.images),
+    )
+
+
+def _check_kind(source: AnnotationSource, rows: CocoRows) -> None:
+    """Raises AnnotationFileError where annotations would be dropped."""
+    if source.kind is AnnotationKind.IMAGE_INFO and rows.annotations:
+        raise AnnotationFileError(
+            f"{source.path} has {len(rows.annotations)} annotations, which --image-info would drop; give it to the "
+            "flag of their kind, --instances for example"
+        )
+
+
+def _part(
+    image_id: int, source: AnnotationSource, images: list[CocoImageRow], usable: tuple[Any, ...]
+) -> FileAnnotations:
+    rows = tuple(map(_image, images))
+    if source.kind in (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS):
+        return FileAnnotations(image_id, source.path, source.kind, rows, usable, _lvis_labels(images))
+    labels = _lvis_labels(images)
+    if source.kind is not AnnotationKind.IMAGE_INFO:
+        labels = msgspec.structs.replace(labels, **{_LABELS[source.kind]: usable})
+    return FileAnnotations(image_id, source.path, source.kind, rows, (), labels)
+
+
+_LABELS = {
+    AnnotationKind.CAPTIONS: "captions",
+    AnnotationKind.STUFF: "regions",
+    AnnotationKind.PANOPTIC: "panoptic",
+}
+"""Which of ImageLabels an annotation of a kind is."""
+
+
+def _lvis_labels(images: list[CocoImageRow]) -> ImageLabels:
+    for row in images[:1]:
+        if row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None:
+            return ImageLabels(
+                neg_category_ids=tuple(row.neg_category_ids or ()),
+                not_exhaustive_category_ids=tuple(row.not_exhaustive_category_ids or ()),
+            )
+    return NO_LABELS
+
+
+def _group(rows: CocoRows) -> Iterator[tuple[int, list[CocoImageRow], list[Any]]]:
+    """Rows by image id; a sort of ids costs half of what a dict of lists does."""
+    image_ids = np.fromiter((row.image_id for row in rows.annotations), np.int64, len(rows.annotations))
+    order = np.argsort(image_ids, kind="stable")
+    image_ids = image_ids[order]
+    starts = np.flatnonzero(np.diff(image_ids, prepend=image_ids[:1] - 1))
+    ends = np.append(starts, len(order))[1:]
+    spans = dict(zip(image_ids[starts].tolist(), zip(starts.tolist(), ends.tolist(), strict=True), strict=True))
+    images: dict[int, list[CocoImageRow]] = {}
+    for row in rows.images:
+        images.setdefault(row.id, []).append(row)
+
+    def groups() -> Iterator[tuple[int, list[CocoImageRow], list[Any]]]:
+        for image_id in images.keys() | spans.keys():
+            start, end = spans.get(image_id, (0, 0))
+            yield image_id, images.get(image_id, []), [rows.annotations[place] for place in order[start:end].tolist()]
+
+    return groups()
+
+
+def _image(row: CocoImageRow) -> ImageRow:
+    # Exporters that do not know the size write 0.
+    known = row.width is not None and row.height is not None and row.width > 0 and row.height > 0
+    return ImageRow(row.id, row.file_name, row.width if known else None, row.height if known else None)
+
+
+@contextlib.contextmanager
+def _gc_paused() -> Iterator[None]:
+    """The garbage collector would walk a million fresh rows again and again (a third of the time), and find nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

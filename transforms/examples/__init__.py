@@ -1,0 +1,1 @@
+"""A task becomes a tf.Example."""

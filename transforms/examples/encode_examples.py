@@ -1,0 +1,282 @@
+"""Pictures and annotations become serialised tf.Examples."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsSingleton, PCollection
+
+from recordmill.schemas.annotations import Annotation, StuffAnnotation
+from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.images import ImageTask, Picture, Transcoding
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
+from recordmill.transforms.examples.boxes import FittedBox, fit_box
+from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
+from recordmill.transforms.examples.encode_regions import RegionEncoder
+from recordmill.transforms.images.check_jpeg import jpeg_frame
+from recordmill.transforms.images.check_png import png_channels
+from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
+from recordmill.transforms.masks.decode_segmentation import decode_segmentation
+from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+
+
+class Encoded(NamedTuple):
+    """The records of one image.
+
+    Attributes:
+        records: serialised tf.Examples: one, or one an object, as the layout has it.
+        counted: what is in them.
+        rejected: the annotations that are not.
+    """
+
+    records: tuple[bytes, ...]
+    counted: dict[Metric, int]
+    rejected: list[Rejected]
+
+
+class EncodeExamples(beam.PTransform):
+    """(ImageTask, Picture) become Encoded. `labels` and `table` are PCollections of one LabelMap, one FeatureTable."""
+
+    def __init__(self, labels: PCollection, table: PCollection, box_policy: str):
+        super().__init__()
+        self._labels = labels
+        self._table = table
+        self._box_policy = box_policy
+
+    def expand(self, pictures):
+        labels, table = AsSingleton(self._labels), AsSingleton(self._table)
+        return pictures | "Encode" >> beam.Map(_encode, labels, table, self._box_policy)
+
+
+def _encode(loaded: tuple[ImageTask, Picture], labels: LabelMap, table: FeatureTable, box_policy: str) -> Encoded:
+    return _encoder(labels, table, box_policy).encode(*loaded)
+
+
+class _Object(NamedTuple):
+    """An annotation on its way into a record; `runs` is its mask as COCO's run lengths, empty if none is wanted."""
+
+    annotation: Annotation
+    box: FittedBox
+    runs: np.ndarray
+
+
+_NO_RUNS = np.zeros(0, np.int64)
+
+
+class ExampleEncoder:
+    """Encodes the records of one data set.
+
+    Args:
+        labels: the classes; every annotation is of one of them.
+        table: the layout, with the parts that are wanted.
+        box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.examples.boxes.fit_box`.
+    """
+
+    def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str):
+        self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
+        self._index = labels.index_by_id()
+        self._name = {id_: name.encode() for id_, name in labels.name_by_id().items()}
+        self._keypoints = KeypointEncoder(labels)
+        self._regions = RegionEncoder(labels, table.sources)
+        self._writer = ExampleWriter(table)
+        self._parts = table.parts
+        self._sources = table.sources
+        self._per_annotation = table.record_of is RecordOf.ANNOTATION
+        self._box_policy = box_policy
+
+    def wants_image(self, task: ImageTask) -> bool:
+        """Whether any record can come of the task; if not, its image need not be read."""
+        return bool(task.annotations) or not self._per_annotation
+
+    def encode(self, task: ImageTask, picture: Picture) -> Encoded:
+        rejected: list[Rejected] = []
+        objects = self._objects(task, picture, rejected)
+        counted: Counter[Metric] = Counter(
+            {Metric.OBJECTS: len(objects), Metric.BOXES_CLIPPED: sum(item.box.clipped for item in objects)}
+        )
+        values = _image_values(task, picture) | self._object_values(objects, picture)
+        if "image.class_index" in self._sources:
+            values |= self._class_values(task, picture)
+        if Part.CAPTIONS in self._parts:
+            values |= _caption_values(task)
+            counted[Metric.CAPTIONS] = len(task.labels.captions)
+        if Part.PANOPTIC in self._parts:
+            values |= self._panoptic_values(task, picture, counted, rejected)
+        elif Part.SEMANTIC in self._parts:
+            values |= self._stuff_values(task, picture, counted, rejected)
+        counted[Metric.MASKS] = sum(len(item.runs) > 1 for item in objects)
+        records = self._records(values, len(objects))
+        counted[Metric.RECORD_BYTES] = sum(map(len, records))
+        if picture.rewriting and not task.is_continuation:
+            counted += _rewriting_counts(picture.rewriting, len(picture.data))
+        if not task.is_continuation:
+            counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
+        return Encoded(records, dict(+counted), rejected)
+
+    def _records(self, values: dict[str, Any], objects: int) -> tuple[bytes, ...]:
+        if not self._per_annotation:
+            return (self._writer.write(values),)
+        return tuple(
+            self._writer.write(
+                {source: value[index] if source.startswith("objects.") else value for source, value in values.items()}
+            )
+            for index in range(objects)
+        )
+
+    def _objects(self, task: ImageTask, picture: Picture, rejected: list[Rejected]) -> list[_Object]:
+        """The annotations that go into the record; the others join `rejected`."""
+        objects = []
+        for annotation in task.annotations:
+            try:
+                objects.append(self._object(annotation, picture))
+            except UnusableError as fault:
+                rejected.append(Rejected("annotation", annotation.id, fault.reason, fault.detail, task.image_id))
+        return objects
+
+    def _object(self, annotation: Annotation, picture: Picture) -> _Object:
+        box = fit_box(annotation.bbox_xywh_px, *picture.frame, self._box_policy)
+        if isinstance(box, Reason):
+            x, y, width, height = annotation.bbox_xywh_px
+            detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {'x'.join(map(str, picture.frame))}"
+            raise UnusableError(box, detail)
+        if Part.MASK_PNG in self._parts or Part.MASK_RLE in self._parts:
+            return _Object(annotation, box, _runs(annotation.segmentation, picture))
+        return _Object(annotation, box, _NO_RUNS)
+
+    def _object_values(self, objects: Sequence[_Object], picture: Picture) -> dict[str, list[Any]]:
+        """The values of `recordmill.schemas.layouts` that are one an annotation, or more."""
+        annotations = [item.annotation for item in objects]
+        boxes = [item.box for item in objects]
+        width, height = picture.width, picture.height
+        values: dict[str, list[Any]] = {
+            "objects.area": [annotation.area_px2 for annotation in annotations],
+            "objects.category_id": [annotation.category_id for annotation in annotations],
+            "objects.category_name": [self._name[annotation.category_id] for annotation in annotations],
+            "objects.class_index": [self._index[annotation.category_id] for annotation in annotations],
+            "objects.id": [annotation.id for annotation in annotations],
+            "objects.is_crowd": [int(annotation.is_crowd) for annotation in annotations],
+            "objects.xmax": [box.xmax_frac for box in boxes],
+            "objects.xmin": [box.xmin_frac for box in boxes],
+            "objects.ymax": [box.ymax_frac for box in boxes],
+            "objects.ymin": [box.ymin_frac for box in boxes],
+        }
+        if "objects.area_whole" in self._sources:
+            values["objects.area_whole"] = [int(annotation.area_px2) for annotation in annotations]
+        if "objects.bbox_xywh_px" in self._sources:
+            values["objects.bbox_xywh_px"] = [_box_px(item, picture) for item in objects]
+        if "objects.bbox_yxyx" in self._sources:
+            values["objects.bbox_yxyx"] = [edge for box in boxes for edge in box[:4]]
+        if Part.KEYPOINTS in self._parts:
+            values |= self._keypoints.encode(annotations, *picture.frame)
+        if Part.MASK_PNG in self._parts:
+            values["objects.mask_png"] = [mask_png(item.runs, width, height) for item in objects]
+        if Part.MASK_RLE in self._parts:
+            values["objects.mask_rle"] = [mask_rle(item.runs, width, height) for item in objects]
+        return values
+
+    def _class_values(self, task: ImageTask, picture: Picture) -> dict[str, Any]:
+        """The values of `recordmill.schemas.layouts` that images of one class each have."""
+        name = task.labels.class_name or ""
+        return {
+            "image.channels": encoded_channels(picture.data, picture.format),
+            "image.class_index": self._class_index[name],
+            "image.class_name": name.encode(),
+        }
+
+    def _panoptic_values(
+        self, task: ImageTask, picture: Picture, counted: Counter[Metric], rejected: list[Rejected]
+    ) -> dict[str, Any]:
+        """The values of `recordmill.schemas.layouts` that come of a panoptic annotation; without one, all is void."""
+        for row in task.labels.panoptic:
+            try:
+                values = self._regions.of_panoptic(row, picture)
+            except UnusableError as fault:
+                rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
+            else:
+                counted[Metric.PANOPTIC] += 1
+                return values
+        return self._regions.of_void(picture.width, picture.height)
+
+    def _stuff_values(
+        self, task: ImageTask, picture: Picture, counted: Counter[Metric], rejected: list[Rejected]
+    ) -> dict[str, Any]:
+        """The semantic mask of stuff annotations."""
+        regions: list[tuple[StuffAnnotation, np.ndarray]] = []
+        for region in task.labels.regions:
+            try:
+                regions.append((region, _runs(region.segmentation, picture)))
+            except UnusableError as fault:
+                rejected.append(Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id))
+        counted[Metric.REGIONS] = len(regions)
+        return self._regions.of_stuff(regions, picture.width, picture.height)
+
+
+_encoder = lru_cache(maxsize=1)(ExampleEncoder)
+
+
+def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:
+    """Run lengths of a mask of the record's image.
+
+    Raises:
+        UnusableError: it is no mask of the image.
+    """
+    runs = decode_segmentation(segmentation, *picture.frame)
+    if picture.annotated_size:
+        runs = run_lengths(resized(bitmap(runs, *picture.frame), picture.width, picture.height))
+    return runs
+
+
+def _box_px(item: _Object, picture: Picture) -> tuple[float, float, float, float]:
+    """x, y, width, height in pixels of the record's image: the JSON's own numbers, where box and image are as they
+    were."""
+    if not item.box.clipped and not picture.annotated_size:
+        return item.annotation.bbox_xywh_px
+    x, y = item.box.xmin_frac * picture.width, item.box.ymin_frac * picture.height
+    return x, y, item.box.xmax_frac * picture.width - x, item.box.ymax_frac * picture.height - y
+
+
+def _rewriting_counts(rewriting: Transcoding, bytes_written: int) -> Counter[Metric]:
+    return Counter(
+        {
+            REWRITTEN_FROM.get(rewriting.original, Metric.FROM_OTHER): 1,
+            Metric.TURNED: int(rewriting.turned),
+            Metric.SHRUNK: int(rewriting.shrunk),
+            Metric.REWRITTEN_BYTES_READ: rewriting.bytes,
+            Metric.REWRITTEN_BYTES: bytes_written,
+        }
+    )
+
+
+def _image_values(task: ImageTask, picture: Picture) -> dict[str, Any]:
+    """The values of `recordmill.schemas.layouts` that are one an image."""
+    return {
+        "image.encoded": picture.data,
+        "image.file_name": task.file_name.encode(),
+        "image.format": picture.format.encode(),
+        "image.height": picture.height,
+        "image.id": b"%d" % task.image_id,
+        "image.neg_category_ids": task.labels.neg_category_ids,
+        "image.not_exhaustive_category_ids": task.labels.not_exhaustive_category_ids,
+        "image.number": task.image_id,
+        "image.sha256": picture.sha256.encode(),
+        "image.width": picture.width,
+    }
+
+
+def encoded_channels(data: bytes, format_: str) -> int:
+    """How many channels `tf.io.decode_image(data)` gives, if it is left to choose."""
+    # Of CMYK it makes RGB.
+    return min(jpeg_frame(data).channels, 3) if format_ == "jpeg" else png_channels(data)
+
+
+def _caption_values(task: ImageTask) -> dict[str, Any]:
+    captions = task.labels.captions
+    return {
+        "captions.id": [caption.id for caption in captions],
+        "captions.text": [caption.caption.encode() for caption in captions],
+    }

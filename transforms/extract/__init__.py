@@ -1,0 +1,1 @@
+"""Records become image files and COCO's JSON again."""

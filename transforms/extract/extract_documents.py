@@ -1,0 +1,210 @@
+"""The rows of a split's records become COCO's JSON files, or a table of labels where images are of one class each."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.names import name_key
+from recordmill.schemas.plan_report import Fault
+from recordmill.transforms.extract.extract_files import WrittenFile
+from recordmill.transforms.extract.extract_rows import CaptionRow, EncodedRow, PanopticRow, RecordRows, panoptic_path
+from recordmill.transforms.extract.extract_shards import ExtractedRecord, ExtractedShard
+from recordmill.transforms.storage.resolve import storage_for
+
+ANNOTATIONS = "annotations"
+"""The folder of the JSON files."""
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A file, and how many annotations, or labels, it has."""
+
+    file: str
+    annotations: int
+
+
+class ExtractedSplit(msgspec.Struct, frozen=True):
+    """What came of a split. `image_bytes` are of `images` files."""
+
+    split: str
+    images: int
+    image_bytes: int
+    documents: tuple[Document, ...]
+    faults: tuple[Fault, ...]
+
+
+class WriteDocuments(beam.PTransform):
+    """(split, ExtractedShard) become ExtractedSplit, its documents written below `folder`."""
+
+    def __init__(self, folder: str, table: FeatureTable, labels: LabelMap):
+        super().__init__()
+        self._folder = folder
+        self._table = table
+        self._labels = labels
+
+    def expand(self, shards):
+        return (
+            shards
+            | "GroupBySplit" >> beam.GroupByKey()  # (split, [ExtractedShard])
+            | "Write" >> beam.Map(_write, self._folder, self._table, self._labels)
+        )
+
+
+def _write(
+    group: tuple[str, Iterable[ExtractedShard]], folder: str, table: FeatureTable, labels: LabelMap
+) -> ExtractedSplit:
+    return write_documents(*group, folder, table, labels)
+
+
+def write_documents(
+    split: str, shards: Iterable[ExtractedShard], folder: str, table: FeatureTable, labels: LabelMap
+) -> ExtractedSplit:
+    """Write what the records of a split say, without those whose image is not to be told from another."""
+    shards = sorted(shards, key=lambda shard: shard.file)
+    faults = [fault for shard in shards for fault in shard.faults]
+    found = [_Found(shard.file, record) for shard in shards for record in shard.records]
+    one_an_image = table.record_of is RecordOf.IMAGE
+    spoiled = set()
+    for collision in collisions(found, one_an_image):
+        faults.append(collision.fault)
+        if collision.spoils:
+            spoiled |= set(collision.paths)
+    storage = storage_for(folder)
+    for path in sorted(spoiled):
+        storage.delete(storage.join(folder, path))
+    records = list(_of_one_image_each_id(found, spoiled, one_an_image, faults))
+    images = {record.rows.image.id: record for record in reversed(records)}
+    written = {record.files[0].path: record.files[0].bytes for record in images.values()}
+    documents = []
+    if "image.class_name" in table.sources:
+        file = f"{ANNOTATIONS}/labels_{split}.csv"
+        storage.write(storage.join(folder, file), labels_table(split, (record.rows for record in records)))
+        documents.append(Document(file, len(records)))
+    for kind, annotations, categories in _contents(split, records, spoiled, table, labels):
+        document = {"images": [images[id_].rows.image for id_ in sorted(images)], "annotations": annotations}
+        file = f"{ANNOTATIONS}/{kind}_{split}.json"
+        storage.write(
+            storage.join(folder, file),
+            msgspec.json.encode(document if categories is None else document | {"categories": categories}) + b"\n",
+        )
+        documents.append(Document(file, len(annotations)))
+    return ExtractedSplit(split, len(written), sum(written.values()), tuple(documents), tuple(faults))
+
+
+def labels_table(split: str, rows: Iterable[RecordRows]) -> bytes:
+    """CSV of image paths below the split's folder of images, their classes and the split, by path."""
+    lines = sorted((row.image.file_name, row.class_name or "", split) for row in rows)
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(("path", "label", "split"))
+    writer.writerows(lines)
+    return table.getvalue().encode()
+
+
+class _Found(NamedTuple):
+    """A record, and the shard that it is in."""
+
+    shard: str
+    record: ExtractedRecord
+
+
+class Collision(NamedTuple):
+    """Records that have files of one name.
+
+    Attributes:
+        paths: spellings of that name.
+        spoils: whether their files differ, so that none of them can be kept.
+    """
+
+    paths: tuple[str, ...]
+    spoils: bool
+    fault: Fault
+
+
+def collisions(found: Sequence[tuple[str, ExtractedRecord]], one_an_image: bool) -> Iterator[Collision]:
+    """Names that several records use: for different files, or, in layouts of one record an image, at all."""
+    users: dict[str, list[tuple[str, ExtractedRecord, WrittenFile]]] = {}
+    for shard, record in found:
+        for file in record.files:
+            users.setdefault(name_key(file.path), []).append((shard, record, file))
+    for (shard, first, file), *others in users.values():
+        for other_shard, other, other_file in others:
+            spoils = other_file.sha256 != file.sha256
+            if spoils or one_an_image:
+                paths = tuple(sorted({file.path, *(each.path for _, _, each in others)}))
+                what = "another file: neither is kept" if spoils else "the same file"
+                detail = f"{other_file.path!r}: record {first.number} of {shard} has that name for {what}"
+                yield Collision(paths, spoils, Fault(other_shard, other.number, "duplicate_name", detail))
+                break
+
+
+def _of_one_image_each_id(
+    found: Sequence[_Found], spoiled: set[str], one_an_image: bool, faults: list[Fault]
+) -> Iterator[ExtractedRecord]:
+    """Records whose image was kept, and is that of the first record with its id; `faults` takes the others."""
+    first: dict[int, _Found] = {}
+    for item in found:
+        record, image = item.record, item.record.rows.image
+        if record.files[0].path in spoiled:
+            continue
+        known = first.setdefault(image.id, item)
+        if known is not item and (one_an_image or known.record.rows.image != image):
+            detail = f"image id {image.id} is that of record {known.record.number} of {known.shard}, too"
+            faults.append(Fault(item.shard, record.number, "duplicate_image_id", f"{detail}; this one is left out"))
+        else:
+            yield record
+
+
+def _contents(
+    split: str, records: Sequence[ExtractedRecord], spoiled: set[str], table: FeatureTable, labels: LabelMap
+) -> Iterator[tuple[str, list[Any], list[Category] | None]]:
+    """Kind, annotations, categories (captions have none) of each file that the data set's records can fill."""
+    if "objects.id" not in table.sources:
+        return
+    rows = [record.rows for record in records]
+    categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
+    yield "instances", _by_id(row for of_record in rows for row in of_record.instances), categories
+    if Part.KEYPOINTS in table.parts:
+        figures = [category for category in categories if category.keypoints]
+        yield "person_keypoints", _by_id(row for of_record in rows for row in of_record.keypoints), figures
+    if Part.CAPTIONS in table.parts:
+        yield "captions", numbered_captions(row for of_record in rows for row in of_record.captions), None
+    if "panoptic.png" in table.sources:
+        panoptic = sorted(_panoptic_rows(split, records, spoiled), key=_image_id)
+        yield "panoptic", panoptic, list(labels.segments)
+
+
+def _panoptic_rows(split: str, records: Iterable[ExtractedRecord], spoiled: set[str]) -> Iterator[PanopticRow]:
+    """Those whose PNG was written, and kept."""
+    for record in records:
+        row = record.rows.panoptic
+        kept = {file.path for file in record.files} - spoiled
+        if row and panoptic_path(split, row.file_name) in kept:
+            yield row
+
+
+def _by_id(rows: Iterable[EncodedRow]) -> list[msgspec.Raw]:
+    return [msgspec.Raw(row.json) for row in sorted(rows, key=_ids)]
+
+
+def numbered_captions(rows: Iterable[CaptionRow]) -> list[CaptionRow]:
+    """Captions by id; those without one are numbered from 1 on, by image id, in the order that their record has."""
+    ordered = sorted(rows, key=_image_id)
+    return sorted(
+        (msgspec.structs.replace(row, id=number) if row.id is None else row for number, row in enumerate(ordered, 1)),
+        key=_ids,
+    )
+
+
+def _ids(row: Any) -> tuple[int, int]:
+    return row.id, row.image_id
+
+
+def _image_id(row: CaptionRow | PanopticRow) -> int:
+    return row.image_id

@@ -1,0 +1,84 @@
+"""Files out of records are written below one folder, and never beside it."""
+
+import errno
+import hashlib
+import posixpath
+from threading import Lock
+
+import msgspec
+
+from recordmill.schemas.names import name_fault
+from recordmill.transforms.extract.extract_values import UnusableRecordError
+from recordmill.transforms.storage.resolve import storage_for
+
+_OF_THE_NAME = (
+    *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP),
+)
+"""What is wrong with a name, and not with the disk."""
+
+
+class ExtractedFile(msgspec.Struct, frozen=True):
+    """A file to write; `path` is relative to the folder."""
+
+    path: str
+    data: bytes
+
+
+class WrittenFile(msgspec.Struct, frozen=True):
+    """A file that was written; `path` is relative to the folder."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+def path_below(folder: str, file_name: str) -> str:
+    """`file_name` within `folder`.
+
+    Raises:
+        UnusableRecordError: it would lead elsewhere, or it is the name of no file.
+
+    >>> path_below("images/val", "./more//a.jpg")
+    'images/val/more/a.jpg'
+    """
+    fault = name_fault(file_name)
+    plain = posixpath.normpath(file_name) if not fault else ""
+    if fault or plain == ".":
+        raise UnusableRecordError("file_name", f"the file name {file_name!r} {fault or 'is that of a folder'}")
+    return f"{folder}/{plain}"
+
+
+class FileWriter:
+    """Writes files below a folder. May be used by several threads."""
+
+    def __init__(self, folder: str):
+        self._folder = folder
+        self._storage = storage_for(folder)
+        self._written: dict[str, str] = {}
+        self._lock = Lock()
+
+    def write(self, file: ExtractedFile) -> tuple[WrittenFile, bool]:
+        """Write a file, unless the same one was written here before; and whether it was.
+
+        Raises:
+            UnusableRecordError: there can be no file of that name.
+            OSError: storage fails.
+        """
+        written = WrittenFile(file.path, len(file.data), hashlib.sha256(file.data).hexdigest())
+        with self._lock:
+            if self._written.get(file.path) == written.sha256:
+                return written, False
+            self._written[file.path] = written.sha256
+        try:
+            self._storage.write(self._storage.join(self._folder, file.path), file.data)
+        except RecursionError as error:  # os.makedirs goes up a thousand folders at most
+            raise _no_file(file.path, "too many folders within folders") from error
+        except OSError as error:
+            if error.errno not in _OF_THE_NAME:
+                raise
+            raise _no_file(file.path, str(error.strerror)) from error
+        return written, True
+
+
+def _no_file(path: str, why: str) -> UnusableRecordError:
+    return UnusableRecordError("file_name", f"there can be no file {path[:300]!r} ({why})")

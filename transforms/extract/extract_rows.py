@@ -1,0 +1,329 @@
+"""The values of a record become the rows of COCO files that say the same, and the files that go with them."""
+
+import io
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from PIL import Image
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
+from recordmill.transforms.extract.extract_masks import Segmentation, mask_of_png, mask_of_rle
+from recordmill.transforms.extract.extract_numbers import box_px, shortest_decimal, shortest_px
+from recordmill.transforms.extract.extract_values import UnusableRecordError, text
+from recordmill.transforms.images.load_images import brief
+
+_UNSET = msgspec.UNSET
+_MAPS = {
+    "semantic.png": "semantic",
+    "panoptic.category_png": "panoptic_categories",
+    "panoptic.instance_png": "panoptic_instances",
+}
+"""Sources that are masks of a whole image, and the folder that each goes to."""
+
+
+class ImageRow(msgspec.Struct, frozen=True):
+    """A row of `images`. The two lists are LVIS's."""
+
+    id: int
+    file_name: str
+    width: int
+    height: int
+    neg_category_ids: tuple[int, ...] | msgspec.UnsetType = _UNSET
+    not_exhaustive_category_ids: tuple[int, ...] | msgspec.UnsetType = _UNSET
+
+
+class InstanceRow(msgspec.Struct, frozen=True):
+    """A row of `annotations` of an instances file, or, with keypoints, of a keypoints file."""
+
+    id: int
+    image_id: int
+    category_id: int
+    bbox: tuple[float, float, float, float]
+    area: float
+    iscrowd: int
+    segmentation: Segmentation | msgspec.UnsetType = _UNSET
+    num_keypoints: int | msgspec.UnsetType = _UNSET
+    keypoints: tuple[float, ...] | msgspec.UnsetType = _UNSET
+
+
+class CaptionRow(msgspec.Struct, frozen=True):
+    """A row of `annotations` of a captions file; id is None where the record does not say."""
+
+    id: int | None
+    image_id: int
+    caption: str
+
+
+class SegmentRow(msgspec.Struct, frozen=True):
+    """An entry of `segments_info`."""
+
+    id: int
+    category_id: int
+    area: int
+    bbox: tuple[float, float, float, float]
+    iscrowd: int
+
+
+class PanopticRow(msgspec.Struct, frozen=True):
+    """A row of `annotations` of a panoptic file."""
+
+    image_id: int
+    file_name: str
+    segments_info: tuple[SegmentRow, ...]
+
+
+class EncodedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row as JSON, which takes less memory than its values; a split may have millions."""
+
+    id: int
+    image_id: int
+    json: bytes
+
+
+class RecordRows(msgspec.Struct, frozen=True):
+    """What a record says.
+
+    Attributes:
+        keypoints: those of the objects whose category has keypoints.
+        class_name: of an image of one class.
+    """
+
+    image: ImageRow
+    instances: tuple[EncodedRow, ...] = ()
+    keypoints: tuple[EncodedRow, ...] = ()
+    captions: tuple[CaptionRow, ...] = ()
+    panoptic: PanopticRow | None = None
+    class_name: str | None = None
+
+
+class Extracted(NamedTuple):
+    """What comes of a record.
+
+    Attributes:
+        files: its image first.
+        faults: reason and detail of what is wrong with it, all else being extracted.
+    """
+
+    rows: RecordRows
+    files: tuple[ExtractedFile, ...]
+    faults: list[tuple[str, str]]
+
+
+class RowExtractor:
+    """Extracts records of one split.
+
+    Args:
+        table: what is in a record.
+        labels: the data set's classes.
+    """
+
+    def __init__(self, table: FeatureTable, labels: LabelMap, split: str):
+        self._parts = table.parts
+        self._categories = {category.id: category for category in labels.categories}
+        self._segments = labels.segments
+        self._keypoints = labels.keypoints
+        self._split = split
+
+    def __call__(self, values: dict[str, Any]) -> Extracted:
+        """The rows and files of a record's values, as `recordmill.transforms.extract.extract_values` reads them.
+
+        Raises:
+            UnusableRecordError: its image has no name that can be used, no id, or no size.
+        """
+        faults: list[tuple[str, str]] = []
+        file_name = text(values["image.file_name"], "the image's file name")
+        image_file = ExtractedFile(path_below(f"images/{self._split}", file_name), values["image.encoded"])
+        image_id = _image_id(values)
+        width, height = _size(values, faults)
+        image = ImageRow(image_id, file_name, width, height, *self._lvis(values))
+        instances = list(self._instances(values, image, faults))
+        files = [image_file, *self._maps(values, file_name)]
+        panoptic = self._panoptic(values, image, faults)
+        if panoptic:
+            files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
+        rows = RecordRows(
+            image,
+            tuple(_encoded(_without_keypoints(row)) for row in instances),
+            tuple(_encoded(row) for row in instances if row.keypoints is not _UNSET),
+            tuple(self._captions(values, image_id)),
+            panoptic,
+            text(values["image.class_name"], "the class") if "image.class_name" in values else None,
+        )
+        return Extracted(rows, tuple(files), faults)
+
+    def _lvis(self, values: dict[str, Any]) -> Iterator[tuple[int, ...]]:
+        if Part.LVIS in self._parts:
+            yield tuple(values["image.neg_category_ids"].tolist())
+            yield tuple(values["image.not_exhaustive_category_ids"].tolist())
+
+    def _instances(
+        self, values: dict[str, Any], image: ImageRow, faults: list[tuple[str, str]]
+    ) -> Iterator[InstanceRow]:
+        if "objects.id" not in values:
+            return
+        ids = values["objects.id"].tolist()
+        category_ids = values["objects.category_id"].tolist()
+        boxes = list(_boxes(values, image.width, image.height))
+        areas = _areas(values)
+        crowds = values["objects.is_crowd"].tolist() if "objects.is_crowd" in values else [0] * len(ids)
+        for place, id_ in enumerate(ids):
+            category = self._categories.get(category_ids[place])
+            if category is None:
+                faults.append(("class", f"annotation {id_}: category id {category_ids[place]} is not in the manifest"))
+            row = InstanceRow(id_, image.id, category_ids[place], boxes[place], areas[place], crowds[place])
+            row = msgspec.structs.replace(row, segmentation=_segmentation(values, place, image, faults))
+            yield self._with_keypoints(row, category, values, place, image)
+
+    def _with_keypoints(
+        self, row: InstanceRow, category: Category | None, values: dict[str, Any], place: int, image: ImageRow
+    ) -> InstanceRow:
+        if Part.KEYPOINTS not in self._parts or category is None or not category.keypoints:
+            return row
+        first = place * self._keypoints
+        own = slice(first, first + len(category.keypoints))
+        xyv = keypoints_px(
+            values["objects.keypoint_x"][own],
+            values["objects.keypoint_y"][own],
+            values["objects.keypoint_visibility"][own].tolist(),
+            image.width,
+            image.height,
+        )
+        number = int(values["objects.keypoint_num"][place])
+        return msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
+
+    def _captions(self, values: dict[str, Any], image_id: int) -> Iterator[CaptionRow]:
+        captions = values["captions.text"].tolist() if Part.CAPTIONS in self._parts else []
+        ids = values["captions.id"].tolist() if "captions.id" in values else [None] * len(captions)
+        for id_, caption in zip(ids, captions, strict=True):
+            yield CaptionRow(id_, image_id, text(caption, "a caption"))
+
+    def _maps(self, values: dict[str, Any], file_name: str) -> Iterator[ExtractedFile]:
+        for source, folder in _MAPS.items():
+            if source in values:
+                stem, _ = posixpath.splitext(path_below(f"{folder}/{self._split}", file_name))
+                yield ExtractedFile(f"{stem}.png", values[source])
+
+    def _panoptic(self, values: dict[str, Any], image: ImageRow, faults: list[tuple[str, str]]) -> PanopticRow | None:
+        """The panoptic row, where the record has one that can be used."""
+        if not values.get("panoptic.file_name"):
+            return None
+        try:
+            file_name = text(values["panoptic.file_name"], "the panoptic PNG's file name")
+            panoptic_path(self._split, file_name)
+        except UnusableRecordError as fault:
+            faults.append((fault.reason, f"panoptic PNG: {fault.detail}"))
+            return None
+        indices = values["segments.class_index"].tolist()
+        unknown = [index for index in indices if not 0 <= index < len(self._segments)]
+        if unknown:
+            faults.append(("class", f"a segment's class index {unknown[0]} is not in the manifest"))
+            return None
+        columns = zip(
+            values["segments.id"].tolist(),
+            (self._segments[index].id for index in indices),
+            values["segments.area"].tolist(),
+            (box_px(tuple(edges), image.width, image.height) for edges in values["segments.bbox_yxyx"].reshape(-1, 4)),
+            values["segments.is_crowd"].tolist(),
+            strict=True,
+        )
+        return PanopticRow(image.id, file_name, tuple(SegmentRow(*column) for column in columns))
+
+
+def panoptic_path(split: str, file_name: str) -> str:
+    """Where a panoptic PNG goes.
+
+    Raises:
+        UnusableRecordError: its name cannot be used.
+    """
+    return path_below(f"panoptic/{split}", file_name)
+
+
+def keypoints_px(
+    x_frac: Sequence[np.float32], y_frac: Sequence[np.float32], visibility: Sequence[int], width: int, height: int
+) -> tuple[float, ...]:
+    """x and y in pixels and visibility of each keypoint; 0, 0, 0 where it is not labelled.
+
+    >>> keypoints_px(np.float32([0.25, 0.9]), np.float32([0.5, 0.9]), [2, 0], 40, 30)
+    (10.0, 15.0, 2, 0.0, 0.0, 0)
+    """
+    numbers: list[float] = []
+    for x, y, seen in zip(x_frac, y_frac, visibility, strict=True):
+        numbers += [shortest_px(x, width), shortest_px(y, height), seen] if seen else [0.0, 0.0, 0]
+    return tuple(numbers)
+
+
+def _without_keypoints(row: InstanceRow) -> InstanceRow:
+    return msgspec.structs.replace(row, num_keypoints=_UNSET, keypoints=_UNSET)
+
+
+def _encoded(row: InstanceRow) -> EncodedRow:
+    return EncodedRow(row.id, row.image_id, msgspec.json.encode(row))
+
+
+def _image_id(values: dict[str, Any]) -> int:
+    if "image.number" in values:
+        return values["image.number"].item()
+    try:
+        return int(values["image.id"])
+    except ValueError as error:
+        raise UnusableRecordError("schema", f"the image id {values['image.id'][:40]!r} is no integer") from error
+
+
+def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
+    """Width and height in pixels: the record's, by which its boxes were made fractions; else the image's."""
+    said = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
+    try:
+        with Image.open(io.BytesIO(values["image.encoded"]), formats=["JPEG", "PNG"]) as image:
+            found = image.size
+    except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
+        fault = "image_undecodable", f"its header cannot be read ({brief(error)})"
+        if not said or min(said) < 1:
+            raise UnusableRecordError(*fault) from error
+        faults.append(fault)
+        return said
+    if said and said != found:
+        detail = f"the image is {found[0]}x{found[1]}, the record says {said[0]}x{said[1]}"
+        if min(said) < 1:
+            raise UnusableRecordError("image_size", detail)
+        faults.append(("image_size", detail))
+    return said or found
+
+
+def _boxes(values: dict[str, Any], width: int, height: int) -> Iterator[tuple[float, float, float, float]]:
+    """x, y, width, height in pixels, from whichever form the layout has."""
+    if "objects.bbox_xywh_px" in values:
+        for x, y, box_width, box_height in values["objects.bbox_xywh_px"].reshape(-1, 4):
+            yield shortest_decimal(x), shortest_decimal(y), shortest_decimal(box_width), shortest_decimal(box_height)
+        return
+    if "objects.bbox_yxyx" in values:
+        edges = values["objects.bbox_yxyx"].reshape(-1, 4)
+    else:
+        edges = np.stack([values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")], axis=1)
+    for box in edges:
+        yield box_px(tuple(box), width, height)
+
+
+def _areas(values: dict[str, Any]) -> list[float]:
+    if "objects.area_whole" in values:
+        return values["objects.area_whole"].tolist()
+    return [shortest_decimal(area) for area in values["objects.area"]]
+
+
+def _segmentation(
+    values: dict[str, Any], place: int, image: ImageRow, faults: list[tuple[str, str]]
+) -> Segmentation | msgspec.UnsetType:
+    try:
+        if "objects.mask_rle" in values:
+            return mask_of_rle(values["objects.mask_rle"][place], image.width, image.height)
+        if "objects.mask_png" in values:
+            return mask_of_png(values["objects.mask_png"][place], image.width, image.height)
+    except UnusableRecordError as fault:
+        faults.append((fault.reason, f"annotation {values['objects.id'][place]}: {fault.detail}"))
+        return []
+    return _UNSET

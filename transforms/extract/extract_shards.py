@@ -1,0 +1,121 @@
+"""Finished shards are taken apart: image files into a folder, and what their records say of them as rows."""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import apache_beam as beam
+import msgspec
+
+from recordmill.schemas.plan_report import Fault
+from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
+from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor
+from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
+from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.look_ahead import map_ahead
+
+
+class ExtractedRecord(msgspec.Struct, frozen=True):
+    """A record whose image has been written.
+
+    Attributes:
+        number: of the record in its shard, from 0.
+        files: that were written, its image first.
+    """
+
+    number: int
+    rows: RecordRows
+    files: tuple[WrittenFile, ...]
+
+
+class ExtractedShard(msgspec.Struct, frozen=True):
+    """What came of a shard, up to its first damaged record."""
+
+    split: str
+    file: str
+    records: tuple[ExtractedRecord, ...]
+    faults: tuple[Fault, ...]
+
+
+class ExtractShards(beam.PTransform):
+    """ListedShard become (split, ExtractedShard), their files written below `folder`; `threads` write."""
+
+    def __init__(self, folder: str, threads: int):
+        super().__init__()
+        self._folder = folder
+        self._threads = threads
+
+    def expand(self, shards):
+        extract = beam.ParDo(_ExtractShard(self._folder, self._threads))
+        return shards | "SpreadShards" >> beam.Reshuffle() | "Extract" >> extract
+
+
+class _ExtractShard(beam.DoFn):
+    """Holds the threads that write."""
+
+    def __init__(self, folder: str, threads: int):
+        self._folder = folder
+        self._threads = threads
+
+    def setup(self):
+        self._writer = FileWriter(self._folder)
+        self._pool = ThreadPoolExecutor(self._threads, "extract")
+
+    def process(self, shard: ManifestShard) -> Iterator[tuple[str, ExtractedShard]]:
+        extracted = extract_shard(shard, self._writer, self._pool, self._threads)
+        progress.finished_shard()
+        yield shard.split, extracted
+
+    def teardown(self):
+        self._pool.shutdown(cancel_futures=True)
+
+
+def extract_shard(shard: ManifestShard, writer: FileWriter, pool: Executor, threads: int) -> ExtractedShard:
+    """Read a shard to its end, or to its first damaged record, and write the files of every record.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    faults: list[Fault] = []
+    damage: list[Fault] = []
+    records = []
+    readable = readable_records(shard, ShardReader(shard.path), damage)
+    for extracted, found in map_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
+        records += [extracted] if extracted else []
+        faults += found
+    return ExtractedShard(shard.split, shard.info.file, tuple(records), (*faults, *damage))
+
+
+class RecordExtractor:
+    """Extracts the records of one shard. Imports TensorFlow."""
+
+    def __init__(self, shard: ManifestShard, writer: FileWriter):
+        self._file = shard.info.file
+        self._read = RecordReader(shard.table, shard.labels)
+        self._extract = RowExtractor(shard.table, shard.labels, shard.split)
+        self._writer = writer
+
+    def __call__(self, numbered: tuple[int, bytes]) -> tuple[ExtractedRecord | None, list[Fault]]:
+        """Write the files of a record, whose number in the shard is given. Without its image it is None.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        number, record = numbered
+        faults: list[tuple[str, str]] = []
+        extracted = None
+        try:
+            rows, (image_file, *others), faults = self._extract(self._read(record))
+            image, is_new = self._writer.write(image_file)
+            files = [image]
+            for other in others:
+                try:
+                    files.append(self._writer.write(other)[0])
+                except UnusableRecordError as fault:
+                    faults.append((fault.reason, fault.detail))
+            if is_new:
+                progress.wrote_image(image.bytes)
+            extracted = ExtractedRecord(number, rows, tuple(files))
+        except UnusableRecordError as fault:
+            faults = [*faults, (fault.reason, fault.detail)]
+        return extracted, [Fault(self._file, number, reason, detail) for reason, detail in faults]

@@ -1,0 +1,1 @@
+"""Classes from folders, names, and tables."""

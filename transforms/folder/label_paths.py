@@ -1,0 +1,52 @@
+"""Image files whose paths tell their class become image rows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+
+from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
+from recordmill.schemas.image_labels import PathLabels, is_image_name
+from recordmill.schemas.images import JoinSide, UnreferencedFile
+from recordmill.schemas.names import name_fault
+from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.splits import SplitShares, name_id
+from recordmill.transforms.runtime import coders  # noqa: F401  registers that of JoinSide
+from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, route_outputs
+
+
+class LabelPaths(beam.PTransform):
+    """(name, JoinSide) of files become, in the output `images`, such of files and their image rows; SplitReject in
+    `rejected`, and UnreferencedFile, which are no images, in `unlisted`."""
+
+    def __init__(self, rule: PathLabels, shares: SplitShares):
+        super().__init__()
+        self._rule = rule
+        self._shares = shares
+
+    def expand(self, files):
+        label = beam.FlatMap(_label, self._rule, self._shares).with_output_types(tuple[str, JoinSide])
+        return files | "Label" >> label.with_outputs(REJECTED, UNLISTED, main="images")
+
+
+def _label(named: tuple[str, JoinSide], rule: PathLabels, shares: SplitShares) -> Iterator[Any]:
+    name, match = named
+    labelled = label_path(name, rule, shares)
+    if isinstance(labelled, AnnotatedImage):
+        return route_outputs([(name, JoinSide(labelled, match.file))])
+    return route_outputs([labelled])
+
+
+def label_path(name: str, rule: PathLabels, shares: SplitShares) -> AnnotatedImage | SplitReject | UnreferencedFile:
+    """The row of the file called `name`, a `recordmill.schemas.names.name_key`."""
+    if not is_image_name(name):
+        return UnreferencedFile(name)
+    split = shares.split_of(name)
+    fault, reason = name_fault(name), Reason.UNSAFE_FILE_NAME
+    class_name = rule.class_of(name)
+    if not fault and not class_name:
+        reason = Reason.NO_CLASS
+        fault = "is in no folder" if rule.separator is None else f"has no {rule.separator!r} after its class"
+    if fault:
+        return SplitReject(split, Rejected("image", name_id(name), reason, f"{name!r} {fault}"))
+    return AnnotatedImage(ImageRow(name_id(name), name), split, labels=ImageLabels(class_name=class_name))

@@ -1,0 +1,247 @@
+"""A table of image paths and their labels becomes image rows. The table is CSV, its first line names the columns."""
+
+import csv
+import io
+import logging
+import os
+import posixpath
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TextIO
+
+import apache_beam as beam
+import msgspec
+
+from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.images import JoinSide
+from recordmill.schemas.names import has_control_character, name_fault, name_key
+from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.splits import SplitShares, name_id, split_name_fault
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of JoinSide
+from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
+from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_DELIMITERS = ",;\t"
+_MAX_FIELD = 1 << 20
+
+
+class LabelTable(msgspec.Struct, frozen=True):
+    """A table to read.
+
+    Attributes:
+        folders: where images are; paths are relative to them, or whole and begin with one of them.
+    """
+
+    path: str
+    columns: LabelColumns
+    folders: tuple[str, ...]
+
+
+class LabelRow(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        line: that it begins on, counted from 1.
+        split: in lower case; None where the table has no such column.
+        fault: why the row cannot be used; empty for a good one.
+    """
+
+    line: int
+    path: str
+    label: str
+    split: str | None
+    fault: str
+
+
+class ReadLabels(beam.PTransform):
+    """LabelTable become (name, JoinSide) of image rows in the output `images`, and SplitReject in `rejected`.
+
+    Args:
+        shares: give each image its split where the table does not.
+        splits: the splits of the job; lines that tell none are rejected from the first.
+    """
+
+    def __init__(self, shares: SplitShares, splits: tuple[str, ...]):
+        super().__init__()
+        self._shares = shares
+        self._splits = splits
+
+    def expand(self, tables):
+        read = beam.FlatMap(_read, self._shares, self._splits).with_output_types(tuple[str, JoinSide])
+        return tables | "ReadTable" >> read.with_outputs(REJECTED, main="images")
+
+
+def _read(table: LabelTable, shares: SplitShares, splits: tuple[str, ...]) -> Iterator[Any]:
+    progress.entered("reading labels")
+    return route_outputs(
+        item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
+        for item in read_labels(table, shares, splits)
+    )
+
+
+def read_labels(
+    table: LabelTable, shares: SplitShares, splits: tuple[str, ...]
+) -> Iterator[AnnotatedImage | SplitReject]:
+    """The rows of a table, each with its split.
+
+    Raises:
+        AnnotationFileError: see `label_rows`.
+    """
+    _LOGGER.info("Reading %s", table.path)
+    folders = sorted((f"{_whole(folder)}/" for folder in table.folders), key=len, reverse=True)
+    for row in label_rows(table.path, table.columns):
+        path = _below(row.path, folders)
+        unsafe = name_fault(path) if path else ""
+        split = row.split if row.split is not None else shares.split_of(name_key(path))
+        if not row.fault and not unsafe:
+            name = name_key(path)
+            image = ImageRow(name_id(name), name)
+            yield AnnotatedImage(image, split, labels=ImageLabels(class_name=row.label))
+            continue
+        reason, fault = (
+            (Reason.MALFORMED_IMAGE, row.fault)
+            if row.fault
+            else (Reason.UNSAFE_FILE_NAME, f"the path {row.path!r} {unsafe}")
+        )
+        reject = Rejected("image", None, reason, f"{posixpath.basename(table.path)} line {row.line}: {fault}")
+        yield SplitReject(split if split in splits else splits[0], reject)
+
+
+def _below(path: str, folders: Iterable[str]) -> str:
+    """A path relative to the folder of images that it is in; as it is where it is relative already, or in none."""
+    if not path.startswith("/") and "://" not in path:
+        return path
+    whole = _whole(path)
+    return next((whole[len(folder) :] for folder in folders if whole.startswith(folder)), path)
+
+
+def _whole(path: str) -> str:
+    """One spelling of a path, from its root; what stands before `://` is left alone."""
+    scheme, separator, rest = path.rpartition("://")
+    return scheme + separator + posixpath.normpath(rest) if separator else os.path.abspath(path)
+
+
+def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
+    """The splits that a table gives, sorted; None where it has no column of them.
+
+    Raises:
+        AnnotationFileError: see `label_rows`.
+    """
+    with _text(path) as text:
+        has_splits = _read_header(path, text, columns).places.split is not None
+    if not has_splits:
+        return None
+    return tuple(sorted({row.split or "" for row in label_rows(path, columns) if not row.fault}))
+
+
+def label_rows(path: str, columns: LabelColumns) -> Iterator[LabelRow]:
+    """The lines of a table. Names of splits are lower case, so that TRAIN and train are one.
+
+    Raises:
+        AnnotationFileError: it is not UTF-8, not CSV, or a column is missing.
+    """
+    with _text(path) as text:
+        header = _read_header(path, text, columns)
+        rows = csv.reader(text, delimiter=header.delimiter, strict=True)
+        csv.field_size_limit(_MAX_FIELD)
+        line = 2
+        try:
+            for fields in rows:
+                if any(map(str.strip, fields)):
+                    yield _row(line, fields, header.places)
+                line = rows.line_num + 2  # the header is not the reader's; a row begins where the last one ended
+        except csv.Error as error:
+            raise AnnotationFileError(f"{path} line {line} cannot be read as CSV ({error})") from error
+
+
+@contextmanager
+def _text(path: str) -> Iterator[TextIO]:
+    """The table's text.
+
+    Raises:
+        AnnotationFileError: on reading, it is not UTF-8.
+    """
+    with io.TextIOWrapper(storage_for(path).open(path), encoding="utf-8-sig", newline="") as text:
+        try:
+            yield text
+        except UnicodeDecodeError as error:  # which counts from the beginning of a block
+            raise AnnotationFileError(
+                f"{path} is not UTF-8 ({_decoding_fault(path) or error.reason}); save it as UTF-8"
+            ) from error
+
+
+def _decoding_fault(path: str) -> str:
+    data = storage_for(path).read(path)
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"{error.reason} in line {data.count(10, 0, error.start) + 1}, at byte {error.start}"
+    return ""
+
+
+class _Places(NamedTuple):
+    path: int
+    label: int
+    split: int | None
+
+
+class _Header(NamedTuple):
+    delimiter: str
+    places: _Places
+
+
+def _read_header(path: str, text: TextIO, columns: LabelColumns) -> _Header:
+    first = text.readline()
+    delimiter = max(_DELIMITERS, key=first.count)
+    try:
+        names = next(csv.reader([first], delimiter=delimiter, strict=True), [])
+    except csv.Error as error:
+        raise AnnotationFileError(f"{path} line 1 cannot be read as CSV ({error})") from error
+    return _Header(delimiter, _places(path, [name.strip() for name in names], columns))
+
+
+def _places(path: str, names: list[str], columns: LabelColumns) -> _Places:
+    def missing(what: str, expected: str) -> AnnotationFileError:
+        there = ", ".join(map(repr, names)) or "none"
+        return AnnotationFileError(
+            f"{path} has no column {expected}; its first line has {there}: name the column with --{what}-column"
+        )
+
+    def place(what: str, wanted: str | None, usual: tuple[str, ...]) -> int | None:
+        if wanted and wanted not in names:
+            raise missing(what, f"called {wanted!r}")
+        if wanted:
+            return names.index(wanted)
+        lower = [name.lower() for name in names]
+        return next((lower.index(name) for name in usual if name in lower), None)
+
+    path_place = place("path", columns.path, PATH_COLUMNS)
+    label_place = place("label", columns.label, LABEL_COLUMNS)
+    if path_place is None:
+        raise missing("path", f"of paths ({', '.join(PATH_COLUMNS)})")
+    if label_place is None:
+        raise missing("label", f"of labels ({', '.join(LABEL_COLUMNS)})")
+    return _Places(path_place, label_place, place("split", columns.split, SPLIT_COLUMNS))
+
+
+def _row(line: int, fields: list[str], places: _Places) -> LabelRow:
+    def field(place: int) -> str:
+        return fields[place].strip() if place < len(fields) else ""
+
+    path, label = field(places.path), unicodedata.normalize("NFC", field(places.label))
+    split = None if places.split is None else field(places.split).lower()
+    fault = ""
+    if not path:
+        fault = "it has no path"
+    elif not label:
+        fault = f"{path!r} has no label"
+    elif has_control_character(label):
+        fault = f"{path!r} has a label with a control character, {label[:80]!r}"
+    elif split is not None and (wrong := split_name_fault(split)):
+        fault = f"{path!r} is of split {split!r}, which {wrong}" if split else f"{path!r} has no split"
+    return LabelRow(line, path, label, split, fault)

@@ -1,0 +1,118 @@
+"""Is a JPEG one that TensorFlow decodes? libjpeg, which both use, goes on after more faults in Pillow's hands."""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+START = b"\xff\xd8\xff"
+END = b"\xff\xd9"
+
+_SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_HUFFMAN_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
+_ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
+_SEGMENTS = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0))) | _FRAMES
+"""Markers that libjpeg reads or passes over; it gives up at any other."""
+
+# In compressed pixels 0xff is followed by zero, by a restart number, or by more of itself.
+_ENDS_SCAN = np.ones(256, bool)
+_ENDS_SCAN[[0x00, 0xFF, *range(0xD0, 0xD8)]] = False
+
+
+class JpegFrame(NamedTuple):
+    """How the pixels are written. Sizes are in pixels; height is 0 where it stands only after the scan."""
+
+    marker: int
+    precision: int
+    height: int
+    width: int
+    channels: int
+
+    @property
+    def is_tf_decodable(self) -> bool:
+        """Whether TensorFlow decodes it: 8 bits, Huffman coded, of 1, 3 or 4 channels."""
+        return self.marker in _HUFFMAN_FRAMES and self.precision == 8 and self.channels in (1, 3, 4)
+
+
+class JpegError(ValueError):
+    """What is wrong with the markers."""
+
+
+def jpeg_frame(data: bytes) -> JpegFrame:
+    """The frame header of a JPEG.
+
+    Raises:
+        JpegError: there is none.
+    """
+    for marker, place, _ in _segments(data):
+        if marker in _FRAMES:
+            return _frame(data, marker, place)
+    raise JpegError("it has no frame header")
+
+
+def jpeg_ends(data: bytes) -> bool:
+    """Whether the scan of a JPEG ends. Cameras append what they like, even films: its end need not be the file's."""
+    if data.endswith(END):
+        return True
+    try:
+        return any(marker == _SOS and data.find(END, place) >= 0 for marker, place, _ in _segments(data))
+    except JpegError:
+        return False
+
+
+def check_jpeg(data: bytes) -> None:
+    """Every marker from the first to the end.
+
+    Raises:
+        JpegError: one is missing, cut short, or none that libjpeg knows.
+    """
+    scans = frames = 0
+    for marker, _, _ in _segments(data):
+        scans += marker == _SOS
+        frames += marker in _FRAMES
+    if frames != 1 or not scans:
+        raise JpegError(f"it has {frames} frame headers and {scans} scans")
+
+
+def _frame(data: bytes, marker: int, place: int) -> JpegFrame:
+    if len(data) < place + 8:
+        raise JpegError("its frame header is cut short")
+    return JpegFrame(marker, *struct.unpack_from(">BHHB", data, place + 2))
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(marker, place of its length, length) of each segment, up to the end marker; scans are passed over."""
+    place = 2
+    while True:
+        place = data.find(b"\xff", place)  # libjpeg, too, passes over what stands between segments
+        while 0 <= place < len(data) and data[place] == 0xFF:
+            place += 1
+        if not 0 <= place < len(data):
+            raise JpegError("it has no end marker")
+        marker = data[place]
+        place += 1
+        if marker == _EOI:
+            return
+        if marker == 0 or marker in _ALONE:
+            continue
+        if marker not in _SEGMENTS:
+            raise JpegError(f"it has a marker 0x{marker:02x}, which is none, or no place for it")
+        length = int.from_bytes(data[place : place + 2], "big")
+        if length < 2 or place + length > len(data):
+            raise JpegError(f"its segment 0x{marker:02x} is cut short")
+        yield marker, place, length
+        place += length
+        if marker == _SOS:
+            place = _scan_end(data, place)
+
+
+def _scan_end(data: bytes, place: int) -> int:
+    """Place of the marker that ends the scan. A regular expression takes as long as decoding does."""
+    pixels = np.frombuffer(data, np.uint8)[place:]
+    marks = np.flatnonzero(pixels[:-1] == 0xFF)
+    ends = marks[_ENDS_SCAN[pixels[marks + 1]]]
+    if not len(ends):
+        raise JpegError("it has no end marker")
+    return place + int(ends[0])

@@ -1,0 +1,134 @@
+"""How the bytes of a shard's images come to it: each file by one read; members of an archive in a bucket by few.
+
+A request to a bucket takes some 30 ms whatever it brings, so members that are neighbours in the archive come together.
+The images of a shard are in the order of a hash, so its members are first sorted into spans, and a span's bytes are
+kept until the last of its members has been asked for. What is kept is bounded: a shard is cut into windows of
+WINDOW_BYTES of images, spans are of one window, and at most half of a span is what lies between its members.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from recordmill.schemas.images import ImageTask
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.zip_members import DamagedMemberError
+from recordmill.transforms.storage.zip_storage import ZipStorage
+
+WINDOW_BYTES = 200_000_000
+SPAN_BYTES = 8 << 20
+GAP_BYTES = 128 << 10
+"""What is read between two members to save a request, at the most; and of a span never more than half is such."""
+
+Fetch = Callable[[ImageTask], bytes]
+"""Reads the image file of a task; used by several threads.
+
+Raises:
+    FileNotFoundError: it is gone since it was listed, or (a ChangedFileError) another one is there.
+    UnreadableFileError: only this file cannot be read.
+    OSError: storage fails.
+"""
+
+
+def fetch_file(task: ImageTask) -> bytes:
+    """A Fetch that takes a read each."""
+    return storage_for(task.ref.path).read(task.ref.path, task.ref.version)
+
+
+def fetch_for(tasks: Sequence[ImageTask]) -> Fetch:
+    """How to fetch the images of these tasks, which are asked for in about this order."""
+    if any(is_remote(task.ref.path) and archive_of(task.ref.path) for task in tasks):
+        return FetchMembers(tasks)
+    return fetch_file
+
+
+class Member(NamedTuple):
+    """The bytes of a member of an archive, with its header."""
+
+    start: int
+    length: int
+    path: str
+
+
+class FetchMembers:
+    """A Fetch of members of archives in buckets, in few reads; of other files a read each."""
+
+    def __init__(self, tasks: Iterable[ImageTask]):
+        self._spans: dict[str, _Span] = {}
+        for window in _windows(tasks):
+            by_archive: dict[str, tuple[ZipStorage, list[Member]]] = {}
+            for task in window:
+                path = task.ref.path
+                storage = storage_for(path)
+                if is_remote(path) and isinstance(storage, ZipStorage) and (place := storage.span(path)):
+                    by_archive.setdefault(storage.archive, (storage, []))[1].append(Member(*place, path))
+            for storage, members in by_archive.values():
+                for span in spans_of(members):
+                    shared = _Span(storage, span)
+                    self._spans |= {member.path: shared for member in span}
+
+    def __call__(self, task: ImageTask) -> bytes:
+        span = self._spans.get(task.ref.path)
+        if span:
+            try:
+                return span.take(task.ref.path, task.ref.version)
+            except DamagedMemberError:
+                pass  # on its way, perhaps: it is read anew
+        return fetch_file(task)
+
+
+class _Span:
+    """Neighbouring members, read when the first of them is asked for and forgotten with the last."""
+
+    def __init__(self, storage: ZipStorage, members: Sequence[Member]):
+        self._storage = storage
+        self._members = {member.path: member for member in members}
+        self._start = members[0].start
+        self._end = max(member.start + member.length for member in members)
+        self._wanted = set(self._members)
+        self._data = b""
+        self._lock = threading.Lock()
+
+    def take(self, path: str, version: str) -> bytes:
+        """The content of a member."""
+        member = self._members[path]
+        with self._lock:
+            if not self._data:
+                self._data = self._storage.read_span(self._start, self._end - self._start)
+            begin = member.start - self._start
+            data = self._data[begin : begin + member.length]
+            self._wanted.discard(path)
+            if not self._wanted:
+                self._data = b""
+        return self._storage.unpack(path, data, version)
+
+
+def _windows(tasks: Iterable[ImageTask]) -> Iterator[list[ImageTask]]:
+    window: list[ImageTask] = []
+    size = 0
+    for task in tasks:
+        if window and size + task.ref.size_bytes > WINDOW_BYTES:
+            yield window
+            window, size = [], 0
+        window.append(task)
+        size += task.ref.size_bytes
+    if window:
+        yield window
+
+
+def spans_of(members: Iterable[Member]) -> Iterator[list[Member]]:
+    """Members in spans of neighbours, each of SPAN_BYTES at the most unless one member is larger."""
+    span: list[Member] = []
+    end = between = 0  # the span's end, and its bytes that are of no member
+    for member in sorted(set(members)):
+        last = member.start + member.length
+        gap = max(0, member.start - end) if span else 0
+        size = last - span[0].start if span else 0
+        if span and (gap > GAP_BYTES or size > SPAN_BYTES or 2 * (between + gap) > size):
+            yield span
+            span, end, between, gap = [], 0, 0, 0
+        span.append(member)
+        end, between = max(end, last), between + gap
+    if span:
+        yield span

@@ -1,0 +1,242 @@
+"""Image files become pictures: bytes that training can decode, of the size that their record says.
+
+`check` is how closely files are looked at: `none` tells JPEG from PNG by the first bytes and takes the JSON's word for
+the size; `header` reads the size and asks for the end marker; `decode` also walks every marker and decodes every pixel.
+
+A JPEG or PNG that TensorFlow decodes passes through as it is. Anything else that Pillow reads is encoded anew, and so
+is a picture that has to be turned upright, is larger than wanted, or is wanted in another format.
+"""
+
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from functools import lru_cache
+
+import apache_beam as beam
+from PIL import Image
+
+from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcoding
+from recordmill.schemas.rejects import Reason, Rejected, UnusableError
+from recordmill.transforms.images import check_jpeg, check_png
+from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+from recordmill.transforms.images.rewrite_picture import rewrite_picture, shrunk_size
+from recordmill.transforms.runtime.budget import Budget
+from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
+from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
+
+MAX_FILE_BYTES = 256_000_000
+MAX_PIXELS = 178_000_000
+"""Of one picture, and of all that a process decodes at once."""
+_decoding = Budget(MAX_PIXELS)
+
+# The size that a header claims is held against MAX_PIXELS before any pixel is decoded; Pillow's own guard would raise
+# at half of that.
+Image.MAX_IMAGE_PIXELS = None
+# Pillow remarks on odd metadata; what decides here is whether the pixels decode.
+warnings.filterwarnings("ignore", module="PIL")
+
+_START = {"jpeg": check_jpeg.START, "png": check_png.START}
+_OTHERS = ("WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
+"""Formats that Pillow reads and TensorFlow, or a reader of records, does not. Not those that run programs (EPS)."""
+
+_ORIENTATION = 0x0112  # EXIF
+_LIES_ON_ITS_SIDE = (5, 6, 7, 8)
+
+
+class LoadImages(beam.PTransform):
+    """ImageTask become (ImageTask, Picture) in the output `pictures`, and Rejected in `rejected`."""
+
+    def __init__(self, rules: PictureRules):
+        super().__init__()
+        self._rules = rules
+
+    def expand(self, tasks):
+        load = beam.FlatMap(_load, self._rules).with_output_types(tuple[ImageTask, Picture])
+        return tasks | "LoadImage" >> load.with_outputs(REJECTED, main="pictures")
+
+
+def _load(task: ImageTask, rules: PictureRules) -> Iterator[object]:
+    loaded = load_image(task, rules)
+    return route_outputs([loaded if isinstance(loaded, Rejected) else (task, loaded)])
+
+
+def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) -> Picture | Rejected:
+    """Read a task's image file by `fetch`, check it, and encode it anew if need be.
+
+    Raises:
+        OSError: storage fails in another way than that the file is gone or cannot be read.
+    """
+    try:
+        if task.ref.size_bytes > MAX_FILE_BYTES:
+            raise UnusableError(Reason.TOO_LARGE, f"{task.ref.size_bytes:,} bytes; at most {MAX_FILE_BYTES:,} are read")
+        return _picture(fetch(task), task.width, task.height, rules)
+    except ChangedFileError:
+        reason, detail = Reason.IMAGE_MISSING, "the file has been replaced since it was listed"
+    except FileNotFoundError:
+        reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
+    except UnreadableFileError as error:
+        reason, detail = Reason.IMAGE_INACCESSIBLE, f"the file cannot be read ({error.strerror})"
+    except UnusableError as fault:
+        reason, detail = fault.reason, fault.detail
+    detail = f"{task.file_name!r}: {detail}"
+    return Rejected("image", task.image_id, reason, detail, annotations=task.annotation_rows)
+
+
+def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
+    """`data` as a picture of the size the JSON gives, if it gives one."""
+    kind = _kind(data)
+    if kind and rules.format in ("keep", kind) and not rules.max_side and width and height:
+        if rules.check == "none":
+            return _passed(data, kind, (width, height))
+        if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, width, height):
+            _check_end(data, kind)
+            return _passed(data, kind, (width, height))
+    image = _opened(data, kind)
+    _check_pixel_count(image)
+    with _decoding.part(image.width * image.height):
+        return _decoded(image, data, kind, (width, height), rules)
+
+
+def _decoded(
+    image: Image.Image, data: bytes, kind: str, said: tuple[int | None, int | None], rules: PictureRules
+) -> Picture:
+    """An opened file as a picture; `said` is its width and height by the JSON."""
+    with image:
+        original = kind or str(image.format).lower()
+        turn = _is_turned(image, *said)
+        size = image.size[::-1] if turn else image.size
+        if kind:
+            _check_file(image, data, kind, rules.check)
+    target = shrunk_size(*size, rules.max_side)
+    if kind and rules.format in ("keep", kind) and not turn and target == size and _is_usual(data, kind):
+        return _passed(data, kind, size)
+    data_, format_ = _rewritten(data, kind, original, target, turn, rules)
+    return Picture(
+        data_,
+        format_,
+        *target,
+        hashlib.sha256(data_).hexdigest(),
+        size if size != target else None,
+        Transcoding(original, len(data), turn, target != size),
+    )
+
+
+def _passed(data: bytes, kind: str, size: tuple[int, int]) -> Picture:
+    return Picture(data, kind, *size, hashlib.sha256(data).hexdigest())
+
+
+def _kind(data: bytes) -> str:
+    """`jpeg` or `png`, by the first bytes; empty for anything else."""
+    if not data:
+        raise UnusableError(Reason.IMAGE_UNREADABLE, "the file is empty")
+    return next((kind for kind, start in _START.items() if data.startswith(start)), "")
+
+
+def _opened(data: bytes, kind: str) -> Image.Image:
+    try:
+        return Image.open(io.BytesIO(data), formats=[kind.upper()] if kind else _other_formats())
+    except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
+        if kind:
+            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
+        detail = f"no picture in a format that is known; it starts with {data[:12]!r}"
+        raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
+
+
+@lru_cache(maxsize=1)
+def _other_formats() -> list[str]:
+    Image.init()
+    return [format_ for format_ in _OTHERS if format_ in Image.OPEN]
+
+
+def _check_pixel_count(image: Image.Image) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise UnusableError(
+            Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
+        )
+
+
+def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
+    """Whether the JSON gives the size of the picture turned upright, as a viewer that heeds EXIF shows it. COCO's own
+    sizes are of the pixels as they are stored, whatever EXIF says."""
+    if width is None or height is None or image.size == (width, height):
+        return False
+    if image.size == (height, width) and _orientation(image) in _LIES_ON_ITS_SIDE:
+        return True
+    raise UnusableError(
+        Reason.SIZE_MISMATCH, f"its pixels are {image.width}x{image.height}, the JSON says {width}x{height}"
+    )
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # Pillow's reading of metadata made to break it; then there is none
+        return 1
+
+
+def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
+    """A JPEG or PNG is whole, as far as it is to be looked at."""
+    if check != "none":
+        _check_end(data, kind)
+    if check == "decode":
+        _check_pixels(image, data, kind)
+
+
+def _check_end(data: bytes, kind: str) -> None:
+    whole = check_jpeg.jpeg_ends(data) if kind == "jpeg" else check_png.END in data
+    if not whole:
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
+
+
+def _check_pixels(image: Image.Image, data: bytes, kind: str) -> None:
+    try:
+        if kind == "png":
+            check_png.check_png(data)
+        else:
+            check_jpeg.check_jpeg(data)
+            # Decoding at an eighth of the size still walks the whole stream, which is what finds a fault, in 60 % of
+            # the time.
+            image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
+        image.load()
+    except Exception as error:  # as in _opened
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+
+
+def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
+    """Whether a JPEG is plainly what it should be. Telling that from its frame takes a fifth of what Pillow takes to
+    open it."""
+    try:
+        frame = check_jpeg.jpeg_frame(data)
+    except check_jpeg.JpegError:
+        return False
+    return frame.is_tf_decodable and (frame.width, frame.height) == (width, height) and width * height <= MAX_PIXELS
+
+
+def _is_usual(data: bytes, kind: str) -> bool:
+    """Whether TensorFlow decodes such files, if they are whole."""
+    if kind == "png":
+        return True
+    try:
+        return check_jpeg.jpeg_frame(data).is_tf_decodable
+    except check_jpeg.JpegError as error:
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+
+
+def _rewritten(
+    data: bytes, kind: str, original: str, size: tuple[int, int], turn: bool, rules: PictureRules
+) -> tuple[bytes, str]:
+    try:
+        with _opened(data, kind) as image:
+            return rewrite_picture(image, original, size, turn, rules)
+    except UnusableError:
+        raise
+    except Exception as error:  # as in _opened
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+
+
+def brief(error: Exception) -> str:
+    """What Pillow says of a broken file, for a reject's detail."""
+    # Without the address of an object, so that rejects.jsonl is the same every time.
+    return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]

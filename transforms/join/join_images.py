@@ -1,0 +1,146 @@
+"""Image rows, annotations and image files are joined: by image id across annotation files, then by name with the
+files."""
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from recordmill.schemas.annotations import AnnotatedImage, ImageRow
+from recordmill.schemas.coco import FileAnnotations
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageRef, JoinSide
+from recordmill.schemas.names import name_fault, name_key
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.transforms.join.match_files import MatchFiles
+from recordmill.transforms.join.merge_annotations import merge_annotations
+from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, route_outputs
+from recordmill.transforms.storage.resolve import storage_for
+
+
+class JoinedImages(NamedTuple):
+    """What JoinImages gives.
+
+    Attributes:
+        tasks: ImageTask.
+        rejected: (split, Rejected).
+        counted: (split, Count).
+        unlisted: UnreferencedFile.
+    """
+
+    tasks: PCollection
+    rejected: PCollection
+    counted: PCollection
+    unlisted: PCollection
+
+
+class JoinImages(beam.PTransform):
+    """(image id, FileAnnotations) become JoinedImages.
+
+    Args:
+        split: that every task will be of.
+        files: (name, JoinSide) of the image files; None where they are not listed, but taken to be in `folder`.
+    """
+
+    def __init__(self, split: str, files: PCollection | None, folder: str = ""):
+        super().__init__()
+        self._split = split
+        self._files = files
+        self._folder = folder
+
+    def expand(self, parts):
+        merged = (
+            parts
+            | "GroupByImageId" >> beam.GroupByKey()  # (image id, [FileAnnotations])
+            | "MergeParts"
+            >> beam.FlatMap(_merge, self._split, self._folder)
+            .with_output_types(tuple[str, JoinSide])
+            .with_outputs(REJECTED, COUNTED, main="images")
+        )
+        sides = (merged.images,) if self._files is None else (merged.images, self._files)
+        matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+        rejected = merged[REJECTED] | "RejectedBySplit" >> beam.WithKeys(self._split)
+        return JoinedImages(
+            matched.tasks,
+            (rejected, matched.rejected) | "Rejected" >> beam.Flatten(),
+            merged[COUNTED] | "CountedBySplit" >> beam.WithKeys(self._split),
+            matched.unlisted,
+        )
+
+
+def _merge(group: tuple[int, Iterable[FileAnnotations]], split: str, folder: str) -> Iterator[Any]:
+    return route_outputs(
+        _named(item, folder) if isinstance(item, AnnotatedImage) else item for item in merge_parts(*group, split)
+    )
+
+
+def _named(image: AnnotatedImage, folder: str) -> tuple[str, JoinSide]:
+    name = image.image.file_name
+    file = assumed_file(folder, name) if folder else None
+    return name_key(name), JoinSide(image, file)
+
+
+def assumed_file(folder: str, file_name: str) -> ImageRef:
+    """The file of that name, in a folder that has not been listed; whether it is there shows when it is read."""
+    return ImageRef(storage_for(folder).join(folder, posixpath.normpath(file_name)), USUAL_IMAGE_BYTES)
+
+
+def merge_parts(
+    image_id: int, parts: Iterable[FileAnnotations], split: str
+) -> Iterator[AnnotatedImage | Rejected | Count]:
+    """What all annotation files say of one image id, as one AnnotatedImage of `split`.
+
+    Rejects a second row with the id in one file, annotations of an id that no file has a row for, a second annotation
+    of one id, an image to which two files give different sizes, and one whose file name must not be looked up.
+
+    Raises:
+        CollidingImagesError: two files give the id to different file names; their annotations cannot be told apart.
+    """
+    parts = sorted(parts, key=lambda part: part.source)
+    merged = merge_annotations(image_id, parts)
+    if merged.joined:
+        yield Count(Metric.ANNOTATIONS_MERGED, merged.joined)
+    listing = [part for part in parts if part.rows]
+    yield from merged.rejected
+    if not listing:
+        labels = merged.labels
+        rows: list[Any] = [*merged.annotations, *labels.captions, *labels.regions, *labels.panoptic]
+        for row in rows:
+            detail = f"no image row has the id {image_id}"
+            yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
+        return
+    for part in listing:
+        for row in part.rows[1:]:
+            detail = f"{part.source} has another row with this id: {row.file_name!r}, after {part.rows[0].file_name!r}"
+            yield Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail)
+    if len(listing) > 1:
+        yield Count(Metric.ROWS_MERGED, len(listing) - 1)
+    image, reason, detail = _agreed_row(listing)
+    annotated = AnnotatedImage(image, split, merged.annotations, merged.labels)
+    yield Rejected("image", image_id, reason, detail, annotations=annotated.annotation_rows) if reason else annotated
+
+
+def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, str]:
+    """The row that all files agree on, or why the image is rejected."""
+    image = parts[0].rows[0]
+    sizes = {(image.width, image.height): parts[0].source} if image.width else {}
+    for part in parts[1:]:
+        row = part.rows[0]
+        if name_key(row.file_name) != name_key(image.file_name):
+            raise CollidingImagesError(
+                f"image id {image.id} is {image.file_name!r} in {parts[0].source} and {row.file_name!r} in "
+                f"{part.source}: the files number different images alike, joining them would mix up annotations; "
+                "convert each with a --split of its own, or renumber one"
+            )
+        if row.width:
+            image = image if image.width else row
+            sizes.setdefault((row.width, row.height), part.source)
+    if len(sizes) > 1:
+        said = " but ".join(f"{width}x{height} in {source}" for (width, height), source in sizes.items())
+        return image, Reason.SIZE_MISMATCH, f"{image.file_name!r} is {said}"
+    if fault := name_fault(image.file_name):
+        return image, Reason.UNSAFE_FILE_NAME, f"the file name {image.file_name!r} {fault}"
+    return image, None, ""

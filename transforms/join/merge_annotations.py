@@ -1,0 +1,127 @@
+"""What several annotation files say of one image becomes one list of objects and one of each other kind."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import astuple
+
+from recordmill.schemas.annotations import Annotation, Caption, ImageLabels, PanopticAnnotation, StuffAnnotation
+from recordmill.schemas.coco import AnnotationKind, FileAnnotations
+from recordmill.schemas.rejects import Reason, Rejected
+
+
+class MergedAnnotations(NamedTuple):
+    """All that is said of an image.
+
+    Attributes:
+        annotations: its objects, by annotation id.
+        joined: how many keypoint rows were joined with an instance row.
+    """
+
+    annotations: tuple[Annotation, ...]
+    labels: ImageLabels
+    rejected: list[Rejected]
+    joined: int
+
+
+class _Said(NamedTuple):
+    """An object as one file has it."""
+
+    annotation: Annotation
+    part: FileAnnotations
+
+
+def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> MergedAnnotations:
+    """All that `parts` say of the image.
+
+    A row of a keypoints file and one of an instances file that have the same annotation id and category are the same
+    object. Any other second row with an id is rejected.
+    """
+    rejected: list[Rejected] = []
+    said = sorted(
+        (_Said(annotation, part) for part in parts for annotation in part.annotations),
+        key=_by_id_instances_first,
+    )
+    merged: list[_Said] = []
+    joined = 0
+    for item in said:
+        before = merged[-1] if merged and merged[-1].annotation.id == item.annotation.id else None
+        if before is None:
+            merged.append(item)
+        elif _same_object(before, item):
+            merged[-1] = _Said(_with_keypoints(before.annotation, item.annotation), item.part)
+            joined += 1
+        else:
+            rejected.append(_duplicate(image_id, item.annotation.id, before.part.source, item.part.source))
+    labels = ImageLabels(
+        _unique(image_id, parts, lambda part: part.labels.captions, rejected),
+        _unique(image_id, parts, lambda part: part.labels.regions, rejected),
+        _one_panoptic(image_id, parts, rejected),
+        _first(part.labels.neg_category_ids for part in parts),
+        _first(part.labels.not_exhaustive_category_ids for part in parts),
+    )
+    return MergedAnnotations(tuple(item.annotation for item in merged), labels, rejected, joined)
+
+
+def _by_id_instances_first(said: _Said) -> tuple:
+    is_keypoints = said.part.kind is AnnotationKind.KEYPOINTS
+    return said.annotation.id, is_keypoints, said.part.source, astuple(said.annotation)
+
+
+def _same_object(before: _Said, item: _Said) -> bool:
+    return (
+        before.part.kind is AnnotationKind.INSTANCES
+        and item.part.kind is AnnotationKind.KEYPOINTS
+        and before.annotation.category_id == item.annotation.category_id
+    )
+
+
+def _with_keypoints(instance: Annotation, keypoints: Annotation) -> Annotation:
+    return msgspec.structs.replace(instance, keypoints_xyv=keypoints.keypoints_xyv)
+
+
+def _duplicate(image_id: int, annotation_id: int | None, first: str, second: str) -> Rejected:
+    where = f"twice in {first}" if first == second else f"in {first} and in {second}"
+    detail = f"an annotation of this id is {where}; the first is kept"
+    return Rejected("annotation", annotation_id, Reason.DUPLICATE_ANNOTATION_ID, detail, image_id)
+
+
+_Row = TypeVar("_Row", Caption, StuffAnnotation)
+
+
+def _unique(
+    image_id: int,
+    parts: Iterable[FileAnnotations],
+    rows_of: Callable[[FileAnnotations], tuple[_Row, ...]],
+    rejected: list[Rejected],
+) -> tuple[_Row, ...]:
+    """The rows of all parts by annotation id, each id once; the others join `rejected`."""
+    rows = sorted(
+        ((row, part.source) for part in parts for row in rows_of(part)),
+        key=lambda item: (item[0].id, item[1], astuple(item[0])),
+    )
+    kept: list[tuple[_Row, str]] = []
+    for row, source in rows:
+        if kept and kept[-1][0].id == row.id:
+            rejected.append(_duplicate(image_id, row.id, kept[-1][1], source))
+        else:
+            kept.append((row, source))
+    return tuple(row for row, _ in kept)
+
+
+def _one_panoptic(
+    image_id: int, parts: Iterable[FileAnnotations], rejected: list[Rejected]
+) -> tuple[PanopticAnnotation, ...]:
+    rows = sorted(
+        ((row, part.source) for part in parts for row in part.labels.panoptic),
+        key=lambda item: (item[1], item[0].file_name),
+    )
+    for row, source in rows[1:]:
+        detail = f"{source} has another panoptic row of this image, {row.file_name!r}, after {rows[0][0].file_name!r}"
+        rejected.append(Rejected("annotation", None, Reason.DUPLICATE_ANNOTATION_ID, detail, image_id))
+    return tuple(row for row, _ in rows[:1])
+
+
+def _first(lists: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return next(filter(None, lists), ())

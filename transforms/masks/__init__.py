@@ -1,0 +1,1 @@
+"""Bitmaps, COCO's run lengths, and the PNGs that hold them."""

@@ -1,0 +1,179 @@
+"""The JSON of an annotation's `segmentation`, in each of COCO's forms, becomes run lengths.
+
+pycocotools draws the polygons, so that masks equal those of everyone else's pixel for pixel. All else is decoded here,
+because its C code trusts what it reads: it takes counts of any sum and of any character for a mask.
+"""
+
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from pycocotools import mask as coco_mask
+
+from recordmill.schemas.annotations import Int64
+from recordmill.schemas.rejects import Reason, UnusableError
+
+# pycocotools walks an edge in steps of 1/5 pixel, and keeps 8 to 16 bytes a step. What is walked at most is two sides
+# of each pixel, as many as an image has; more where the image is small, as polygons may reach out of it; and never more
+# than 50 million steps.
+_STEPS_PER_PX = 5
+_MAX_STEPS_PER_IMAGE_PX = 10
+_MAX_STEPS_IN_SMALL_IMAGES = 2_000_000
+_MAX_STEPS = 50_000_000
+# pycocotools counts steps in C ints, and beyond those it reads and writes anywhere. No image is this large.
+_MAX_COORDINATE_PX = 1e8
+# Its rleToString allocates 6 characters a run and writes one more; runs of 2 ** 24 pixels fill all 6. Up to three of
+# them malloc's rounding has room.
+_MAX_POLYGON_IMAGE_PX = 3 << 24
+
+_MAX_CHARACTERS = 7  # of one number in compressed counts: 35 bits, of which pycocotools uses 32
+
+
+class _RunLengths(msgspec.Struct):
+    counts: list[Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]] | str
+    size: list[Int64]
+
+
+_SEGMENTATION = msgspec.json.Decoder(list[list[float] | float] | _RunLengths | None)
+
+
+def decode_segmentation(segmentation: bytes, width: int, height: int) -> np.ndarray:
+    """JSON text becomes the run lengths of a mask of `width` x `height` pixels.
+
+    Args:
+        segmentation: polygons `[[x1, y1, x2, y2, …], …]` in pixels, of which several are united and one of four numbers
+            is a box x, y, width, height; one polygon without the outer list; or `{"counts": …, "size": [height,
+            width]}` with the counts a list, or a string as compressed by pycocotools. `b""`, `null`, `[]` and `[[]]`
+            are no mask.
+        width: of the stored image; at least 1, as is height.
+
+    Returns:
+        int64 run lengths down the columns: of zeros, of ones, of zeros, … Their sum is height * width. No mask is one
+        run of zeros. Runs of length 0 come from counts that have them.
+
+    Raises:
+        UnusableError: it is none of these (MALFORMED_SEGMENTATION), or of another size (MASK_SIZE_MISMATCH).
+
+    >>> decode_segmentation(b"[[1, 0, 3, 0, 3, 2, 1, 2]]", width=4, height=3)
+    array([3, 2, 1, 2, 4])
+    """
+    form = _parse(segmentation) if segmentation else None
+    try:
+        if isinstance(form, _RunLengths):
+            return _check_runs(form, width, height)
+        polygons = _polygons(form or [])
+        return _draw_polygons(polygons, width, height) if polygons else np.array([height * width], np.int64)
+    except _MalformedError as fault:
+        raise _malformed(str(fault), segmentation) from fault
+
+
+class _MalformedError(Exception):
+    """What is wrong; what was found is told by decode_segmentation."""
+
+
+def _malformed(fault: str, segmentation: bytes) -> UnusableError:
+    found = repr(segmentation[:80].decode(errors="replace"))[:90] + ("…" if len(segmentation) > 80 else "")
+    return UnusableError(Reason.MALFORMED_SEGMENTATION, f"{fault}: {found}")
+
+
+def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | None:
+    try:
+        return _SEGMENTATION.decode(segmentation)
+    except RecursionError as error:
+        raise _malformed("nested too deeply", segmentation) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(str(error), segmentation) from error
+
+
+def _check_runs(form: _RunLengths, width: int, height: int) -> np.ndarray:
+    if form.size != [height, width]:
+        found = f"run lengths of size {str(form.size)[:60]} for an image of size [{height}, {width}] (height, width)"
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, found)
+    runs = _decompress(form.counts) if isinstance(form.counts, str) else np.array(form.counts, np.int64)
+    area = height * width
+    # One by one first: their sum could pass 2 ** 63 and come round to the right number.
+    outside = runs[(runs < 0) | (runs > area)]
+    if outside.size:
+        raise _MalformedError(f"a run of {outside[0]} pixels in an image of {area}")
+    if runs.sum() != area:
+        raise _MalformedError(f"runs of {runs.sum()} pixels in an image of {area}")
+    return runs
+
+
+def _decompress(counts: str) -> np.ndarray:
+    """Compressed counts become int64 run lengths, not yet known to make sense; see `encode_masks.mask_rle`."""
+    characters = np.frombuffer(counts.encode(), np.uint8) - 48  # below "0" this wraps round to above 63
+    if not characters.size:
+        raise _MalformedError("no run lengths")
+    if characters.max() > 63:
+        raise _MalformedError("a character that is not of compressed counts")
+    last = np.flatnonzero(characters & 32 == 0)
+    first = np.concatenate(([0], last[:-1] + 1))
+    lengths = last - first + 1
+    if not last.size or last[-1] != len(characters) - 1:
+        raise _MalformedError("compressed counts that end within a number")
+    if lengths.max() > _MAX_CHARACTERS:
+        raise _MalformedError(f"a compressed number of more than {_MAX_CHARACTERS} characters")
+    place = np.arange(len(characters)) - np.repeat(first, lengths)
+    runs = np.add.reduceat((characters & 31).astype(np.int64) << 5 * place, first)
+    runs -= (characters[last] & 16).astype(np.int64) >> 4 << 5 * lengths
+    # From the fourth on, each is the difference to the run two before.
+    runs[1::2] = np.cumsum(runs[1::2])
+    runs[2::2] = np.cumsum(runs[2::2])
+    return runs
+
+
+def _polygons(form: list[list[float] | float]) -> list[np.ndarray]:
+    """float64 x1, y1, x2, y2, … of each polygon."""
+    flat = [entry for entry in form if isinstance(entry, float)]
+    nested = [entry for entry in form if isinstance(entry, list)]
+    if flat and nested:
+        raise _MalformedError("numbers beside lists of numbers")
+    return [_polygon(numbers) for numbers in nested or [flat] if numbers]
+
+
+def _polygon(numbers: list[float]) -> np.ndarray:
+    if len(numbers) == 4:
+        x, y, width, height = numbers
+        xmax, ymax = x + width, y + height
+        numbers = [x, y, x, ymax, xmax, ymax, xmax, y]  # in the order of pycocotools' rleFrBbox
+    elif len(numbers) < 6 or len(numbers) % 2:
+        raise _MalformedError(f"a polygon of {len(numbers)} numbers")
+    polygon = np.array(numbers)
+    if np.abs(polygon).max() > _MAX_COORDINATE_PX:
+        raise _MalformedError("coordinates beyond any image")
+    return polygon
+
+
+def _draw_polygons(polygons: list[np.ndarray], width: int, height: int) -> np.ndarray:
+    if height * width >= _MAX_POLYGON_IMAGE_PX:
+        raise _MalformedError(f"polygons in an image of {width}x{height} pixels; they are drawn below 50 million")
+    most = min(max(_MAX_STEPS_PER_IMAGE_PX * height * width, _MAX_STEPS_IN_SMALL_IMAGES), _MAX_STEPS)
+    most_px = most // _STEPS_PER_PX
+    edges_px = sum(map(_edge_px, polygons))
+    if edges_px > most_px:
+        raise _MalformedError(f"polygons with edges of {edges_px:.0f} px, of which at most {most_px} are drawn")
+    masks = [_decompress(rle["counts"].decode()) for rle in coco_mask.frPyObjects(polygons, height, width)]
+    return masks[0] if len(masks) == 1 else _unite(masks, height * width)
+
+
+def _edge_px(polygon: np.ndarray) -> float:
+    """Over the edges, also that from the last point to the first, the sum of the larger of |dx| and |dy|."""
+    points = polygon.reshape(-1, 2)
+    return float(np.abs(np.diff(points, axis=0, append=points[:1])).max(axis=1).sum())
+
+
+def _unite(masks: list[np.ndarray], area: int) -> np.ndarray:
+    """Runs that are ones in any of the masks. pycocotools' merge goes through all of the union once more for each mask,
+    which for thousands of polygons takes minutes."""
+    bounds = [np.cumsum(runs) for runs in masks]
+    begins = np.concatenate([ends[:-1:2] for ends in bounds])
+    ends = np.concatenate([ends[1::2] for ends in bounds])
+    if not len(begins):
+        return np.array([area], np.int64)
+    order = np.argsort(begins)
+    begins, reached = begins[order], np.maximum.accumulate(ends[order])
+    apart = begins[1:] > reached[:-1]  # the run begins after all before it have ended
+    edges = np.column_stack((begins[np.append(True, apart)], reached[np.append(apart, True)])).ravel()
+    runs = np.diff(edges, prepend=0, append=area)
+    return runs if runs[-1] else runs[:-1]

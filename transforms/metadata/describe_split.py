@@ -1,0 +1,157 @@
+"""What became of a split's images and annotations, counted; and whether that is a data set to be trusted."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.features import RecordOf
+from recordmill.schemas.manifest import (
+    AnnotationCounts,
+    ImageCounts,
+    InputRows,
+    Recipe,
+    RewrittenPictures,
+    SplitManifest,
+    Unlisted,
+)
+from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, Rejected
+from recordmill.schemas.shards import ShardInfo
+
+
+def describe_split(
+    recipe: Recipe,
+    shards: Iterable[ShardInfo],
+    rejected: Iterable[Rejected],
+    inputs: Iterable[InputRows],
+    counts: Mapping[str, int],
+    unlisted: Unlisted,
+) -> SplitManifest:
+    """The split's entry in the manifest."""
+    reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
+    of_rejected_images = 0
+    for reject in rejected:
+        reasons[reject.what][reject.reason.value] += 1
+        of_rejected_images += reject.annotations
+    inputs = tuple(sorted(inputs, key=lambda rows: rows.path))
+    return SplitManifest(
+        recipe=recipe,
+        compression="GZIP" if recipe.options["gzip"] else "",
+        inputs=inputs,
+        images=ImageCounts(
+            rows=sum(rows.images for rows in inputs) - counts.get(Metric.ROWS_MERGED.value, 0),
+            written=counts.get(Metric.IMAGES.value, 0),
+            without_record=counts.get(Metric.IMAGES_WITHOUT_RECORD.value, 0),
+            rejected=dict(sorted(reasons["image"].items())),
+            of_other_classes=counts.get(Metric.OF_OTHER_CLASSES.value, 0),
+            rewritten=_rewritten(counts),
+        ),
+        annotations=AnnotationCounts(
+            rows=sum(rows.annotations for rows in inputs),
+            objects=counts.get(Metric.OBJECTS.value, 0),
+            captions=counts.get(Metric.CAPTIONS.value, 0),
+            stuff=counts.get(Metric.REGIONS.value, 0),
+            panoptic=counts.get(Metric.PANOPTIC.value, 0),
+            joined=counts.get(Metric.ANNOTATIONS_MERGED.value, 0),
+            rejected=dict(sorted(reasons["annotation"].items())),
+            filtered={tally.value: counts[tally.value] for tally in FILTERS if tally.value in counts},
+            of_rejected_images=of_rejected_images + counts.get(Metric.OF_REJECTED_IMAGES.value, 0),
+            boxes_clipped=counts.get(Metric.BOXES_CLIPPED.value, 0),
+            masks=counts.get(Metric.MASKS.value, 0),
+        ),
+        unlisted=unlisted,
+        record_bytes=counts.get(Metric.RECORD_BYTES.value, 0),
+        shards=tuple(sorted(shards, key=lambda shard: shard.file)),
+    )
+
+
+def _rewritten(counts: Mapping[str, int]) -> RewrittenPictures | None:
+    formats = {**REWRITTEN_FROM, "other": Metric.FROM_OTHER}
+    by_format = {name: counts[tally.value] for name, tally in formats.items() if counts.get(tally.value)}
+    if not by_format:
+        return None
+    return RewrittenPictures(
+        by_format,
+        counts.get(Metric.TURNED.value, 0),
+        counts.get(Metric.SHRUNK.value, 0),
+        counts[Metric.REWRITTEN_BYTES_READ.value],
+        counts[Metric.REWRITTEN_BYTES.value],
+    )
+
+
+def check_whole(split: SplitManifest, record_of: RecordOf) -> None:
+    """Nothing was lost on the way.
+
+    Raises:
+        LostImagesError: what came in is not what went out plus what was rejected: a fault of this program.
+    """
+    images, annotations = split.images, split.annotations
+    faults = []
+    if images.rows != images.accounted:
+        faults.append(
+            f"{images.rows} images came in, {images.written} were written, {images.without_record} give no record, "
+            f"{images.of_other_classes} are of other classes and {images.rejected} are rejected"
+        )
+    if annotations.rows != annotations.accounted:
+        faults.append(
+            f"{annotations.rows} annotations came in and {annotations.accounted} are accounted for: {annotations}"
+        )
+    records = annotations.objects if record_of is RecordOf.ANNOTATION else images.written
+    if split.examples != records:
+        faults.append(f"{records} records were made and {split.examples} are in the shards")
+    if faults:
+        raise LostImagesError(
+            f"{'; '.join(faults)}. No manifest is written. This is a fault of Recordmill: please report this line"
+        )
+
+
+def check_rejects(
+    splits: Mapping[str, SplitManifest], rejected: Sequence[Rejected], max_rejects: float, rejects_path: str
+) -> None:
+    """Every split of a job has examples, and not too much of them all was rejected for them to be trusted.
+
+    Raises:
+        EmptyDatasetError: there was no image to write to a split, or none could be.
+        TooManyRejectsError: more than `max_rejects` of the images or of the annotations are rejected.
+    """
+    images = sum(split.images.rows for split in splits.values())
+    if not images:
+        inputs = sorted({file.path for split in splits.values() for file in split.recipe.inputs})
+        raise EmptyDatasetError(f"{', '.join(inputs)}: no images, so there is nothing to write")
+    for what, rows in (
+        ("image", images),
+        ("annotation", sum(split.annotations.rows for split in splits.values())),
+    ):
+        reasons = Counter(reject.reason.value for reject in rejected if reject.what == what)
+        number = reasons.total()
+        if number <= max_rejects * rows + 1e-9:  # 0.29 * 100 is less than 29
+            continue
+        first = min((reject for reject in rejected if reject.what == what), key=reject_order)
+        counted = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        raise TooManyRejectsError(
+            f"{number} of {rows} {what}s ({number / rows:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
+            f"allows: {counted}; the first: {first.detail}. All are in {rejects_path}. The shards are kept: run again "
+            "with the data mended, or with a larger --max-rejects to accept this"
+        )
+    for name, split in splits.items():
+        if not split.images.rows:
+            raise EmptyDatasetError(
+                f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed or "
+                "--stratify, or leave it out; --overwrite starts anew in this folder"
+            )
+        if not split.examples:
+            raise EmptyDatasetError(
+                f"of the {split.images.rows} images of split {name} {_left_out(split.images)}, see {rejects_path}; "
+                "nothing was written"
+            )
+
+
+def _left_out(images: ImageCounts) -> str:
+    """Why no image of a split gives a record."""
+    if images.without_record:
+        return "none has an object"
+    return "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
+
+
+def reject_order(reject: Rejected) -> tuple[str, bool, int, str, str]:
+    """A fixed order, whatever the runner's."""
+    return reject.what, reject.id is None, reject.id or 0, reject.reason.value, reject.detail

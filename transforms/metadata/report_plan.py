@@ -1,0 +1,59 @@
+"""A plan for people: what a job would write, without writing it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsList, PCollection
+
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.plan_report import PlanReport
+from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.storage.resolve import storage_for
+
+
+class ReportPlan(beam.PTransform):
+    """(split, SplitPlan) become a PlanReport, written as JSON to the local file `path`.
+
+    Args:
+        rejected: (split, Rejected).
+        labels: one LabelMap.
+    """
+
+    def __init__(self, rejected: PCollection, labels: PCollection, path: str):
+        super().__init__()
+        self._rejected = rejected
+        self._labels = labels
+        self._path = path
+
+    def expand(self, plans):
+        return (
+            plans.pipeline
+            | "Once" >> beam.Create([self._path])
+            | "Report" >> beam.Map(_write_report, AsList(plans), AsList(self._rejected), AsList(self._labels))
+        )
+
+
+def _write_report(
+    path: str, plans: list[tuple[str, SplitPlan]], rejected: list[tuple[str, Rejected]], labels: list[LabelMap]
+) -> None:
+    report = report_plan(dict(plans), [reject for _, reject in rejected], len(labels[0].categories))
+    storage_for(path).write(path, msgspec.json.encode(report))
+
+
+def report_plan(plans: Mapping[str, SplitPlan], rejected: Iterable[Rejected], classes: int) -> PlanReport:
+    """The plans of all splits as one report."""
+    reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
+    for reject in rejected:
+        reasons[reject.what][reject.reason.value] += 1
+    return PlanReport(
+        images=sum(plan.images for plan in plans.values()),
+        images_by_split={split: plans[split].images for split in sorted(plans)},
+        bytes=sum(plan.bytes for plan in plans.values()),
+        shards=sum(plan.shards for plan in plans.values()),
+        shard_bytes=next((plan.sizing.shard_bytes for plan in plans.values()), None),
+        rejected={what: dict(sorted(counts.items())) for what, counts in reasons.items()},
+        classes=classes,
+    )

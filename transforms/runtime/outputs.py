@@ -1,0 +1,47 @@
+"""Steps with several outputs: what is not a step's main result leaves by an output of its own, chosen by its type."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from apache_beam.pvalue import PCollection, TaggedOutput
+
+from recordmill.schemas.coco import AnnotationFile
+from recordmill.schemas.images import UnreferencedFile
+from recordmill.schemas.rejects import Count, Rejected, SplitReject
+from recordmill.transforms.runtime import progress
+
+REJECTED = "rejected"
+COUNTED = "counted"
+FILES = "files"
+UNLISTED = "unlisted"
+
+_TAGS: dict[type, str] = {
+    AnnotationFile: FILES,
+    Count: COUNTED,
+    Rejected: REJECTED,
+    SplitReject: REJECTED,
+    UnreferencedFile: UNLISTED,
+}
+
+
+def route_outputs(items: Iterable[Any]) -> Iterator[Any]:
+    """`items`, those of the types above wrapped as Beam's TaggedOutput; rejects are counted."""
+    for item in items:
+        tag = _TAGS.get(type(item))
+        if tag == REJECTED:
+            progress.rejected(item.reject if isinstance(item, SplitReject) else item)
+        yield TaggedOutput(tag, item) if tag else item
+
+
+class Written(NamedTuple):
+    """What the steps that write records give.
+
+    Attributes:
+        shards: (split, ShardInfo), one a file.
+        counted: (split, Count), of what is in the records.
+        rejected: (split, Rejected).
+    """
+
+    shards: PCollection
+    counted: PCollection
+    rejected: PCollection

@@ -1,0 +1,141 @@
+"""How far this process's steps are: what a progress line shows, and Beam's counters.
+
+Beam's in-process runner does not tell its metrics before it ends, so the numbers are kept here as well. Of a job that
+runs elsewhere, its counters are all there is: `told`.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+
+import msgspec
+from apache_beam.metrics import Metrics
+
+from recordmill.schemas.rejects import Rejected
+
+NAMESPACE = "recordmill"
+"""Of the counters that a job has."""
+
+_IMAGES_PLANNED = Metrics.counter(NAMESPACE, "images_planned")
+_BYTES_PLANNED = Metrics.counter(NAMESPACE, "image_bytes_planned")
+_SHARDS_PLANNED = Metrics.counter(NAMESPACE, "shards_planned")
+_IMAGES_WRITTEN = Metrics.counter(NAMESPACE, "images_written")
+_IMAGES_SKIPPED = Metrics.counter(NAMESPACE, "images_skipped")
+_IMAGES_REFUSED = Metrics.counter(NAMESPACE, "planned_images_rejected")
+_BYTES_WRITTEN = Metrics.counter(NAMESPACE, "image_bytes_written")
+_SHARDS_WRITTEN = Metrics.counter(NAMESPACE, "shards_written")
+_REJECTED = "rejected/"
+
+
+class Progress(msgspec.Struct):
+    """Numbers since the process began or since `reset`.
+
+    Attributes:
+        step: what the job is doing, in words for a person.
+        images_done: of those planned: written, rejected, or in shards that an earlier run finished. Bytes are of
+            image files.
+        planned_at: `time.monotonic` when there was a plan, from which on images are written; 0 before.
+        rejected: images and annotations, planned or not.
+    """
+
+    step: str = ""
+    images_planned: int = 0
+    bytes_planned: int = 0
+    shards_planned: int = 0
+    images_done: int = 0
+    bytes_done: int = 0
+    shards_done: int = 0
+    rejected: int = 0
+    planned_at: float = 0.0
+
+
+_lock = threading.Lock()
+_progress = Progress()
+
+
+def snapshot() -> Progress:
+    """The numbers as they are now."""
+    with _lock:
+        return msgspec.structs.replace(_progress)
+
+
+def reset() -> None:
+    global _progress
+    with _lock:
+        _progress = Progress()
+
+
+def entered(step: str) -> None:
+    with _lock:
+        _progress.step = step
+
+
+def planned(images: int, bytes_: int, shards: int) -> None:
+    _IMAGES_PLANNED.inc(images)
+    _BYTES_PLANNED.inc(bytes_)
+    _SHARDS_PLANNED.inc(shards)
+    with _lock:
+        _progress.planned_at = _progress.planned_at or time.monotonic()
+        _progress.images_planned += images
+        _progress.bytes_planned += bytes_
+        _progress.shards_planned += shards
+
+
+def wrote_image(bytes_: int) -> None:
+    _IMAGES_WRITTEN.inc()
+    _BYTES_WRITTEN.inc(bytes_)
+    _done(1, bytes_)
+
+
+def skipped_images(images: int, bytes_: int) -> None:
+    """Images that an earlier run wrote."""
+    _IMAGES_SKIPPED.inc(images)
+    _done(images, bytes_)
+
+
+def rejected_image(bytes_: int) -> None:
+    """An image that was planned is not written after all; `rejected` counts it under its reason."""
+    _IMAGES_REFUSED.inc()
+    _done(1, bytes_)
+
+
+def _done(images: int, bytes_: int) -> None:
+    with _lock:
+        _progress.images_done += images
+        _progress.bytes_done += bytes_
+
+
+def rejected(reject: Rejected) -> None:
+    Metrics.counter(NAMESPACE, f"{_REJECTED}{reject.what}/{reject.reason.value}").inc()
+    with _lock:
+        _progress.rejected += 1
+
+
+def finished_shard() -> None:
+    _SHARDS_WRITTEN.inc()
+    with _lock:
+        _progress.shards_done += 1
+
+
+def told(step: str, counts: Mapping[str, int]) -> None:
+    """What a job that runs elsewhere says of itself: its counters by name. They may lag, so none ever goes back."""
+
+    def total(*counters: Metrics.DelegatingCounter) -> int:
+        return sum(counts.get(str(counter.metric_name.name), 0) for counter in counters)
+
+    rejects = sum(number for name, number in counts.items() if name.startswith(_REJECTED))
+    numbers = {
+        "images_planned": total(_IMAGES_PLANNED),
+        "bytes_planned": total(_BYTES_PLANNED),
+        "shards_planned": total(_SHARDS_PLANNED),
+        "images_done": total(_IMAGES_WRITTEN, _IMAGES_SKIPPED, _IMAGES_REFUSED),
+        "bytes_done": total(_BYTES_WRITTEN),
+        "shards_done": total(_SHARDS_WRITTEN),
+        "rejected": rejects,
+    }
+    with _lock:
+        _progress.step = step or _progress.step
+        for name, number in numbers.items():
+            setattr(_progress, name, max(number, getattr(_progress, name)))
+        if _progress.images_planned and not _progress.planned_at:
+            _progress.planned_at = time.monotonic()

@@ -1,0 +1,1 @@
+"""A small data set, drawn."""

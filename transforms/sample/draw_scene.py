@@ -1,0 +1,160 @@
+"""Scenes drawn for the sample data set. What is in them is known exactly, because each object is drawn with the same
+call into the picture and into a map of object numbers, and everything else is read off that map."""
+
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from recordmill.schemas.annotations import Category
+from recordmill.transforms.masks.bitmaps import run_lengths
+
+Points = list[tuple[float, float]]
+
+# With gaps between the ids, as in COCO.
+THINGS = (
+    Category(1, "circle", "round"),
+    Category(2, "square", "angular"),
+    Category(4, "triangle", "angular"),
+    Category(7, "star", "angular"),
+    Category(11, "figure", "person"),
+)
+STUFF = (Category(92, "sky", "outdoor"), Category(95, "ground", "outdoor"))
+KEYPOINTS = ("head", "left_hand", "right_hand", "left_foot", "right_foot")
+SKELETON = ((1, 2), (1, 3), (1, 4), (1, 5))
+
+_COLOURS = {
+    "red": (214, 57, 49),
+    "blue": (48, 96, 200),
+    "green": (46, 150, 78),
+    "yellow": (236, 190, 50),
+    "white": (245, 245, 240),
+}
+
+_SKY, _GROUND = (150, 190, 220), (150, 130, 100)
+
+
+class Thing(NamedTuple):
+    """An object of a scene.
+
+    Attributes:
+        keypoints: x, y in pixels of a figure's KEYPOINTS, which may lie outside the picture.
+    """
+
+    category: Category
+    colour: str
+    is_crowd: bool
+    keypoints: Sequence[tuple[int, int]] = ()
+
+
+class Scene(NamedTuple):
+    """A drawn picture.
+
+    Attributes:
+        image: the picture.
+        numbers: int32 [height, width]: 1 for sky, 2 for ground, 3 + n for the n-th of `things`.
+    """
+
+    image: Image.Image
+    numbers: np.ndarray
+    things: list[Thing]
+
+
+def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: bool, grey: bool) -> Scene:
+    """A scene of `things` objects before sky and ground; later ones cover earlier ones."""
+    picture, numbers = Image.new("RGB", (width, height)), Image.new("I", (width, height))
+    pens = ImageDraw.Draw(picture), ImageDraw.Draw(numbers)
+    horizon = int(height * rng.uniform(0.4, 0.7))
+    _both(pens, "rectangle", (0, 0, width, horizon), _SKY, 1)
+    _both(pens, "rectangle", (0, horizon, width, height), _GROUND, 2)
+    drawn = []
+    for index in range(things):
+        category, colour = rng.choice(THINGS), rng.choice(list(_COLOURS))
+        size = int(min(width, height) * rng.uniform(0.15, 0.4))
+        # Some cross the picture's edge, as real objects do.
+        x, y = rng.randint(-size // 4, width - size), rng.randint(-size // 4, height - size)
+        number = index + 3
+        if crowd and index == 0:
+            category = THINGS[0]
+            for _ in range(12):
+                spot = x + rng.randint(0, size), y + rng.randint(0, size)
+                _both(pens, "ellipse", (*spot, spot[0] + size // 4, spot[1] + size // 4), _COLOURS[colour], number)
+            drawn.append(Thing(category, colour, True))
+        elif category.name == "figure":
+            points = _draw_figure(pens, x, y, size, _COLOURS[colour], number)
+            drawn.append(Thing(category, colour, False, points))
+        else:
+            _draw_shape(pens, category.name, x, y, size, _COLOURS[colour], number)
+            drawn.append(Thing(category, colour, False))
+    return Scene(picture.convert("L") if grey else picture, np.asarray(numbers, np.int32), drawn)
+
+
+Pens = tuple[ImageDraw.ImageDraw, ImageDraw.ImageDraw]
+
+
+def _both(pens: Pens, shape: str, place: object, colour: tuple[int, int, int], number: int, **kwargs: int) -> None:
+    for pen, fill in zip(pens, (colour, number), strict=True):
+        getattr(pen, shape)(place, fill=fill, **kwargs)
+
+
+def _draw_shape(pens: Pens, name: str, x: int, y: int, size: int, colour: tuple[int, int, int], number: int) -> None:
+    if name == "circle":
+        _both(pens, "ellipse", (x, y, x + size, y + size), colour, number)
+    elif name == "square":
+        _both(pens, "rectangle", (x, y, x + size, y + size), colour, number)
+    else:
+        corners = _triangle(x, y, size) if name == "triangle" else _star(x, y, size)
+        _both(pens, "polygon", corners, colour, number)
+
+
+def _triangle(x: int, y: int, size: int) -> Points:
+    return [(x + size / 2, y), (x + size, y + size), (x, y + size)]
+
+
+def _star(x: int, y: int, size: int) -> Points:
+    centre, radius = (x + size / 2, y + size / 2), size / 2
+    tips = ((index, radius if index % 2 == 0 else radius * 0.4) for index in range(10))
+    return [
+        (centre[0] + r * math.sin(index * math.pi / 5), centre[1] - r * math.cos(index * math.pi / 5))
+        for index, r in tips
+    ]
+
+
+def _draw_figure(
+    pens: Pens, x: int, y: int, size: int, colour: tuple[int, int, int], number: int
+) -> list[tuple[int, int]]:
+    """A stick figure; returns where its KEYPOINTS are."""
+    head = (x + size // 2, y + size // 8)
+    neck, hip = (head[0], y + size // 4), (head[0], y + size * 5 // 8)
+    hands = (x, y + size // 3), (x + size, y + size // 3)
+    feet = (x + size // 8, y + size), (x + size * 7 // 8, y + size)
+    limb = max(3, size // 10)
+    for line in ((neck, hip), *((neck, hand) for hand in hands), *((hip, foot) for foot in feet)):
+        _both(pens, "line", line, colour, number, width=limb)
+    radius = size // 8
+    _both(pens, "ellipse", (head[0] - radius, head[1] - radius, head[0] + radius, head[1] + radius), colour, number)
+    return [head, *hands, *feet]
+
+
+def mask_of(scene: Scene, number: int) -> np.ndarray:
+    """bool [height, width]: where the object of that number is seen."""
+    return scene.numbers == number
+
+
+def box_of(mask: np.ndarray) -> list[int]:
+    """x, y, width, height in pixels of the smallest box around a mask that is not empty."""
+    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+    x, y = int(columns[0]), int(rows[0])
+    return [x, y, int(columns[-1]) - x + 1, int(rows[-1]) - y + 1]
+
+
+def rle_of(mask: np.ndarray) -> dict[str, list[int]]:
+    """COCO's uncompressed run lengths: down the columns, zeros first.
+
+    >>> rle_of(np.array([[False, True], [True, True]]))
+    {'counts': [1, 3], 'size': [2, 2]}
+    """
+    return {"counts": run_lengths(mask).tolist(), "size": list(mask.shape)}

@@ -1,0 +1,236 @@
+"""The sample data set: drawn scenes as a small COCO data set of every kind."""
+
+import io
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from PIL import Image
+
+from recordmill.transforms.sample.draw_odd import draw_odd
+from recordmill.transforms.sample.draw_scene import (
+    KEYPOINTS,
+    SKELETON,
+    STUFF,
+    THINGS,
+    Scene,
+    box_of,
+    draw_scene,
+    mask_of,
+    rle_of,
+)
+from recordmill.transforms.storage.resolve import storage_for
+
+BROKEN, MISSING = 10, 12
+"""The one image whose file is cut in half, and the one that has a row and no file."""
+
+
+class SampleFiles(NamedTuple):
+    """What `write_sample` wrote, as paths."""
+
+    images: str
+    instances: str
+    captions: str
+    keypoints: str
+    stuff: str
+    panoptic: str
+    panoptic_masks: str
+    image_info: str
+
+
+def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> SampleFiles:
+    """Draw a data set of `count` image rows into `folder`; equal counts and seeds give equal files.
+
+    Args:
+        odd: add a picture of every odd form, see `draw_odd`, with the objects of one scene.
+    """
+    storage = storage_for(folder)
+    files = SampleFiles(
+        *(
+            storage.join(folder, name)
+            for name in (
+                "images",
+                "annotations/instances.json",
+                "annotations/captions.json",
+                "annotations/person_keypoints.json",
+                "annotations/stuff.json",
+                "annotations/panoptic.json",
+                "panoptic",
+                "annotations/image_info.json",
+            )
+        )
+    )
+    kinds = ("images", "instances", "captions", "keypoints", "stuff", "panoptic")
+    rows: dict[str, list[dict]] = {kind: [] for kind in kinds}
+    for index in range(count):
+        _add_image(files, rows, index, random.Random(f"{seed}/{index}"))
+    if odd:
+        _add_odd(files, rows, random.Random(f"{seed}/odd"))
+    thing_rows = [msgspec.to_builtins(category) for category in THINGS]
+    figure = {**thing_rows[-1], "keypoints": KEYPOINTS, "skeleton": SKELETON}
+    stuff_rows = [msgspec.to_builtins(category) for category in STUFF]
+    panoptic_rows = [
+        {**msgspec.to_builtins(category), "isthing": int(category in THINGS)} for category in (*THINGS, *STUFF)
+    ]
+    for path, annotations, categories in (
+        (files.instances, rows["instances"], thing_rows),
+        (files.captions, rows["captions"], None),
+        (files.keypoints, rows["keypoints"], [figure]),
+        (files.stuff, rows["stuff"], stuff_rows),
+        (files.panoptic, rows["panoptic"], panoptic_rows),
+        (files.image_info, None, None),
+    ):
+        document = {"info": {"description": "drawn by recordmill sample"}, "images": rows["images"]}
+        parts = {"annotations": annotations, "categories": categories}
+        document |= {part: values for part, values in parts.items() if values is not None}
+        storage.write(path, msgspec.json.encode(document))
+    return files
+
+
+def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng: random.Random) -> None:
+    """Draw an image, write its files, and append its rows."""
+    storage = storage_for(files.images)
+    width, height = rng.randint(160, 320), rng.randint(120, 280)
+    things = 0 if index % 11 == 5 else rng.randint(1, 7)
+    scene = draw_scene(rng, width, height, things, crowd=index % 9 == 4, grey=index % 7 == 3)
+    image_id = 1000 + index * 7
+    png = index % 4 == 1
+    file_name = _file_name(index, image_id, "png" if png else "jpg")
+    data = _encoded(scene.image, "PNG" if png else "JPEG")
+    if index == BROKEN:
+        data = data[: len(data) // 2]
+    if index != MISSING:
+        storage.write(storage.join(files.images, file_name), data)
+    rows["images"].append({"id": image_id, "file_name": file_name, "width": width, "height": height})
+    for row in _instances(scene, image_id):
+        rows["instances"].append(row)
+        if "keypoints" in row:
+            rows["keypoints"].append(row)
+    rows["captions"] += [
+        {"id": image_id * 10 + number, "image_id": image_id, "caption": caption}
+        for number, caption in enumerate(_captions(scene))
+    ]
+    rows["stuff"] += _stuff(scene, image_id)
+    segments, mask = _panoptic(scene)
+    mask_name = f"{image_id:012}.png"
+    storage.write(storage.join(files.panoptic_masks, mask_name), _encoded(mask, "PNG"))
+    rows["panoptic"].append({"image_id": image_id, "file_name": mask_name, "segments_info": segments})
+
+
+ODD_FOLDER = "odd"
+_ODD_WIDTH, _ODD_HEIGHT = 240, 180
+_FIRST_ODD_ID = 900_000
+
+
+def _add_odd(files: SampleFiles, rows: dict[str, list[dict]], rng: random.Random) -> None:
+    """One scene in every odd form, with its objects for each."""
+    storage = storage_for(files.images)
+    scene = draw_scene(rng, _ODD_WIDTH, _ODD_HEIGHT, 4, crowd=False, grey=False)
+    for number, odd in enumerate(draw_odd(scene.image)):
+        image_id = _FIRST_ODD_ID + number
+        file_name = f"{ODD_FOLDER}/{odd.name}"
+        storage.write(storage.join(files.images, file_name), odd.data)
+        rows["images"].append({"id": image_id, "file_name": file_name, "width": odd.width, "height": odd.height})
+        for row in _instances(scene, image_id):
+            rows["instances"].append(row)
+            if "keypoints" in row:
+                rows["keypoints"].append(row)
+
+
+def _file_name(index: int, image_id: int, ending: str) -> str:
+    """Mostly as COCO's; some in a sub-folder, some with spaces and accents, some endings in capitals."""
+    if index % 10 == 6:
+        return f"more/{image_id:012}.{ending}"
+    if index % 10 == 8:
+        return f"été {image_id} à la mer.{ending.upper()}"
+    return f"{image_id:012}.{ending}"
+
+
+def _encoded(image: Image.Image, format_: str) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, format_, **({"quality": 90} if format_ == "JPEG" else {}))
+    return stream.getvalue()
+
+
+def _instances(scene: Scene, image_id: int) -> Iterator[dict]:
+    """Annotation rows of the things that can be seen."""
+    for index, thing in enumerate(scene.things):
+        mask = mask_of(scene, index + 3)
+        area = int(mask.sum())
+        if not area:
+            continue
+        box = box_of(mask)
+        x, y, width, height = box
+        # A square that nothing covers is a polygon of four corners; what is covered, round or a crowd is run lengths.
+        whole = thing.category.name == "square" and area == width * height
+        corners = [x, y, x + width, y, x + width, y + height, x, y + height]
+        row = {
+            "id": image_id * 100 + index,
+            "image_id": image_id,
+            "category_id": thing.category.id,
+            "bbox": box,
+            "area": area,
+            "iscrowd": int(thing.is_crowd),
+            "segmentation": [corners] if whole else rle_of(mask),
+        }
+        if thing.keypoints:
+            points = [_labelled(mask, x, y) for x, y in thing.keypoints]
+            row["keypoints"] = [number for point in points for number in point]
+            row["num_keypoints"] = sum(visibility > 0 for _, _, visibility in points)
+        yield row
+
+
+def _labelled(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
+    """A keypoint as COCO has it: visibility 2 where it is seen, 1 where it is covered; zeros outside the picture."""
+    if not (0 <= y < mask.shape[0] and 0 <= x < mask.shape[1]):
+        return 0, 0, 0
+    return x, y, 2 if mask[y, x] else 1
+
+
+def _captions(scene: Scene) -> tuple[str, str]:
+    named = [f"a {thing.colour} {thing.category.name}" for thing in scene.things]
+    first = f"{', '.join(named) or 'nothing'} before sky and ground"
+    return first, f"a drawing of {len(named)} object{'s' if len(named) != 1 else ''}"
+
+
+def _stuff(scene: Scene, image_id: int) -> Iterator[dict]:
+    """Annotation rows of sky and ground, where they can be seen."""
+    for number, category in enumerate(STUFF, 1):
+        mask = mask_of(scene, number)
+        if mask.any():
+            yield {
+                "id": image_id * 10 + number,
+                "image_id": image_id,
+                "category_id": category.id,
+                "bbox": box_of(mask),
+                "area": int(mask.sum()),
+                "iscrowd": 0,
+                "segmentation": rle_of(mask),
+            }
+
+
+def _panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:
+    """segments_info, and the picture whose colours are the segments' ids: R + 256 G + 65536 B."""
+    segments = []
+    ids = np.zeros(scene.numbers.shape, np.uint32)
+    categories = [*STUFF, *(thing.category for thing in scene.things)]
+    for number, category in enumerate(categories, 1):
+        mask = mask_of(scene, number)
+        if not mask.any():
+            continue
+        id_ = number * 65_793 + 7  # all three bytes are used
+        ids[mask] = id_
+        crowd = number > 2 and scene.things[number - 3].is_crowd
+        segments.append(
+            {
+                "id": id_,
+                "category_id": category.id,
+                "area": int(mask.sum()),
+                "bbox": box_of(mask),
+                "iscrowd": int(crowd),
+            }
+        )
+    channels = np.stack([ids & 255, ids >> 8 & 255, ids >> 16 & 255], axis=-1).astype(np.uint8)
+    return segments, Image.fromarray(channels)

@@ -1,0 +1,1 @@
+"""Shards: planned, written, resumed."""

@@ -1,0 +1,291 @@
+"""Every image gets its shard, without one big sort.
+
+The order of a split is that of a stable hash of (seed, image id). Its 63-bit space is cut into RANGES; how many
+images and bytes fall into each is summed first and handed to all workers, so that a range knows the ranks before it,
+and only the images within a range are sorted. The same images, sizes and seed give the same plan on every engine.
+
+How a rank becomes a shard:
+
+    num_shards N           rank * N // images: N shards whose counts differ by one at most, some empty where N > images
+    examples_per_shard N   examples before // N: N in each but the last. Where an image is several examples (one an
+                           object), those of one image may be in two shards; it is read for each
+    shard_bytes B          (bytes before + half its own) // B: each is within an image of B, but the last, which holds
+    the rest.
+                           Where an image is larger than B, its size takes B's place, so that no shard is empty
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.pvalue import AsDict, PCollection
+
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.images import ImageTask
+from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.runtime import progress
+
+RANGES = 4096
+_HASH_BITS = 63  # Beam's integers are signed, 64 bits
+_RANGE_SHIFT = _HASH_BITS - 12
+
+Order = tuple[int, int]
+"""(hash, image id): what images are sorted by."""
+
+
+class Amount(NamedTuple):
+    """What an image adds to its shard: expected size of its records, framed, and how many there are."""
+
+    bytes: int
+    examples: int
+
+
+class Census(msgspec.Struct, frozen=True):
+    """How much there is to write of one split.
+
+    Attributes:
+        images: how many, per range of the hash space.
+        bytes: expected size of their records, framed, per range.
+        examples: how many records they give, per range.
+        largest: expected size of the records of the image that has the largest.
+        last: order and expected size of the last image that gives an example; None where there is none.
+    """
+
+    images: tuple[int, ...]
+    bytes: tuple[int, ...]
+    examples: tuple[int, ...]
+    largest: int
+    last: tuple[Order, int] | None
+
+
+class SplitPlan(msgspec.Struct, frozen=True):
+    """A split cut into shards.
+
+    Attributes:
+        sizing: as asked for, with `shard_bytes` raised to the largest image's records where those are larger.
+        shards, images, bytes, examples: totals; bytes are expected, before compression.
+        images_before, bytes_before, examples_before: what lies ahead of each range.
+    """
+
+    sizing: ShardSizing
+    shards: int
+    images: int
+    bytes: int
+    examples: int
+    images_before: tuple[int, ...]
+    bytes_before: tuple[int, ...]
+    examples_before: tuple[int, ...]
+
+
+class ShardPlans(NamedTuple):
+    """What PlanShards gives.
+
+    Attributes:
+        placed: (ShardKey, ImageTask).
+        empty: ShardKey of the shards that get no image.
+        plans: (split, SplitPlan).
+    """
+
+    placed: PCollection
+    empty: PCollection
+    plans: PCollection
+
+
+class PlanShards(beam.PTransform):
+    """ImageTask become ShardPlans."""
+
+    def __init__(self, sizing: ShardSizing, seed: int, table: FeatureTable):
+        super().__init__()
+        self._sizing = sizing
+        self._seed = seed
+        self._estimate = RecordEstimate(table)
+
+    def expand(self, tasks):
+        plans = (
+            tasks
+            | "Measure" >> beam.Map(_measured, self._seed, self._estimate)  # (split, (Order, Amount))
+            | "TakeCensus" >> beam.CombinePerKey(CensusFn())
+            | "PlanSplits" >> beam.Map(_planned, self._sizing)  # (split, SplitPlan)
+        )
+        placed = (
+            tasks
+            | "KeyByRange" >> beam.Map(_by_range, self._seed).with_output_types(tuple[tuple[str, int], ImageTask])
+            | "GroupByRange" >> beam.GroupByKey()  # ((split, range), [ImageTask])
+            | "PlaceRange"
+            >> beam.FlatMap(_placed, AsDict(plans), self._seed, self._estimate).with_output_types(
+                tuple[ShardKey, ImageTask]
+            )
+        )
+        empty = plans | "EmptyShards" >> beam.FlatMap(_empty).with_output_types(ShardKey)
+        return ShardPlans(placed, empty, plans)
+
+
+def _measured(task: ImageTask, seed: int, estimate: RecordEstimate) -> tuple[str, tuple[Order, Amount]]:
+    return task.split, (image_order(seed, task.image_id), expected_amount(task, estimate))
+
+
+def expected_amount(task: ImageTask, estimate: RecordEstimate) -> Amount:
+    return Amount(estimate.bytes(task), estimate.examples(task))
+
+
+def _planned(split_census: tuple[str, Census], sizing: ShardSizing) -> tuple[str, SplitPlan]:
+    split, census = split_census
+    plan = plan_split(census, sizing)
+    progress.planned(plan.images, plan.bytes, plan.shards)
+    return split, plan
+
+
+def _by_range(task: ImageTask, seed: int) -> tuple[tuple[str, int], ImageTask]:
+    return (task.split, hash_range(image_order(seed, task.image_id))), task
+
+
+def _placed(
+    group: tuple[tuple[str, int], Iterable[ImageTask]],
+    plans: dict[str, SplitPlan],
+    seed: int,
+    estimate: RecordEstimate,
+) -> Iterator[tuple[ShardKey, ImageTask]]:
+    (split, range_), tasks = group
+    plan = plans[split]
+    ordered = sorted(tasks, key=lambda task: image_order(seed, task.image_id))
+    amounts = [expected_amount(task, estimate) for task in ordered]
+    for task, pieces in zip(ordered, place_range(plan, range_, amounts), strict=True):
+        parts = split_task(task, [piece.examples for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
+            yield ShardKey(split, piece.shard, plan.shards), part
+
+
+def _empty(split_plan: tuple[str, SplitPlan]) -> Iterator[ShardKey]:
+    return empty_shards(*split_plan)
+
+
+def image_order(seed: int, image_id: int) -> Order:
+    """Where an image stands in its split's order: evenly spread, and the same everywhere.
+
+    >>> image_order(0, 139)
+    (4972096885692211845, 139)
+    """
+    digest = blake2b(f"{seed}/{image_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> (64 - _HASH_BITS), image_id
+
+
+def hash_range(order: Order) -> int:
+    """The range, 0..RANGES-1, that an image falls into; ranges are in the order of images."""
+    return order[0] >> _RANGE_SHIFT
+
+
+class CensusFn(beam.CombineFn):
+    """(Order, Amount) become a Census."""
+
+    def create_accumulator(self):
+        return np.zeros((3, RANGES), np.int64), 0, None
+
+    def add_input(self, accumulator, measured):
+        sums, largest, last = accumulator
+        order, (size, examples) = measured
+        sums[:, hash_range(order)] += 1, size, examples
+        if examples:  # images without any do not open a shard of their own
+            last = max(last or (order, size), (order, size))
+        return sums, max(largest, size), last
+
+    def merge_accumulators(self, accumulators):
+        sums, largest, last = self.create_accumulator()
+        for other_sums, other_largest, other_last in accumulators:
+            sums += other_sums
+            largest = max(largest, other_largest)
+            last = max(filter(None, (last, other_last)), default=None)
+        return sums, largest, last
+
+    def extract_output(self, accumulator):
+        sums, largest, last = accumulator
+        images, sizes, examples = (tuple(row.tolist()) for row in sums)
+        return Census(images, sizes, examples, largest, last)
+
+
+def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
+    """How many shards, and what lies ahead of each range."""
+    images, total_bytes, examples = sum(census.images), sum(census.bytes), sum(census.examples)
+    if sizing.num_shards is not None:
+        shards = sizing.num_shards
+    elif sizing.examples_per_shard is not None:
+        shards = max(1, -(-examples // sizing.examples_per_shard))
+    else:
+        last_bytes = census.last[1] if census.last else 0
+        shard_bytes = max(sizing.shard_bytes or 1, census.largest, 1)
+        sizing = ShardSizing(shard_bytes=shard_bytes)
+        shards = (total_bytes - last_bytes + last_bytes // 2) // shard_bytes + 1
+    return SplitPlan(
+        sizing,
+        shards,
+        images,
+        total_bytes,
+        examples,
+        _before(census.images),
+        _before(census.bytes),
+        _before(census.examples),
+    )
+
+
+def _before(counts: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple((np.cumsum(counts) - counts).tolist())
+
+
+class Piece(NamedTuple):
+    """So many examples of an image go into that shard."""
+
+    shard: int
+    examples: int
+
+
+def place_range(plan: SplitPlan, range_: int, amounts: list[Amount]) -> Iterator[list[Piece]]:
+    """Where each image of a range goes, whose expected amounts are given in order: one shard, or neighbouring ones."""
+    rank = plan.images_before[range_]
+    bytes_before, examples_before = plan.bytes_before[range_], plan.examples_before[range_]
+    for size, examples in amounts:
+        if plan.sizing.num_shards is not None:
+            yield [Piece(rank * plan.shards // plan.images, examples)]
+        elif plan.sizing.examples_per_shard is not None:
+            yield _filled(examples_before, examples, plan.sizing.examples_per_shard, plan.shards)
+        elif plan.sizing.shard_bytes is not None:
+            yield [Piece(min((bytes_before + size // 2) // plan.sizing.shard_bytes, plan.shards - 1), examples)]
+        rank += 1
+        bytes_before += size
+        examples_before += examples
+
+
+def _filled(before: int, examples: int, per_shard: int, shards: int) -> list[Piece]:
+    """Shards are filled one after the other.
+
+    >>> _filled(before=6, examples=3, per_shard=4, shards=3)
+    [Piece(shard=1, examples=2), Piece(shard=2, examples=1)]
+    """
+    pieces = []
+    while examples:
+        shard, taken = before // per_shard, before % per_shard
+        piece = min(examples, per_shard - taken)
+        pieces.append(Piece(shard, piece))
+        before, examples = before + piece, examples - piece
+    return pieces or [Piece(min(before // per_shard, shards - 1), 0)]
+
+
+def split_task(task: ImageTask, examples: list[int]) -> Iterator[ImageTask]:
+    """The task in pieces of so many annotations each; itself, if there is only one."""
+    if len(examples) == 1:
+        yield task
+        return
+    start = 0
+    for number in examples:
+        annotations = task.annotations[start : start + number]
+        yield msgspec.structs.replace(task, annotations=annotations, is_continuation=start > 0)
+        start += number
+
+
+def empty_shards(split: str, plan: SplitPlan) -> Iterator[ShardKey]:
+    """The shards that no image is placed in: there are some only where more were asked for than there are images."""
+    if plan.sizing.num_shards is not None and plan.images < plan.shards:
+        used = {rank * plan.shards // plan.images for rank in range(plan.images)}
+        yield from (ShardKey(split, index, plan.shards) for index in range(plan.shards) if index not in used)

@@ -1,0 +1,94 @@
+"""The same records through Beam's own sink: `--writer beam`.
+
+Every record goes through a shuffle, and which record is in which shard differs between runs; docs/performance.md says
+what that costs.
+"""
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+
+from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.rejects import Count, Rejected
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.examples.encode_examples import Encoded, EncodeExamples
+from recordmill.transforms.images.load_images import LoadImages
+from recordmill.transforms.records.read_shards import ShardReader
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.outputs import REJECTED, Written
+from recordmill.transforms.shards.write_shards import ShardRecipe
+from recordmill.transforms.storage.resolve import storage_for
+
+
+class WriteWithBeamSink(beam.PTransform):
+    """ImageTask become Written, by `beam.io.WriteToTFRecord`.
+
+    Args:
+        labels, table: PCollections of one LabelMap, and one FeatureTable.
+        split: which the tasks are of.
+        num_shards: how many; 0 lets the runner choose.
+    """
+
+    def __init__(self, labels: PCollection, table: PCollection, recipe: ShardRecipe, split: str, num_shards: int):
+        super().__init__()
+        self._labels = labels
+        self._table = table
+        self._recipe = recipe
+        self._split = split
+        self._num_shards = num_shards
+
+    def expand(self, tasks):
+        recipe = self._recipe
+        output = storage_for(recipe.output)
+        loaded = tasks | "SpreadImages" >> beam.Reshuffle() | "LoadImages" >> LoadImages(recipe.pictures)
+        encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, recipe.boxes)
+        shards = (
+            encoded
+            | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
+            | "WriteToTFRecord"
+            >> beam.io.WriteToTFRecord(
+                output.join(recipe.output, shard_names(recipe.name, self._split, recipe.layout).stable_prefix),
+                file_name_suffix=".gz" if recipe.gzip else "",
+                num_shards=self._num_shards,
+                compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,
+            )
+            # Its names are of the end of time, when Prism takes side inputs to be complete already.
+            | "OfNoTime" >> beam.Map(_of_no_time)
+            | "DescribeShard" >> beam.Map(describe_shard)
+        )
+        rejected = (
+            loaded[REJECTED],
+            encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
+        ) | "Rejected" >> beam.Flatten()
+        counted = encoded | "Counted" >> beam.FlatMap(_counted)
+        return Written(
+            shards | "ShardsBySplit" >> beam.WithKeys(self._split),
+            counted | "CountedBySplit" >> beam.WithKeys(self._split),
+            rejected | "RejectedBySplit" >> beam.WithKeys(self._split),
+        )
+
+
+def _records(encoded: Encoded) -> tuple[bytes, ...]:
+    return encoded.records
+
+
+def _of_no_time(path: str) -> TimestampedValue:
+    return TimestampedValue(path, MIN_TIMESTAMP)
+
+
+def _counted(encoded: Encoded) -> list[Count]:
+    return [Count(tally, number) for tally, number in encoded.counted.items()]
+
+
+def _rejected(encoded: Encoded) -> list[Rejected]:
+    return encoded.rejected
+
+
+def describe_shard(path: str) -> ShardInfo:
+    """Count and digest of a shard that Beam has written, read back from where it is."""
+    reader = ShardReader(path)
+    examples = sum(1 for _ in reader.records())
+    progress.finished_shard()
+    return ShardInfo(path.rsplit("/", 1)[-1], examples, reader.size, reader.sha256.hexdigest())

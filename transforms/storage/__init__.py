@@ -1,0 +1,1 @@
+"""Files, local, in buckets, and in .zip archives in either, behind one interface."""

@@ -1,0 +1,213 @@
+"""The client of Google Cloud Storage: one, with one pool of connections, in each process; what it tries again; and its
+errors in words that help."""
+
+import errno
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, TypeVar
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.interface import UnreadableFileError
+
+if TYPE_CHECKING:
+    from google.api_core.retry import Retry
+    from google.auth.credentials import Credentials
+    from google.cloud.storage import Client
+
+_LOGGER = logging.getLogger(__name__)
+
+POOL_SIZE = 64
+"""Connections that are kept: as many requests may be in flight without making new ones."""
+TIMEOUT_S = (10, 60)
+"""To connect, and for the next bytes to come."""
+RETRY_S = 300.0
+"""How long a request is tried again after errors that may pass."""
+FIRST_WAIT_S = 1.0
+"""Upper bound of the wait before the second try; it doubles with each."""
+LONGEST_WAIT_S = 32.0
+TRIES = 5
+"""Of what no waiting heals, but asking again may: damaged bytes, an upload that the server lost."""
+SEARCH_S = 2.0
+"""How long the machine's metadata server is waited for, which answers in milliseconds where there is one."""
+FOUND_NONE_S = 10.0
+"""How long other threads believe a search for credentials that found none."""
+
+_Result = TypeVar("_Result")
+
+
+_PATH = re.compile(r"gs://([a-z0-9][-_.:a-z0-9]*)(?:/(.*))?", re.DOTALL)
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Bucket and name, which may be empty. No character of a name means anything, `/` included.
+
+    Raises:
+        ConfigError: it is no path of a bucket.
+    """
+    match = _PATH.fullmatch(path)
+    if not match:
+        raise ConfigError(f"{path!r} is no path of Google Cloud Storage; they are like gs://bucket/folder/file")
+    return match[1], match[2] or ""
+
+
+def repeated(call: Callable[[], _Result], is_curable: Callable[[Exception], bool]) -> _Result:
+    """What `call` returns, at the latest at the last of TRIES, as long as its errors are curable."""
+    for _ in range(TRIES - 1):
+        try:
+            return call()
+        except Exception as error:
+            if not is_curable(error):
+                raise
+            _LOGGER.info("Once more, after %s", words_of(error))
+    return call()
+
+
+def retry(path: str) -> "Retry":
+    """What tries a call again, with growing waits, while its errors are such as may pass."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    def may_pass(error: Exception) -> bool:
+        passes = DEFAULT_RETRY._predicate(error) or getattr(error, "retryable", False)  # the latter of google.auth's
+        if passes:
+            _LOGGER.info("%s: trying again after %s", path, words_of(error))
+        return passes
+
+    waits = DEFAULT_RETRY.with_delay(initial=FIRST_WAIT_S, maximum=LONGEST_WAIT_S, multiplier=2)
+    return waits.with_timeout(RETRY_S).with_predicate(may_pass)
+
+
+# Errors
+
+
+@contextmanager
+def explained(path: str, version: str = "") -> Iterator[None]:
+    """Errors of the client become those that `Storage` promises, in words that help."""
+    try:
+        yield
+    except (ConfigError, UnreadableFileError):
+        raise
+    except Exception as error:
+        raise _explanation(error, path, version) from error
+
+
+def _explanation(error: Exception, path: str, version: str) -> Exception:
+    from google.api_core.exceptions import RetryError
+    from google.auth.exceptions import GoogleAuthError
+
+    bucket = split_path(path)[0]
+    words = words_of(error)
+    status = getattr(error, "code", None)
+    if isinstance(error, RetryError):
+        strerror = f"given up after trying for {RETRY_S:g} s; the last time: {words_of(error.cause or error)}"
+        return OSError(errno.EIO, strerror, path)
+    if isinstance(error, GoogleAuthError) or status == 401:
+        return ConfigError(f"{path}: the credentials are of no use ({words}); {_CURE}")
+    if status == 403:
+        return PermissionError(errno.EACCES, f"{words}{_account(words)}", path)
+    if status == 404 and is_of_bucket(error):
+        return ConfigError(f"{path}: there is no bucket {bucket}; is its name misspelt, or is it to be made first?")
+    if status == 404:
+        gone = f"the object is gone or was replaced since it was listed as generation {version}"
+        return FileNotFoundError(errno.ENOENT, gone if version else "no such object", path)
+    if status == 400 and "requester pays" in words:
+        return ConfigError(
+            f"{path}: whoever reads the bucket {bucket} pays for it ({words}), which Recordmill cannot; "
+            "copy the data to a bucket of your own: gcloud storage cp --recursive --billing-project=PROJECT"
+        )
+    return OSError(errno.EIO, f"{type(error).__name__}: {words}", path)
+
+
+def is_of_bucket(error: Exception) -> bool:
+    return "bucket does not exist" in words_of(error)
+
+
+def words_of(error: Exception) -> str:
+    """What the server said, in one line; or the error, where it is not the server's."""
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.cloud.storage.exceptions import InvalidResponse
+
+    words = str(error)
+    if isinstance(error, GoogleAPICallError | InvalidResponse) and error.response is not None:
+        words = error.response.text
+        with suppress(ValueError, KeyError, TypeError):
+            words = error.response.json()["error"]["message"]
+    return " ".join(words.split())[:500] or type(error).__name__
+
+
+def _account(words: str) -> str:
+    """Whose credentials they are, where it is known and `words` do not say so."""
+    credentials = client_of_process()._credentials
+    account = getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "")
+    return f" (as {account})" if account not in words else ""
+
+
+# The client
+
+
+_LOCK = threading.Lock()
+_CLIENTS: dict[tuple[int, str], "Client"] = {}
+"""By process, as a copied process must not share connections, and by emulator."""
+_found_none = (float("-inf"), "")
+"""When, on the monotonic clock, a search for credentials found none, and what it said."""
+_CURE = (
+    "run `gcloud auth application-default login`, or let GOOGLE_APPLICATION_CREDENTIALS name a service account's key "
+    "file, or use a machine that has a service account"
+)
+
+
+def client_of_process() -> "Client":
+    key = os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", "")
+    if key not in _CLIENTS:
+        with _LOCK:
+            if key not in _CLIENTS:
+                _CLIENTS[key] = _make_client(key[1])
+    return _CLIENTS[key]
+
+
+def _make_client(emulator: str) -> "Client":
+    # Another request for each bucket otherwise, which needs a permission that nothing else does.
+    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
+    from google.auth.credentials import AnonymousCredentials  # all of these take 0.3 s
+    from google.cloud.storage import Client
+    from requests.adapters import HTTPAdapter
+
+    credentials = AnonymousCredentials() if emulator else _find_credentials(Client.SCOPE)
+    client = Client(project="none", credentials=credentials)  # a project is needed to make buckets only
+    for scheme in ("http://", "https://"):
+        client._http.mount(scheme, HTTPAdapter(pool_maxsize=POOL_SIZE))
+    return client
+
+
+def _find_credentials(scopes: tuple[str, ...]) -> "Credentials":
+    global _found_none
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+    from google.auth.transport.requests import Request
+
+    at_s, message = _found_none
+    if time.monotonic() < at_s + FOUND_NONE_S:
+        raise ConfigError(message)
+    end_s = time.monotonic() + SEARCH_S
+
+    class Search(Request):
+        """Ends the search for a metadata server soon, whose bounds google.auth reads when it is imported."""
+
+        def __call__(self, url, method="GET", body=None, headers=None, timeout=SEARCH_S, **options):
+            if "metadata-flavor" in (headers or {}):
+                timeout = min(timeout, end_s - time.monotonic())
+                if timeout <= 0:
+                    return SimpleNamespace(status=404, headers={}, data=b"")
+            return super().__call__(url, method, body, headers, timeout, **options)
+
+    try:
+        return google.auth.default(scopes, Search())[0]
+    except GoogleAuthError as error:
+        message = f"there are no credentials for Google Cloud Storage ({words_of(error)}); {_CURE}"
+        _found_none = time.monotonic(), message
+        raise ConfigError(message) from error

@@ -1,0 +1,295 @@
+"""Google Cloud Storage: `gs://bucket/folder/file`."""
+
+import errno
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import google_crc32c
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage import gcs_client
+from recordmill.transforms.storage.checksums import crc32c_text
+from recordmill.transforms.storage.gcs_client import explained, repeated, retry, split_path
+from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError
+from recordmill.transforms.storage.range_stream import RangeStream
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Blob
+
+RANGE_BYTES = 4 * 1024 * 1024
+"""Of a stream, read by one request."""
+CHUNK_BYTES = 16 * 1024 * 1024
+"""Of an upload of more than 8 MB, sent by one request and held in memory."""
+DELETIONS = 16
+"""In flight at once."""
+
+
+class GcsStorage:
+    """Buckets. See `recordmill.transforms.storage.interface.Storage` for what each method promises.
+
+    Besides, every method may raise:
+        ConfigError: there are no credentials, no such bucket, or no object in the path where one is needed.
+        PermissionError: the account may not do it. No UnreadableFileError, as it will not be this object alone.
+        OSError: what the server would not do in `gcs_client.RETRY_S` seconds of tries, or at all.
+    """
+
+    def walk(self, folder: str) -> Iterator[StoredFile]:
+        """All objects below `folder`, `version` being their generation; none where there is no such folder."""
+        bucket, prefix = _split_folder(folder)
+        root = f"gs://{bucket}/{prefix}"
+        for blob in _list(folder, "items(name,size,generation)"):
+            name = blob.name[len(prefix) :]
+            yield StoredFile(name, root + name, blob.size, str(blob.generation))
+
+    def names(self, folder: str) -> list[str]:
+        prefix = _split_folder(folder)[1]
+        return sorted(blob.name[len(prefix) :] for blob in _list(folder, "items(name)", delimiter="/"))
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is anything below `path`; a bucket always is one."""
+        first = next(_list(path, "items(name)", with_markers=True, max_results=1), None)
+        return first is not None or not split_path(path)[1]
+
+    def size(self, path: str) -> int | None:
+        """Size in bytes, as stored; None where there is no such object, and of folders."""
+        file = self.stat(path)
+        return None if file is None else file.size_bytes
+
+    def stat(self, path: str) -> StoredFile | None:
+        if path.endswith("/") or not split_path(path)[1]:
+            return None
+        try:
+            blob = _metadata(path)
+            return StoredFile(path.rpartition("/")[2], path, blob.size, str(blob.generation))
+        except FileNotFoundError:
+            return None
+
+    def location(self, path: str) -> str:
+        """Where the bucket is, in capitals: `EUROPE-WEST4`, or `US`, which is all of the country's regions."""
+        bucket = gcs_client.client_of_process().bucket(split_path(path)[0])
+        with explained(path):
+            bucket.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+        return bucket.location or ""
+
+    def open(self, path: str) -> BinaryIO:
+        """The object as a seekable stream, which reads `RANGE_BYTES` at a time.
+
+        All of it is of one generation: replacing the object meanwhile makes reading fail. Ranges come without a
+        checksum, so bytes are checked only if all of them are read from the first to the last, and then at the end.
+        """
+        blob = _metadata(path)
+        version = str(blob.generation)
+        if blob.content_encoding == "gzip":  # its ranges would be of the compressed bytes
+            return io.BytesIO(self.read(path, version))
+        ranges = _CheckedRanges(path, blob.size, version, blob.crc32c)
+        return io.BufferedReader(RangeStream(ranges, path, blob.size, RANGE_BYTES), RANGE_BYTES)
+
+    def read(self, path: str, version: str = "") -> bytes:
+        """All bytes, by one request, their checksum checked. What is stored with gzip encoding is decompressed.
+
+        Args:
+            version: as of `walk`; empty for the newest.
+
+        Raises:
+            UnreadableFileError: the bytes did not match their checksum, time and again.
+        """
+        from google.cloud.storage.exceptions import DataCorruption
+
+        blob = _blob(path, version)
+        # Each try begins anew: the client's own retry may go on from where a connection broke, and then checks nothing.
+        download = retry(path)(blob.download_as_bytes)
+        options = {"checksum": "crc32c", "single_shot_download": True, "retry": None, "timeout": gcs_client.TIMEOUT_S}
+        with explained(path, version):
+            try:
+                return repeated(lambda: download(**options), lambda error: isinstance(error, DataCorruption))
+            except DataCorruption as error:
+                strerror = f"its bytes did not match their checksum when they came, {gcs_client.TRIES} times"
+                raise UnreadableFileError(errno.EIO, strerror, path) from error
+
+    def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
+        """The `length` bytes from `start` on, as stored; fewer only where the object ends. They have no checksum."""
+        from google.api_core.exceptions import RequestRangeNotSatisfiable
+
+        if length <= 0:
+            return b""
+        blob = _blob(path, version)
+        download = retry(path)(blob.download_as_bytes)
+        options = {"raw_download": True, "checksum": None, "retry": None, "timeout": gcs_client.TIMEOUT_S}
+        with explained(path, version):
+            try:
+                return download(start=start, end=start + length - 1, **options)
+            except RequestRangeNotSatisfiable:
+                return b""
+
+    def checksum(self, path: str) -> tuple[int, str]:
+        blob = _metadata(path)
+        return blob.size, blob.crc32c
+
+    def write(self, path: str, data: bytes) -> None:
+        _upload(path, io.BytesIO(data), google_crc32c.Checksum(data))
+
+    def create(self, path: str) -> "GcsUpload":
+        return GcsUpload(path)
+
+    def delete(self, path: str) -> None:
+        blob = _blob(path)
+        with suppress(FileNotFoundError), explained(path):
+            blob.delete(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+
+    def delete_folder(self, path: str) -> None:
+        """Delete all that is below a folder, which cannot be a whole bucket."""
+        bucket, prefix = _split_folder(path)
+        if not prefix:
+            raise ConfigError(f"{path} is a whole bucket, which is not deleted; name a folder in it")
+        paths = [f"gs://{bucket}/{blob.name}" for blob in _list(path, "items(name)", with_markers=True)]
+        with ThreadPoolExecutor(DELETIONS) as pool:
+            list(pool.map(self.delete, paths))
+
+    def delete_leftovers(self, folder: str) -> None:
+        """Nothing: what a killed upload sent is no object, and the server forgets it within a week."""
+
+    def link(self, path: str, target: str) -> bool:
+        return False
+
+    def join(self, folder: str, name: str) -> str:
+        split_path(folder)  # or `gs://` alone would lose its slashes
+        return f"{folder.rstrip('/')}/{name}"
+
+
+class GcsUpload:
+    """A temporary file of this machine, which `commit` sends to its name in one go. Nothing is visible before."""
+
+    def __init__(self, path: str):
+        _split_object(path)
+        self._path = path
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by commit or abandon
+        self._checksum = google_crc32c.Checksum()
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, tempfile.gettempdir()) from error
+        self._checksum.update(data)
+
+    def commit(self, path: str | None = None) -> None:
+        _upload(path or self._path, self._file, self._checksum)
+        self._file.close()
+
+    def abandon(self) -> None:
+        self._file.close()
+
+
+class _CheckedRanges:
+    """Reads ranges of an object; if they are read from its first byte to its last, their checksum is checked, too."""
+
+    def __init__(self, path: str, size_bytes: int, version: str, crc32c: str):
+        self._path = path
+        self._size = size_bytes
+        self._version = version
+        self._crc32c = crc32c
+        self._checksum = google_crc32c.Checksum()
+        self._summed = 0  # so many bytes from the first on
+
+    def __call__(self, start: int, length: int) -> bytes:
+        return repeated(lambda: self._read(start, length), lambda error: isinstance(error, UnreadableFileError))
+
+    def _read(self, start: int, length: int) -> bytes:
+        data = GcsStorage().read_range(self._path, start, length, self._version)
+        if start == self._summed:
+            checksum = self._checksum.copy()
+            checksum.update(data)
+            end = start + len(data)
+            if end == self._size and crc32c_text(checksum) != self._crc32c:
+                raise UnreadableFileError(errno.EIO, "its bytes did not match their checksum", self._path)
+            self._checksum, self._summed = checksum, end
+        return data
+
+
+def _split_folder(path: str) -> tuple[str, str]:
+    """Bucket, and what the names of all objects in the folder begin with."""
+    bucket, name = split_path(path)
+    name = name.rstrip("/")
+    return bucket, f"{name}/" if name else ""
+
+
+def _split_object(path: str) -> tuple[str, str]:
+    """Bucket and name of an object.
+
+    Raises:
+        FileNotFoundError: no object can have such a name, so that asking for it would be an error of another kind.
+    """
+    bucket, name = split_path(path)
+    if not name:
+        raise ConfigError(f"{path} is a bucket, where an object is needed, like gs://{bucket}/folder/file")
+    encoded = name.encode(errors="surrogatepass")
+    if len(encoded) > 1024 or name in (".", "..") or re.search("[\n\r\ud800-\udfff]", name):
+        raise FileNotFoundError(errno.ENOENT, "no object can have such a name", path)
+    return bucket, name
+
+
+# Requests
+
+
+def _blob(path: str, version: str = "") -> "Blob":
+    bucket, name = _split_object(path)
+    return gcs_client.client_of_process().bucket(bucket).blob(name, generation=int(version) if version else None)
+
+
+def _metadata(path: str) -> "Blob":
+    blob = _blob(path)
+    with explained(path):
+        blob.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+    return blob
+
+
+def _list(folder: str, fields: str, with_markers: bool = False, **options: Any) -> Iterator["Blob"]:
+    """Objects below a folder. Markers are objects whose names end in `/`: consoles make them to show empty folders."""
+    bucket, prefix = _split_folder(folder)
+    client = gcs_client.client_of_process()
+    options |= {"prefix": prefix or None, "fields": f"{fields},nextPageToken"}
+    with explained(folder):
+        for blob in client.list_blobs(bucket, retry=retry(folder), timeout=gcs_client.TIMEOUT_S, **options):
+            if with_markers or not blob.name.endswith("/"):
+                yield blob
+
+
+def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None:
+    """Send a whole file to its name; anew from its beginning, where the server has lost what it had."""
+    _split_object(path)
+    with explained(path):
+        repeated(lambda: _send(path, file, crc32c_text(checksum)), _is_lost)
+
+
+def _send(path: str, file: BinaryIO, crc32c: str) -> None:
+    from google.cloud.storage.exceptions import DataCorruption
+
+    blob = _blob(path)
+    blob.chunk_size = CHUNK_BYTES
+    size = file.seek(0, io.SEEK_END)
+    blob.upload_from_file(
+        file, rewind=True, size=size, checksum="crc32c", retry=retry(path), timeout=gcs_client.TIMEOUT_S
+    )
+    if blob.crc32c != crc32c:
+        blob.delete(if_generation_match=blob.generation, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+        raise DataCorruption(None, f"the checksum of what was written is {blob.crc32c}, where it should be {crc32c}")
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether an upload that ended so may succeed if it is begun anew."""
+    from google.cloud.storage.exceptions import DataCorruption
+
+    match getattr(error, "code", None):
+        case 404:
+            return not gcs_client.is_of_bucket(error)
+        case 308 | 410:  # the former: it has kept nothing of what was sent
+            return True
+        case 400:
+            return "match calculated" in gcs_client.words_of(error)  # of the checksum
+    # The client raises a ValueError where the server kept a part of a chunk only.
+    return isinstance(error, DataCorruption | ValueError)

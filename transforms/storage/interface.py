@@ -1,0 +1,119 @@
+"""What a place that keeps files offers: one small interface over local folders, buckets, and archives in either."""
+
+from collections.abc import Hashable, Iterator
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+
+class UnreadableFileError(OSError):
+    """The storage works, but this one file cannot be read."""
+
+
+class ChangedFileError(FileNotFoundError):
+    """The file that was listed is gone: another one has its name."""
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """A file found by listing a folder.
+
+    Attributes:
+        name: relative to the folder, `/` between its parts.
+        version: changes when the file does.
+    """
+
+    name: str
+    path: str
+    size_bytes: int
+    version: str
+
+
+class Upload(Protocol):
+    """A file being written: it appears whole under its name at `commit`, or never."""
+
+    def write(self, data: bytes) -> object: ...
+
+    def commit(self, path: str | None = None) -> None:
+        """Make the file visible; under `path`, in the same folder, where its name was not known before."""
+        ...
+
+    def abandon(self) -> None:
+        """Leave no trace of it; without effect after `commit`."""
+        ...
+
+
+class Storage(Hashable, Protocol):
+    """What Recordmill asks of a place that keeps files. Errors are OSErrors; a missing file is a FileNotFoundError."""
+
+    def walk(self, folder: str) -> Iterator[StoredFile]:
+        """All files below `folder`, sub-folders included, in no particular order."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the files directly in `folder`, sorted; none where there is no such folder."""
+        ...
+
+    def is_folder(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int | None:
+        """Size in bytes; None where there is no such file."""
+        ...
+
+    def stat(self, path: str) -> StoredFile | None:
+        """Size and version; None where there is no such file."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """The file's bytes as a stream."""
+        ...
+
+    def read(self, path: str, version: str = "") -> bytes:
+        """All bytes of a file.
+
+        Args:
+            version: as of `walk`; empty for whatever is there.
+
+        Raises:
+            FileNotFoundError: no such file; a ChangedFileError, or likewise, where it is of another version.
+            UnreadableFileError: only this file cannot be read.
+        """
+        ...
+
+    def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
+        """So many of a file's bytes; fewer at its end. `version` as of `read`."""
+        ...
+
+    def checksum(self, path: str) -> tuple[int, str]:
+        """Size in bytes, and CRC-32C as Cloud Storage writes it: big-endian, in base64."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
+        ...
+
+    def create(self, path: str) -> Upload:
+        """Start a file of many writes."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is already gone is no error."""
+        ...
+
+    def delete_folder(self, path: str) -> None:
+        """Delete a folder of files, itself without sub-folders."""
+        ...
+
+    def delete_leftovers(self, folder: str) -> None:
+        """Delete what killed uploads left in `folder`; not what another run may be writing."""
+        ...
+
+    def link(self, path: str, target: str) -> bool:
+        """Let `path` lead to the file `target` of the same folder; False where this storage has no links."""
+        ...
+
+    def join(self, folder: str, name: str) -> str: ...
+
+
+def is_remote(path: str) -> bool:
+    """Whether each read of `path` is a request over a network."""
+    return "://" in path

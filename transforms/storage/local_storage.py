@@ -1,0 +1,267 @@
+"""Local folders."""
+
+import errno
+import os
+import re
+import secrets
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import google_crc32c
+
+from recordmill.transforms.storage.checksums import crc32c_text
+from recordmill.transforms.storage.interface import ChangedFileError, StoredFile, UnreadableFileError
+
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+"""What is wrong with a path that leads to no file."""
+_NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
+"""What is wrong with a file that others may be right beside."""
+
+
+class LocalStorage:
+    """Local folders. See `Storage` for what each method promises."""
+
+    def walk(self, folder: str) -> Iterator[StoredFile]:
+        # Folders reached by a link are listed like others, but last, so that real ones keep their names; one that has
+        # been entered already is not entered again.
+        entered = {os.path.realpath(folder)}
+        pending: list[tuple[str, str]] = [("", folder)]
+        links: list[tuple[str, str]] = []
+        while pending or links:
+            prefix, directory = pending.pop() if pending else links.pop()
+            if prefix and os.path.realpath(directory) in entered:
+                continue
+            entered.add(os.path.realpath(directory))
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    name = prefix + entry.name
+                    kind = _kind(entry)
+                    if kind is _Kind.FOLDER:
+                        (links if entry.is_symlink() else pending).append((name + "/", entry.path))
+                    elif kind is _Kind.FILE:
+                        status = entry.stat()
+                        yield StoredFile(name, entry.path, status.st_size, str(status.st_mtime_ns))
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+        except FileNotFoundError:
+            return []
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int | None:
+        file = self.stat(path)
+        return None if file is None else file.size_bytes
+
+    def stat(self, path: str) -> StoredFile | None:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            if error.errno in _NOWHERE:
+                return None
+            raise
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return StoredFile(os.path.basename(path), path, status.st_size, str(status.st_mtime_ns))
+
+    def open(self, path: str) -> BinaryIO:
+        return open(path, "rb")
+
+    def read(self, path: str, version: str = "") -> bytes:
+        try:
+            with open(path, "rb", buffering=0) as file:
+                if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
+                    raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
+                return file.read()
+        except ChangedFileError:
+            raise
+        except OSError as error:
+            if error.errno in _NOWHERE:
+                raise FileNotFoundError(error.errno, error.strerror, path) from error
+            if error.errno in _NOT_READABLE:
+                raise UnreadableFileError(error.errno, error.strerror, path) from error
+            error.filename = path  # reading tells no name, unlike opening
+            raise
+
+    def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
+                raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
+            file.seek(start)
+            return file.read(length)
+
+    def checksum(self, path: str) -> tuple[int, str]:
+        checksum, size = google_crc32c.Checksum(), 0
+        with self.open(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                checksum.update(chunk)
+                size += len(chunk)
+        return size, crc32c_text(checksum)
+
+    def write(self, path: str, data: bytes) -> None:
+        # Another run may be done, and delete the folder of its state, while this one writes into it.
+        for _ in range(_TRIES - 1):
+            with suppress(FileNotFoundError):
+                self._write(path, data)
+                return
+        self._write(path, data)
+
+    def _write(self, path: str, data: bytes) -> None:
+        upload = self.create(path)
+        try:
+            upload.write(data)
+            upload.commit()
+        finally:
+            upload.abandon()
+
+    def create(self, path: str) -> "LocalUpload":
+        return LocalUpload(path)
+
+    def delete(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def delete_folder(self, path: str) -> None:
+        for _ in range(_TRIES):  # another run may be writing into it
+            try:
+                for entry in list(os.scandir(path)):
+                    self.delete(entry.path)
+                os.rmdir(path)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+
+    def delete_leftovers(self, folder: str) -> None:
+        for name in self.names(folder):
+            temporary = TemporaryName.parse(name)
+            if temporary and not temporary.may_be_written(os.path.join(folder, name)):
+                self.delete(os.path.join(folder, name))
+
+    def link(self, path: str, target: str) -> bool:
+        folder, name = os.path.split(path)
+        temporary = os.path.join(folder, TemporaryName.make(name))
+        try:
+            os.symlink(target, temporary)
+        except OSError:  # some file systems have none
+            self.delete(path)
+            return False
+        os.replace(temporary, path)  # another run may do the same at the same time
+        return True
+
+    def join(self, folder: str, name: str) -> str:
+        return os.path.join(folder, name)
+
+
+class _Kind(Enum):
+    FOLDER = 1
+    FILE = 2
+    OTHER = 3  # pipes and devices, and links that lead nowhere
+
+
+def _kind(entry: os.DirEntry) -> _Kind:
+    try:
+        return _Kind.FOLDER if entry.is_dir() else _Kind.FILE if entry.is_file() else _Kind.OTHER
+    except OSError:  # a link that leads to itself
+        return _Kind.OTHER
+
+
+_TEMPORARY = re.compile(r"\.(.+)\.([0-9a-f]{6})-(\d+)-([0-9a-f]{6})\.[0-9a-f]{4}\.tmp")
+_HOST = blake2b(socket.gethostname().encode(), digest_size=3).hexdigest()
+_RUN = secrets.token_hex(3)
+_ABANDONED_S = 3600
+_TRIES = 5
+_CHUNK_BYTES = 1 << 22
+_MAX_NAME_BYTES = 200  # of 255; the rest is for what a temporary name adds
+
+
+class TemporaryName(NamedTuple):
+    """What a temporary file's name says: of which file it is to become, and of the process that writes it."""
+
+    name: str
+    host: str
+    process: int
+    run: str
+
+    @classmethod
+    def parse(cls, file: str) -> "TemporaryName | None":
+        match = _TEMPORARY.fullmatch(file)
+        return cls(match[1], match[2], int(match[3]), match[4]) if match else None
+
+    @classmethod
+    def make(cls, name: str) -> str:
+        """A name of its own, so that two runs never write into one file; hidden."""
+        if len(os.fsencode(name)) > _MAX_NAME_BYTES:
+            name = blake2b(os.fsencode(name), digest_size=8).hexdigest()
+        return f".{name}.{_HOST}-{os.getpid()}-{_RUN}.{secrets.token_hex(2)}.tmp"
+
+    def may_be_written(self, path: str) -> bool:
+        """Whether the process is alive, as far as can be told: one of this machine is asked, and a file that nobody has
+        written to for an hour is nobody's."""
+        try:
+            if time.time() - os.stat(path).st_mtime > _ABANDONED_S:
+                return False
+        except FileNotFoundError:
+            return False
+        if self.host != _HOST:
+            return True
+        # In a container each run may have the same number.
+        return self.run == _RUN if self.process == os.getpid() else _is_alive(self.process)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+class LocalUpload:
+    """A temporary file beside its final name, flushed to the disk and renamed by `commit`."""
+
+    def __init__(self, path: str):
+        folder, name = os.path.split(path)
+        os.makedirs(folder or ".", exist_ok=True)
+        self._path = path
+        self._temporary = os.path.join(folder, TemporaryName.make(name))
+        self._file = open(self._temporary, "xb")  # noqa: SIM115  closed by commit or abandon
+
+    def write(self, data: bytes) -> None:
+        with _named(self._path):
+            self._file.write(data)
+
+    def commit(self, path: str | None = None) -> None:
+        with _named(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        os.replace(self._temporary, path or self._path)
+
+    def abandon(self) -> None:
+        with suppress(OSError):  # of a full disk, which will not take what is left to write either
+            self._file.close()
+        Path(self._temporary).unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors of writing tell which file they are of: the system says `No space left on device`, not where."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise

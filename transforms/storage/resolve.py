@@ -1,0 +1,53 @@
+"""Which storage holds a path: a local folder, a bucket, or a .zip archive in either."""
+
+import os
+import re
+from functools import lru_cache
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.gcs_storage import GcsStorage
+from recordmill.transforms.storage.interface import Storage, is_remote
+from recordmill.transforms.storage.local_storage import LocalStorage
+from recordmill.transforms.storage.zip_storage import ZipStorage
+
+_LOCAL = LocalStorage()
+_GCS = GcsStorage()
+
+
+def storage_for(path: str) -> Storage:
+    """The storage that holds `path`.
+
+    Raises:
+        ConfigError: a scheme that no storage speaks.
+    """
+    archive = archive_of(path)
+    return ZipStorage(archive, file_storage_for(archive)) if archive else file_storage_for(path)
+
+
+def file_storage_for(path: str) -> Storage:
+    """The storage that holds `path`, which is no member of an archive.
+
+    Raises:
+        ConfigError: a scheme that no storage speaks.
+    """
+    scheme, separator, _ = path.partition("://")
+    if not separator:
+        return _LOCAL
+    if scheme == "gs":
+        return _GCS
+    raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, or gs://bucket/folder")
+
+
+_ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
+
+
+def archive_of(path: str) -> str:
+    """The .zip that `path` is in, or is; empty where there is none. Folders may be called so, too."""
+    candidates = (path[: match.end()] for match in _ARCHIVE.finditer(path))
+    is_file = _is_remote_file if is_remote(path) else os.path.isfile
+    return next(filter(is_file, candidates), "")
+
+
+@lru_cache(maxsize=64)
+def _is_remote_file(path: str) -> bool:
+    return file_storage_for(path).size(path) is not None

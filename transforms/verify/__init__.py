@@ -1,0 +1,1 @@
+"""A data set held against its manifest."""

@@ -1,0 +1,137 @@
+"""A record is parsed by TensorFlow and looked at closely, whatever its layout."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from recordmill.schemas.features import FeatureTable, RecordOf
+from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
+
+
+class RecordChecker:
+    """Checks records of one data set. Imports TensorFlow.
+
+    Args:
+        table: what is in a record.
+        labels: the classes that it may be of.
+        boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
+    """
+
+    def __init__(self, table: FeatureTable, labels: LabelMap, boxes_inside: bool):
+        self._table = table
+        self._parse = RecordParser(table)
+        self._labels = labels
+        self._boxes_inside = boxes_inside
+
+    def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
+        """The number of objects in a record, and its faults."""
+        try:
+            values = self._parse(record)
+        except RecordParseError as error:
+            return 0, [("schema", str(error))]
+        faults = [*self._image_faults(values), *length_faults(values, self._table, self._labels.keypoints)]
+        if not faults and "objects.id" in values:
+            faults += [*self._box_faults(values), *self._class_faults(values), *_mask_faults(values)]
+        if not faults and "image.class_index" in values:
+            faults += self._image_class_faults(values)
+        if self._table.record_of is RecordOf.ANNOTATION:
+            return 1, faults
+        return values["objects.id"].size if "objects.id" in values else 0, faults
+
+    def _image_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
+        import tensorflow as tf
+
+        encoded = values["image.encoded"]
+        if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
+            yield "image_sha256", "the image's SHA-256 is not the record's"
+        try:
+            # Records that say how many channels there are let TensorFlow count them, too.
+            channels = 0 if "image.channels" in values else 3
+            image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
+        except tf.errors.InvalidArgumentError as error:
+            yield "image_undecodable", _first_line(error)
+            return
+        size = image.shape[1], image.shape[0]
+        said = tuple(
+            int(values[f"image.{side}"].item()) if f"image.{side}" in values else None for side in ("width", "height")
+        )
+        values["image.size"] = size
+        if said != (None, None) and said != size:
+            yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
+        if "image.channels" in values and image.shape[2] != values["image.channels"].item():
+            said_channels = values["image.channels"].item()
+            yield "image_channels", f"decodes to {image.shape[2]} channels, the record says {said_channels}"
+
+    def _box_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
+        columns = _boxes(values)
+        if self._boxes_inside:
+            for edge, column in columns.items():
+                if not ((column >= 0) & (column <= _ONE)).all():
+                    yield "box_range", f"{edge} outside 0..1: {column.min():g} .. {column.max():g}"
+        for low, high in (("xmin", "xmax"), ("ymin", "ymax")):
+            if not (columns[low] <= columns[high]).all():
+                yield "box_order", f"a box has {low} beyond {high}"
+
+    def _class_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
+        ids = [category.id for category in self._labels.categories]
+        indices = values["objects.class_index"].tolist()
+        for index, id_ in zip(indices, values["objects.category_id"].tolist(), strict=True):
+            if not 0 <= index < len(ids) or ids[index] != id_:
+                yield "class", f"category id {id_} with class index {index} is not in the manifest"
+        for index in values.get("segments.class_index", ()):
+            if not 0 <= index < len(self._labels.segments):
+                yield "class", f"a segment's class index {index} is not in the manifest"
+
+    def _image_class_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
+        index, name = values["image.class_index"].item(), values["image.class_name"]
+        classes = self._labels.categories
+        if not 0 <= index < len(classes) or classes[index].name.encode() != name:
+            yield "class", f"class {name[:80]!r} with class index {index} is not in the manifest"
+
+
+_ONE = 1 + 1e-6
+"""Pixels over pixels, as 32-bit floats."""
+
+
+def _boxes(values: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Edges as fractions, from whichever form the layout has."""
+    width, height = values["image.size"]
+    if "objects.bbox_yxyx" in values:
+        edges = values["objects.bbox_yxyx"].reshape(-1, 4).T
+    elif "objects.bbox_xywh_px" in values:
+        x, y, box_width, box_height = values["objects.bbox_xywh_px"].reshape(-1, 4).T.astype(np.float64)
+        edges = np.stack([y / height, x / width, (y + box_height) / height, (x + box_width) / width])
+    else:
+        edges = [values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")]
+    return dict(zip(("ymin", "xmin", "ymax", "xmax"), edges, strict=True))
+
+
+_MASKS = ("objects.mask_png", "semantic.png", "panoptic.category_png", "panoptic.instance_png", "panoptic.png")
+
+
+def _mask_faults(values: dict[str, Any]) -> Iterator[RecordFault]:
+    """Masks are PNGs of the image's size that decode; those of objects hold 0 and 1."""
+    for source in _MASKS:
+        found = values.get(source, ())
+        for data in [found] if isinstance(found, bytes) else found:
+            try:
+                with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+                    pixels = np.asarray(image)
+            except Exception as error:  # Pillow raises nearly anything on damaged bytes
+                yield "mask", f"a mask of {source} does not decode ({brief(error)})"
+                continue
+            width, height = values["image.size"]
+            if pixels.shape[:2] != (height, width):
+                yield "mask", f"a mask of {source} is {pixels.shape[1]}x{pixels.shape[0]}, its image {width}x{height}"
+            elif source == "objects.mask_png" and pixels.max(initial=0) > 1:
+                yield "mask", f"a mask of {source} has a pixel of {pixels.max()}, not 0 or 1"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,64 @@
+"""Finished shards are read back and held against their manifest, every record, by TensorFlow itself."""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import apache_beam as beam
+
+from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.runtime.look_ahead import map_ahead
+from recordmill.transforms.verify.check_records import RecordChecker
+
+
+class ShardToVerify(ManifestShard, frozen=True):
+    """A shard, and what its records must be.
+
+    Attributes:
+        boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
+    """
+
+    boxes_inside: bool
+
+
+class VerifyShards(beam.PTransform):
+    """Expected become ShardCheck; `threads` decode images."""
+
+    def __init__(self, threads: int):
+        super().__init__()
+        self._threads = threads
+
+    def expand(self, expected):
+        return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> beam.ParDo(_VerifyShard(self._threads))
+
+
+class _VerifyShard(beam.DoFn):
+    """Holds the threads that decode."""
+
+    def __init__(self, threads: int):
+        self._threads = threads
+
+    def setup(self):
+        self._pool = ThreadPoolExecutor(self._threads, "verify")
+
+    def process(self, expected: ShardToVerify) -> Iterator[ShardCheck]:
+        yield verify_shard(expected, self._pool, self._threads)
+
+    def teardown(self):
+        self._pool.shutdown(cancel_futures=True)
+
+
+def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> ShardCheck:
+    """Read a shard to its end, or to its first damaged record, and check every record."""
+    reader = ShardReader(expected.path)
+    file = expected.info.file
+    check = RecordChecker(expected.table, expected.labels, expected.boxes_inside)
+    faults: list[Fault] = []
+    damage: list[Fault] = []
+    examples = objects = 0
+    checked = map_ahead(check, readable_records(expected, reader, damage), pool, threads)
+    for number, (count, record_faults) in enumerate(checked):
+        examples += 1
+        objects += count
+        faults += [Fault(file, number, reason, detail) for reason, detail in record_faults]
+    return ShardCheck(expected.split, file, examples, objects, reader.size, (*faults, *damage))
