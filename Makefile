@@ -79,8 +79,9 @@ lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs,
 	mv model_garden.new tests/consumers/model_garden.txt
 	rm constraints.new overrides.new
 
-templates: $(VENV)/installed-dev  ## Write the metadata of Dataflow's templates anew, from the command line's options
+templates: $(VENV)/installed-dev  ## Write what is made of the options anew: metadata of Dataflow templates, tables of docs/cli.md
 	$(BIN)/python -m recordmill.launch.services.template_metadata
+	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
 
 $(VENV)/installed: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -3,7 +3,6 @@
 Nothing heavy is imported before the command line has been understood, so that --help and refusals come at once.
 """
 
-import argparse
 import io
 import logging
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import NoReturn
 
-from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.command_line.parser import VERBS, Command, parse
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
 from recordmill.pipelines.options.convert_options import ConvertOptions
@@ -47,11 +46,13 @@ def command(run: Callable[[], int] = main) -> NoReturn:
 
 def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:
     try:
-        parsed = parse(own)
+        command = parse(own)
+        if beam_arguments and not VERBS[command.verb].runs_beam:
+            raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
         level = logging.DEBUG if debug else logging.WARNING
         handlers = None if debug else [ErrorStreamHandler()]
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", handlers=handlers)
-        return _COMMANDS[parsed.verb](parsed, beam_arguments)
+        return _COMMANDS[command.verb](command, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)
         return error.exit_code
@@ -94,53 +95,48 @@ def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
         check_runner(beam_options(beam_arguments), options.paths)
 
 
-def _coco(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
-    options = coco_options(parsed)
-    _check_beam(beam_arguments, options)
+def _coco(command: Command, beam_arguments: list[str]) -> int:
+    _check_beam(beam_arguments, command.options)
     from recordmill.launch.verbs.coco import plan_coco, run_coco
 
-    if options.dry_run:
-        plan_coco(options, parsed.progress)
+    if command.options.dry_run:
+        plan_coco(command.options, command.terminal.progress)
     else:
-        run_coco(options, parsed.progress, beam_arguments)
+        run_coco(command.options, command.terminal.progress, beam_arguments)
     return 0
 
 
-def _folder(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
-    options = folder_options(parsed)
-    _check_beam(beam_arguments, options)
+def _folder(command: Command, beam_arguments: list[str]) -> int:
+    _check_beam(beam_arguments, command.options)
     from recordmill.launch.verbs.folder import plan_folder, run_folder
 
-    if options.dry_run:
-        plan_folder(options, parsed.progress)
+    if command.options.dry_run:
+        plan_folder(command.options, command.terminal.progress)
     else:
-        run_folder(options, parsed.progress, beam_arguments)
+        run_folder(command.options, command.terminal.progress, beam_arguments)
     return 0
 
 
-def _verify(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
+def _verify(command: Command, beam_arguments: list[str]) -> int:
     from recordmill.launch.verbs.verify import run_verify
 
-    return 0 if run_verify(parsed.folder, parsed.workers, parsed.progress, beam_arguments) else 1
+    return 0 if run_verify(command.options, command.terminal.progress, beam_arguments) else 1
 
 
-def _extract(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
+def _extract(command: Command, beam_arguments: list[str]) -> int:
     from recordmill.launch.verbs.extract import run_extract
 
-    whole = run_extract(parsed.folder, parsed.target, parsed.split, parsed.workers, parsed.progress, beam_arguments)
-    return 0 if whole else 1
+    return 0 if run_extract(command.options, command.terminal.progress, beam_arguments) else 1
 
 
-def _sample(parsed: argparse.Namespace, beam_arguments: list[str]) -> int:
-    if beam_arguments:
-        raise ConfigError(f"sample runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
+def _sample(command: Command, _: list[str]) -> int:
     from recordmill.launch.verbs.sample import run_sample
 
-    run_sample(parsed.folder, parsed.count, parsed.seed, parsed.odd)
+    run_sample(command.options)
     return 0
 
 
-_COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
+_COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
     "coco": _coco,
     "folder": _folder,
     "verify": _verify,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from recordmill.launch import cli
 from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
+from recordmill.pipelines.options.option import Kind
 from recordmill.schemas.errors import ConfigError
 
 
@@ -42,21 +43,20 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
             rest.append(argument)
     if command not in COMMANDS:
         raise ConfigError(f"--command={command} must be one of {', '.join(COMMANDS)}")
-    known = {parameter.name: parameter for parameter in parameters(command)}
+    known = parameters(command)
     values, typed, beams = defaultdict(list), [], []
     for argument in rest:
         name, equals, value = argument.partition("=")
-        parameter = known.get(name[2:].replace("-", "_")) if name.startswith("--") else None
+        parameter = name[2:].replace("-", "_") if name.startswith("--") else ""
         if name in ("--progress", "--debug"):
             typed.append(argument)
-        elif parameter is None:
+        elif parameter not in known:
             beams.append(argument)
-        elif equals or parameter.kind == "switch":
-            values[parameter.name].append(value if equals else "true")
+        elif equals or known[parameter].option.kind is Kind.SWITCH:
+            values[parameter].append(value if equals else "true")
         else:
             raise ConfigError(f"{name} needs its value in the same word: {name}=…")
-    lists = {name for name in values if known[name].kind == "list"}
-    given = {name: texts if name in lists else texts[-1] for name, texts in values.items()}
+    given = {name: texts if known[name].option.kind is Kind.PATHS else texts[-1] for name, texts in values.items()}
     return [*command_line(command, given), *typed, "--", *beams]
 
 

@@ -13,8 +13,9 @@ import psutil
 from airflow.providers.apache.beam.operators.beam import BeamRunPythonPipelineOperator
 from airflow.sdk import dag
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from recordmill_tasks import COMMANDS, dag_arguments, final, verify_and_publish
+from recordmill_tasks import dag_arguments, final, verify_and_publish
 
+from recordmill.launch.command_line.parameters import COMMANDS
 from recordmill.launch.services.airflow_arguments import beam_options, command_values, output_folder
 from recordmill.launch.services.airflow_site import BeamSite, beam_site
 

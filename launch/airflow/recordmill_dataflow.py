@@ -9,8 +9,9 @@ from typing import Any
 
 from airflow.providers.google.cloud.operators.dataflow import DataflowStartFlexTemplateOperator
 from airflow.sdk import dag
-from recordmill_tasks import COMMANDS, dag_arguments, final, verify_and_publish
+from recordmill_tasks import dag_arguments, final, verify_and_publish
 
+from recordmill.launch.command_line.parameters import COMMANDS
 from recordmill.launch.services.airflow_arguments import command_values, job_name, launch_body, output_folder
 from recordmill.launch.services.airflow_site import DataflowSite, dataflow_site
 

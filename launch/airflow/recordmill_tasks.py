@@ -9,14 +9,10 @@ from typing import Any
 from airflow.sdk import Asset, ObjectStoragePath, Param, task
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
+from recordmill.launch.command_line.parser import VERBS
 from recordmill.launch.services.airflow_arguments import manifest_facts, output_folder, param_schemas, verify_command
 from recordmill.launch.services.airflow_site import Site
 from recordmill.schemas.errors import ConfigError
-
-COMMANDS = {
-    "coco": "COCO annotations and their images become TFRecord shards",
-    "folder": "Images of one class each become TFRecord shards",
-}
 
 
 def dag_arguments(command: str, dag_id: str, site: Site) -> dict[str, Any]:
@@ -33,7 +29,7 @@ def dag_arguments(command: str, dag_id: str, site: Site) -> dict[str, Any]:
             raise ConfigError(f"{dag_id.upper()}_PARAMS: {name}: {error}") from error
     return {
         "dag_id": dag_id,
-        "description": COMMANDS[command],
+        "description": VERBS[command].description,
         "tags": ["recordmill"],
         "schedule": site.schedule,
         "catchup": False,

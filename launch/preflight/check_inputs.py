@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
-from recordmill.pipelines.options.convert_options import ConvertOptions, flag
+from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.option import flag
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for

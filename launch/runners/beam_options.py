@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from recordmill.launch.command_line.parser import flags_of
+from recordmill.launch.command_line.parser import fields_of
 from recordmill.schemas.errors import ConfigError
 
 _FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -157,7 +157,7 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
     runner = _named(known.runner)
     if known.template_location and runner is Runner.DATAFLOW:
         return  # what launches a template may add flags that this Beam does not know
-    ours = {flag for verb in ("coco", "folder") for action in flags_of(verb) for flag in action.option_strings}
+    ours = {each.flag for verb in ("coco", "folder") for each in fields_of(verb)}
     for argument in unknown:
         flag = argument.partition("=")[0]
         if flag in ours:

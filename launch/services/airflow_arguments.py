@@ -10,25 +10,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from recordmill.launch.command_line.parameters import Parameter, command_line, parameters
-from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.command_line.parameters import command_line, parameters, plain_default
+from recordmill.launch.command_line.parser import parse
 from recordmill.launch.services.airflow_site import BeamSite, DataflowSite, Site
-from recordmill.pipelines.options.convert_options import MAX_SHARDS
+from recordmill.pipelines.options.option import Kind, OptionField
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import decode_manifest
-
-_OPTIONS = {"coco": coco_options, "folder": folder_options}
-
-_BOUNDS: dict[str, tuple[int, int | None]] = {
-    "examples_per_shard": (1, None),
-    "jpeg_quality": (1, 100),
-    "max_rejects": (0, 1),
-    "max_side": (1, 65_500),
-    "min_area": (0, None),
-    "num_shards": (1, MAX_SHARDS),
-    "workers": (1, 256),
-}
-"""Least and largest value, so that Airflow's form refuses others at once; the options do so in any case."""
 
 # Airflow hands lists on with commas between their items.
 _BUCKET_PATH = r"^gs://[^,]+$"
@@ -45,8 +32,9 @@ def param_schemas(command: str, site: Site) -> dict[str, dict[str, Any]]:
             would have to give a value.
     """
     is_dataflow = isinstance(site, DataflowSite)
-    names = {parameter.flag: parameter.name for parameter in parameters(command)}
-    schemas = {parameter.name: _schema(parameter, names, is_dataflow) for parameter in parameters(command)}
+    known = parameters(command)
+    names = {each.flag: name for name, each in known.items()}
+    schemas = {name: _schema(each, names, is_dataflow) for name, each in known.items()}
     schemas["output"] = {
         "type": ["null", "string"],
         "pattern": _path_pattern(is_dataflow),
@@ -83,25 +71,32 @@ _DATAFLOW_PARAMS: dict[str, dict[str, Any]] = {
 }
 
 
-def _schema(parameter: Parameter, names: Mapping[str, str], of_buckets: bool) -> dict[str, Any]:
-    """Of one parameter; `names` are those of all, by flag, as help speaks of flags."""
-    told = re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), parameter.help)
-    schema: dict[str, Any] = {"description": told}
-    kind = {"switch": "boolean", "integer": "integer", "number": "number", "list": "array"}.get(
-        parameter.kind, "string"
-    )
-    is_optional = parameter.default is None and not parameter.required
-    schema["type"] = ["null", kind] if is_optional else kind
-    if parameter.kind == "list":
+_JSON_TYPES = {
+    Kind.INTEGER: "integer",
+    Kind.NUMBER: "number",
+    Kind.PATHS: "array",
+    Kind.SWITCH: "boolean",
+}
+"""Of the others: string."""
+
+
+def _schema(each: OptionField, names: Mapping[str, str], of_buckets: bool) -> dict[str, Any]:
+    """Of one option; `names` are those of all, by flag, as help speaks of flags."""
+    known, default = each.option, plain_default(each)
+    told = re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), known.help)
+    kind = _JSON_TYPES.get(known.kind, "string")
+    is_optional = default is None and not each.is_required
+    schema: dict[str, Any] = {"description": told, "type": ["null", kind] if is_optional else kind}
+    if known.kind is Kind.PATHS:
         schema["items"] = {"type": "string", "pattern": _path_pattern(of_buckets)}
-        if parameter.required:
+        if each.is_required:
             schema["minItems"] = 1
-    if parameter.kind == "choice":
-        schema["enum"] = list(parameter.choices)
-    least, largest = _BOUNDS.get(parameter.name, (None, None))
-    schema |= {"minimum": least} if least is not None else {}
-    schema |= {"maximum": largest} if largest is not None else {}
-    return schema if parameter.required else schema | {"default": parameter.default}
+    if known.kind is Kind.CHOICE:
+        schema["enum"] = list(known.choices)
+    if known.kind in (Kind.INTEGER, Kind.NUMBER):
+        bounds = {"minimum": known.least, "maximum": known.largest}
+        schema |= {name: bound for name, bound in bounds.items() if bound is not None}
+    return schema if each.is_required else schema | {"default": default}
 
 
 def _path_pattern(of_buckets: bool) -> str:
@@ -141,12 +136,12 @@ def command_values(command: str, params: Mapping[str, Any], output: str) -> dict
         ConfigError: with every fault that can be seen without looking at a file.
     """
     values: dict[str, Any] = {}
-    for parameter in parameters(command):
-        value = params.get(parameter.name)
-        if value not in (None, [], "", parameter.default):
-            values[parameter.name] = value
+    for name, each in parameters(command).items():
+        value = params.get(name)
+        if value not in (None, [], "", each.default):
+            values[name] = value
     values["output"] = output
-    _OPTIONS[command](parse(command_line(command, values)))
+    parse(command_line(command, values))
     return values
 
 

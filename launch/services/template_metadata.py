@@ -12,58 +12,29 @@ import re
 from pathlib import Path
 from typing import Any
 
-from recordmill.launch.command_line.parameters import COMMANDS, Parameter, parameters
+from recordmill.launch.command_line.parameters import COMMANDS, parameters, plain_default
+from recordmill.launch.command_line.parser import VERBS
+from recordmill.pipelines.options.option import Kind, Option, OptionField
 
 FOLDER = Path(__file__).parents[1] / "dataflow"
 
-_DESCRIPTIONS = {
-    "coco": (
-        "COCO annotations and their images become sharded TFRecord files, with a manifest that says what is in them. "
-        "At least one annotation file is needed: instances, keypoints, captions, panoptic, stuff or image_info."
-    ),
-    "folder": (
-        "Images of one class each are checked and written as tf.Examples into sharded TFRecord files. The class is the "
-        "folder that an image is in, the beginning of its name, or what a table says."
-    ),
-}
-
 # A bucket, and perhaps what is in it. Where there are several, with commas between them, so that a path has none.
 _GS_PATH = "gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^,]*)?"
-_SPLIT = "[A-Za-z0-9][A-Za-z0-9_]{0,79}"
-_SHARE = f"{_SPLIT} *= *([0-9]{{0,9}}[.]?[0-9]{{1,18}}([eE]-?[0-9])?|[0-9]{{1,9}}/[1-9][0-9]{{0,8}})"
-
-# Of those that their kind does not tell enough of.
-_REGEXES = {
-    "output": f"^{_GS_PATH}$",
-    "name": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$",
-    "split": f"^{_SPLIT}$",
-    "shard_size": "^[0-9]{1,9}([.][0-9]{1,6})? ?([kKmMgG][iI]?)?[bB]?$",
-    "num_shards": "^[1-9][0-9]{0,4}$",
-    "examples_per_shard": "^[1-9][0-9]{0,17}$",
-    "max_side": "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|65500)$",
-    "jpeg_quality": "^([1-9][0-9]?|100)$",
-    "workers": "^([1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6])$",
-    "max_rejects": "^(0|1|[01][.]0*|0?[.][0-9]+|[0-9]([.][0-9]+)?[eE]-[1-9][0-9]?)$",
-    "min_area": "^[0-9]{0,15}[.]?[0-9]{1,15}([eE][+-]?[0-9]{1,2})?$",
-    "categories": "^.*[^ ,].*$",
-    "classes": "^.*[^ ,].*$",
-}
-_SHARES = f"^({_SPLIT}|{_SHARE}( *, *{_SHARE})*)$"
 _OF_KIND = {
-    "list": f"^{_GS_PATH}( *, *{_GS_PATH})*$",
-    "switch": "^(true|false)$",
-    "integer": "^-?[0-9]{1,18}$",
-    "number": "^-?[0-9]*[.]?[0-9]+$",
-    "text": "^.+$",
+    Kind.PATH: _GS_PATH,
+    Kind.PATHS: f"{_GS_PATH}( *, *{_GS_PATH})*",
+    Kind.SWITCH: "(true|false)",
+    Kind.INTEGER: "-?[0-9]{1,18}",
+    Kind.NUMBER: "-?[0-9]*[.]?[0-9]+",
 }
 _TYPES = {
-    "switch": "BOOLEAN",
-    "integer": "NUMBER",
-    "number": "NUMBER",
-    "choice": "ENUM",
-    "list": "TEXT",
-    "text": "TEXT",
+    Kind.CHOICE: "ENUM",
+    Kind.INTEGER: "NUMBER",
+    Kind.NUMBER: "NUMBER",
+    Kind.PATH: "GCS_WRITE_FOLDER",
+    Kind.SWITCH: "BOOLEAN",
 }
+"""Of the others: TEXT."""
 
 # Words of the command line's help that mean something else in a form.
 _RETOLD = (
@@ -100,46 +71,66 @@ def metadata(command: str) -> dict[str, Any]:
     >>> [p["name"] for p in metadata("coco")["parameters"] if not p["isOptional"]]
     ['images', 'output']
     """
-    ours = [_described(command, parameter) for parameter in parameters(command)]
+    ours = [_described(command, name, each) for name, each in parameters(command).items()]
     return {
         "name": f"Recordmill {command}",
-        "description": _DESCRIPTIONS[command],
+        "description": VERBS[command].description,
         # What must be given comes first in Console's form.
         "parameters": [*sorted(ours, key=lambda described: described["isOptional"]), *_BEAMS],
     }
 
 
-def _described(command: str, parameter: Parameter) -> dict[str, Any]:
+def _described(command: str, name: str, each: OptionField) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "name": parameter.name,
-        "label": parameter.name.replace("_", " ").capitalize(),
-        "helpText": _help(command, parameter),
-        "isOptional": not parameter.required,
-        "regexes": [_regex(command, parameter)],
-        "paramType": "GCS_WRITE_FOLDER" if parameter.name == "output" else _TYPES[parameter.kind],
+        "name": name,
+        "label": name.replace("_", " ").capitalize(),
+        "helpText": _help(command, each),
+        "isOptional": not each.is_required,
+        "regexes": [f"^{_regex(each.option)}$"],
+        "paramType": _TYPES.get(each.option.kind, "TEXT"),
     }
-    if parameter.kind == "choice":
-        described["enumOptions"] = [{"value": choice, "label": choice} for choice in parameter.choices]
-    default = parameter.default
+    if each.option.kind is Kind.CHOICE:
+        described["enumOptions"] = [{"value": choice, "label": choice} for choice in each.option.choices]
+    default = plain_default(each)
     if default not in (None, ""):
         described["defaultValue"] = str(default).lower() if isinstance(default, bool) else str(default)
     return described
 
 
-def _regex(command: str, parameter: Parameter) -> str:
-    if parameter.kind == "choice":
-        return f"^({'|'.join(parameter.choices)})$"
-    if (command, parameter.name) == ("folder", "split"):
-        return _SHARES
-    return _REGEXES.get(parameter.name, _OF_KIND[parameter.kind])
+def _regex(option: Option) -> str:
+    if option.kind is Kind.CHOICE:
+        return f"({'|'.join(option.choices)})"
+    if option.pattern:
+        return option.pattern
+    if option.kind is Kind.INTEGER and option.least == 1:
+        return positive_integers(option.largest) if option.largest else "[1-9][0-9]{0,17}"
+    return _OF_KIND.get(option.kind, ".+")
 
 
-def _help(command: str, parameter: Parameter) -> str:
+def positive_integers(largest: int) -> str:
+    """A regex of the integers from 1 to `largest`.
+
+    >>> positive_integers(256)
+    '([1-9][0-9]{0,1}|1[0-9]{2}|2[0-4][0-9]{1}|25[0-5]|256)'
+    """
+    digits = str(largest)
+    shorter = [f"[1-9][0-9]{{0,{len(digits) - 2}}}"] if len(digits) > 1 else []
+    smaller = []
+    for place, digit in enumerate(digits):
+        first, last = (0 if place else 1), int(digit) - 1
+        if last >= first:
+            one = f"[{first}-{last}]" if last > first else str(first)
+            rest = len(digits) - place - 1
+            smaller.append(f"{digits[:place]}{one}" + (f"[0-9]{{{rest}}}" if rest else ""))
+    return f"({'|'.join([*shorter, *smaller, digits])})"
+
+
+def _help(command: str, each: OptionField) -> str:
     """The command line's help, with its flags called by their parameters' names."""
-    text = parameter.help
+    text = f"{each.option.help} (default {each.usual})" if each.usual else each.option.help
     for said, retold in _RETOLD:
         text = text.replace(said, retold)
-    names = {other.flag: other.name for other in parameters(command)}
+    names = {other.flag: name for name, other in parameters(command).items()}
     return re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names[flag[0]], text)
 
 

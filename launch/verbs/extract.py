@@ -9,16 +9,15 @@ import msgspec
 
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import print_extracted, terminal
+from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.transforms.metadata.manifest_file import require_manifest
 
 
-def run_extract(
-    folder: str, target: str, split: str, workers: int | None, progress_mode: str, beam_arguments: Sequence[str]
-) -> bool:
+def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
     """Extract a data set, or one split of it, print what came of it, and tell whether it was whole.
 
     Raises:
-        ConfigError: no data set there, no such split, `target` is not empty, or TensorFlow is not installed.
+        ConfigError: no data set there, no such split, the target is not empty, or TensorFlow is not installed.
         JobError: a file could not be written.
     """
     from recordmill.launch.preflight.check_runner import require_local
@@ -31,18 +30,25 @@ def run_extract(
 
     if beam_arguments:
         require_local(beam_options(beam_arguments), "extract")
-    manifest = require_manifest(folder)
-    shards = extract.listed_shards(folder, manifest, split)
-    extract.claim_folder(target)
+    manifest = require_manifest(options.folder)
+    shards = extract.listed_shards(options.folder, manifest, options.split)
+    extract.claim_folder(options.target)
     require_tensorflow("extract reads records")
     splits = [manifest.splits[name] for name in {shard.split for shard in shards}]
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
         report = os.path.join(temporary, "extracted.json")
-        build = partial(extract.build, shards=shards, manifest=manifest, folder=target, report=report, workers=workers)
+        build = partial(
+            extract.build,
+            shards=shards,
+            manifest=manifest,
+            folder=options.target,
+            report=report,
+            workers=options.workers,
+        )
         with progress.shown(progress_mode):
             planned(sum(each.images.written for each in splits), sum(each.bytes for each in splits), len(shards))
             run(build, beam_arguments)
         with open(report, "rb") as file:
             extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
-    print_extracted(terminal(), target, extracted, list(extract.not_extracted(manifest)))
+    print_extracted(terminal(), options.target, extracted, list(extract.not_extracted(manifest)))
     return not any(each.faults for each in extracted)

@@ -3,27 +3,29 @@
 import os
 
 from recordmill.launch.terminal.summary import terminal
+from recordmill.pipelines.options.sample_options import SampleOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.sample.write_sample import write_sample
 from recordmill.transforms.storage.interface import is_remote
 
 
-def run_sample(folder: str, count: int, seed: int, odd: bool) -> None:
+def run_sample(options: SampleOptions) -> None:
     """Write the data set and print how to convert it.
 
     Raises:
-        ConfigError: the folder holds something already, or there is nothing to draw.
+        ConfigError: the folder holds something already, or is none of this machine's.
     """
-    if count < 1:
-        raise ConfigError(f"--count {count} must be 1 or more")
+    folder, count = options.folder, options.count
     if not folder or is_remote(folder):
         raise ConfigError(f"DIR {folder!r} is no local folder, and the sample is drawn into one")
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise ConfigError(f"{folder} is there already and is not an empty folder; the sample wants a folder of its own")
-    files = write_sample(folder, count, seed, odd)
+    files = write_sample(folder, count, options.seed, options.odd)
     console = terminal()
-    console.print(f"{count} image rows{' and the odd pictures' if odd else ''} are in {folder}. Convert them with:")
+    console.print(
+        f"{count} image rows{' and the odd pictures' if options.odd else ''} are in {folder}. Convert them with:"
+    )
     console.print(
         f"  recordmill coco --images {files.images} --instances {files.instances} --output OUT"
-        + (" --max-rejects 1" if odd else "")
+        + (" --max-rejects 1" if options.odd else "")
     )

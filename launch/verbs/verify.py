@@ -9,10 +9,11 @@ import msgspec
 
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import print_checks, terminal
+from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.plan_report import ShardCheck
 
 
-def run_verify(folder: str, workers: int | None, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
     """Check every record of a data set, print what was found, and tell whether it is whole.
 
     Raises:
@@ -27,14 +28,14 @@ def run_verify(folder: str, workers: int | None, progress_mode: str, beam_argume
 
     if beam_arguments:
         require_local(beam_options(beam_arguments), "verify")
-    expected = verify.expected_shards(folder)
+    expected = verify.expected_shards(options.folder)
     require_tensorflow("verify decodes images")
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
         report = os.path.join(temporary, "checks.json")
         with progress.shown(progress_mode):
-            run(partial(verify.build, expected=expected, report=report, workers=workers), beam_arguments)
+            run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
         with open(report, "rb") as file:
             checks = msgspec.json.decode(file.read(), type=list[ShardCheck])
-    faults = [*verify.folder_faults(folder, checks), *(fault for check in checks for fault in check.faults)]
-    print_checks(terminal(), folder, checks, faults)
+    faults = [*verify.folder_faults(options.folder, checks), *(fault for check in checks for fault in check.faults)]
+    print_checks(terminal(), options.folder, checks, faults)
     return not faults

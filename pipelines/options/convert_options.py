@@ -8,61 +8,185 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recordmill.schemas.errors import ConfigError
+from recordmill.pipelines.options.option import Kind, Options, option
 from recordmill.schemas.features import FeatureTable, ShardNaming
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import split_name_fault
 
-WRITERS = ("planned", "beam")
-CHECKS = ("none", "header", "decode")
-FORMATS = ("keep", "jpeg", "png")
 DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999
 """What fits the five digits of a shard's name."""
+INT64 = 1 << 63
 
 RecipeValue = str | int | float | bool | list[str] | None
 
 _MAX_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
+READ, WRITE, LEAVE_OUT = "what to read", "what to write", "what to leave out"
+PICTURES, RUN = "what becomes of pictures", "how to run"
+
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions(ABC):
-    """What any conversion is asked to do. Names are those of the flags; see docs/cli.md.
+class ConvertOptions(Options, ABC):
+    """What any conversion is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    Attributes:
-        max_side: pixels; None leaves pictures as large as they are.
-        shard_size: bytes.
-        workers: threads that fetch and check images, per process; None for one a core, or 32 for buckets.
-        max_rejects: fraction, 0..1.
-    """
-
-    images: tuple[str, ...]
-    output: str
-    name: str
-    layout: str
-    num_shards: int | None = None
-    shard_size: int | None = None
-    examples_per_shard: int | None = None
-    gzip: bool = False
-    check: str = "decode"
-    format: str = "keep"
-    max_side: int | None = None
-    jpeg_quality: int = 95
-    seed: int = 0
-    writer: str = "planned"
-    max_rejects: float = 0.01
-    overwrite: bool = False
-    dry_run: bool = False
-    workers: int | None = None
-
-    def __post_init__(self):
-        """Raises ConfigError with every fault that can be seen without looking at a file."""
-        faults = list(self._faults())
-        if faults:
-            raise ConfigError("; ".join(faults))
+    images: tuple[str, ...] = option(
+        kind=Kind.PATHS,
+        group=READ,
+        metavar="DIR|ZIP",
+        help="folder or .zip of images, local or gs://, and all folders in it; repeatable",
+    )
+    output: str = option(kind=Kind.PATH, group=WRITE, metavar="DIR", help="folder of the data set, made if need be")
+    name: str = option(
+        kind=Kind.TEXT,
+        group=WRITE,
+        help="begins the shards' file names",
+        pattern="[A-Za-z0-9][A-Za-z0-9_.-]{0,79}",
+    )
+    layout: str = option(
+        kind=Kind.CHOICE,
+        group=WRITE,
+        help="features of a record",
+        docs="the features of a record, see [records.md](records.md)",
+    )
+    shard_size: int | None = option(
+        None,
+        kind=Kind.SIZE,
+        group=WRITE,
+        metavar="150MB",
+        help="aim at shards of so many bytes, before compression",
+        docs=(
+            "bytes to aim at, before compression; each shard but the last is within an image of it. Where one image is "
+            "larger than this, its size is aimed at instead"
+        ),
+        least=1,
+        usual=f"{DEFAULT_SHARD_BYTES // 10**6}MB",
+        pattern="[0-9]{1,9}([.][0-9]{1,6})? ?([kKmMgG][iI]?)?[bB]?",
+    )
+    num_shards: int | None = option(
+        None,
+        kind=Kind.INTEGER,
+        group=WRITE,
+        metavar="N",
+        help="so many shards a split, of equal numbers of images",
+        docs="so many shards a split; their numbers of images differ by one at most",
+        least=1,
+        largest=MAX_SHARDS,
+    )
+    examples_per_shard: int | None = option(
+        None,
+        kind=Kind.INTEGER,
+        group=WRITE,
+        metavar="N",
+        help="so many records in each shard but the last",
+        docs=(
+            "exactly so many records in each shard but the last. What turns out broken while it is written is missing "
+            "from its shard"
+        ),
+        least=1,
+    )
+    gzip: bool = option(
+        False,
+        kind=Kind.SWITCH,
+        group=WRITE,
+        help="compress the shards (JPEGs do not get smaller, and reading gets slower)",
+        docs=("GZIP shards, named `.gz`. JPEGs do not get smaller; writing (40 MB/s a core) and reading get slower"),
+    )
+    seed: int = option(
+        0,
+        kind=Kind.INTEGER,
+        group=WRITE,
+        metavar="N",
+        help="orders the records: the same seed, the same order",
+        least=-INT64,
+        largest=INT64 - 1,
+    )
+    writer: str = option(
+        "planned",
+        kind=Kind.CHOICE,
+        group=WRITE,
+        help="our writer, or Beam's stock sink",
+        docs=(
+            "our writer, or Beam's `WriteToTFRecord` (every record is shuffled; records land in other shards every "
+            "time; only `--num-shards` sizes them)"
+        ),
+        choices=("planned", "beam"),
+    )
+    overwrite: bool = option(
+        False,
+        kind=Kind.SWITCH,
+        group=WRITE,
+        help="replace what the folder holds of these splits",
+        docs="delete what the folder holds of these splits, and write them anew",
+    )
+    dry_run: bool = option(False, kind=Kind.SWITCH, group=WRITE, help="print the plan and write nothing")
+    check: str = option(
+        "decode",
+        kind=Kind.CHOICE,
+        group=LEAVE_OUT,
+        help="how closely images are looked at",
+        docs=(
+            "`none` takes the JSON's word for an image's size; `header` reads it and asks for the end of the file; "
+            "`decode` also walks every marker or chunk and decodes every pixel"
+        ),
+        choices=("none", "header", "decode"),
+    )
+    max_rejects: float = option(
+        0.01,
+        kind=Kind.NUMBER,
+        group=LEAVE_OUT,
+        metavar="FRACTION",
+        help="fraction of images, or annotations, that may be rejected",
+        docs=(
+            "if more of the images, or of the annotations, of all splits are rejected, the job fails at its end. The "
+            "shards are kept: the same command with a larger fraction accepts them at once"
+        ),
+        least=0,
+        largest=1,
+        measure="a fraction",
+        pattern="(0|1|[01][.]0*|0?[.][0-9]+|[0-9]([.][0-9]+)?[eE]-[1-9][0-9]?)",
+    )
+    format: str = option(
+        "keep",
+        kind=Kind.CHOICE,
+        group=PICTURES,
+        help="write them as they are, or all in one format",
+        docs="write pictures as they are, or all in one format; see [pictures.md](pictures.md)",
+        choices=("keep", "jpeg", "png"),
+    )
+    max_side: int | None = option(
+        None,
+        kind=Kind.INTEGER,
+        group=PICTURES,
+        metavar="PX",
+        help="shrink larger ones to so many pixels",
+        docs="shrink larger pictures; boxes, masks, keypoints and panoptic maps stay in their places",
+        least=1,
+        largest=65_500,
+        unit="pixels",
+    )
+    jpeg_quality: int = option(
+        95,
+        kind=Kind.INTEGER,
+        group=PICTURES,
+        metavar="Q",
+        help="of JPEGs that are transcoded",
+        least=1,
+        largest=100,
+    )
+    workers: int | None = option(
+        None,
+        kind=Kind.INTEGER,
+        group=RUN,
+        metavar="N",
+        help="threads that fetch and check images, per process",
+        least=1,
+        largest=256,
+        usual="one a core, 32 for buckets",
+    )
 
     @property
     @abstractmethod
@@ -114,10 +238,6 @@ class ConvertOptions(ABC):
         }
 
     def _faults(self) -> Iterator[str]:
-        for option in ("images", "output"):
-            if not getattr(self, option):
-                yield f"{flag(option)} is missing"
-        yield from self._given_twice("images")
         if not _NAME.fullmatch(self.name):
             yield f"--name {self.name!r} must be letters, digits, _ . - and begin with a letter or digit"
         if len(self.name) > _MAX_NAME:
@@ -125,56 +245,13 @@ class ConvertOptions(ABC):
         for split in self.splits:
             if fault := split_name_fault(split):
                 yield f"--split {split!r} {fault}"
-        yield from self._none_of(("check", CHECKS), ("format", FORMATS), ("writer", WRITERS))
         layout = LAYOUTS.get(self.layout)
         if self.writer == "beam" and layout and layout.naming is not ShardNaming.TFDS:
             yield f"--writer beam cannot name shards as --layout {self.layout} does, by their number of examples"
-        yield from self._sizing_faults()
-        if self.max_side is not None and not 1 <= self.max_side <= 65_500:
-            yield f"--max-side {self.max_side} must be 1 to 65500 pixels"
-        if not 1 <= self.jpeg_quality <= 100:
-            yield f"--jpeg-quality {self.jpeg_quality} must be 1 to 100"
-        if not -(1 << 63) <= self.seed < 1 << 63:
-            yield f"--seed {self.seed} does not fit 64 bits"
-        if not 0 <= self.max_rejects <= 1:
-            yield f"--max-rejects {self.max_rejects} must be a fraction, 0 to 1"
-        if self.workers is not None and not 1 <= self.workers <= 256:
-            yield f"--workers {self.workers} must be 1 to 256"
-
-    def _given_twice(self, *options: str) -> Iterator[str]:
-        for option in options:
-            paths = getattr(self, option)
-            for path in sorted({path for path in paths if paths.count(path) > 1}):
-                yield f"{flag(option)} {path} is given twice"
-
-    def _none_of(self, *choices: tuple[str, tuple[str, ...]]) -> Iterator[str]:
-        for option, allowed in choices:
-            value = getattr(self, option)
-            if value not in allowed:
-                yield f"{flag(option)} {value!r} is none of {', '.join(allowed)}"
-
-    def _sizing_faults(self) -> Iterator[str]:
-        sizes = {
-            "num-shards": self.num_shards,
-            "shard-size": self.shard_size,
-            "examples-per-shard": self.examples_per_shard,
-        }
-        given = [flag for flag, value in sizes.items() if value is not None]
+        sizes = [self.num_shards, self.shard_size, self.examples_per_shard]
+        flags = ["--num-shards", "--shard-size", "--examples-per-shard"]
+        given = [flag for flag, size in zip(flags, sizes, strict=True) if size is not None]
         if len(given) > 1:
-            yield f"{' and '.join('--' + flag for flag in given)} contradict each other: give one"
-        for flag, size in sizes.items():
-            if size is not None and size < 1:
-                yield f"--{flag} {size} must be 1 or more"
-        if self.num_shards is not None and self.num_shards > MAX_SHARDS:
-            yield f"--num-shards {self.num_shards} is more than the {MAX_SHARDS} that shard names have room for"
+            yield f"{' and '.join(given)} contradict each other: give one"
         if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
             yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"
-
-
-def flag(option: str) -> str:
-    """The flag that sets an option.
-
-    >>> flag("image_info")
-    '--image-info'
-    """
-    return "--" + option.replace("_", "-")

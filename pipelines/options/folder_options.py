@@ -3,41 +3,108 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
-from recordmill.pipelines.options.convert_options import ConvertOptions, RecipeValue
+from recordmill.pipelines.options.convert_options import INT64, READ, WRITE, ConvertOptions, RecipeValue
+from recordmill.pipelines.options.option import Kind, flag, option, redefined
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.splits import SplitShares
 
-LABEL_FROM = ("folder", "name")
 ALL_TRAIN = (("train", Fraction(1)),)
+
+_SPLIT = "[A-Za-z0-9][A-Za-z0-9_]{0,79}"
+_SHARE = f"{_SPLIT} *= *([0-9]{{0,9}}[.]?[0-9]{{1,18}}([eE]-?[0-9])?|[0-9]{{1,9}}/[1-9][0-9]{{0,8}})"
+
+
+def _column(what: str, usual: str) -> Any:
+    return option(
+        None,
+        kind=Kind.TEXT,
+        group=READ,
+        metavar="NAME",
+        help=f"its column of {what}s, if that has no usual name",
+        docs=f"its column of {what}s, where that is not called {usual}. Of several the first in this order",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderOptions(ConvertOptions):
-    """What `recordmill folder` is asked to do. Names are those of the flags; see docs/cli.md.
+    """What `recordmill folder` is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    Attributes:
-        labels: tables of image paths and their labels; none where paths themselves tell.
-        path_column, label_column, split_column: their columns, where these are not called as usual.
-        label_from: `folder`, the first of a path; or `name`, that of the file up to the last `label_separator`.
-        classes: names in the order of their indices; empty for all that are found, sorted.
-        split: names and shares; not heeded where tables of labels give the splits.
-        split_seed: another one, another division.
-        stratify: whether the shares hold within each class.
-    """
-
-    name: str = "images"
-    layout: str = "classification"
-    labels: tuple[str, ...] = ()
-    path_column: str | None = None
-    label_column: str | None = None
-    split_column: str | None = None
-    label_from: str = "folder"
-    label_separator: str = "_"
-    classes: tuple[str, ...] = ()
-    split: tuple[tuple[str, Fraction], ...] = ALL_TRAIN
-    split_seed: int = 0
-    stratify: bool = False
+    images: tuple[str, ...] = redefined(
+        ConvertOptions,
+        "images",
+        help="a folder or .zip, and all folders in it; repeatable",
+        docs="a folder or .zip, and all folders in it; repeatable. A name that two folders have is an error",
+    )
+    labels: tuple[str, ...] = option(
+        (),
+        kind=Kind.PATHS,
+        group=READ,
+        metavar="FILE",
+        help="CSV of image paths and their labels, and perhaps splits; repeatable",
+    )
+    path_column: str | None = _column(
+        "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"
+    )
+    label_column: str | None = _column("label", "`label`, `class`, `class_name`, `category` or `target`")
+    split_column: str | None = _column("split", "`split`, `set`, `subset` or `ml_use`")
+    label_from: str = option(
+        "folder",
+        kind=Kind.CHOICE,
+        group=READ,
+        help="the class is an image's first folder, or begins its file's name",
+        choices=("folder", "name"),
+    )
+    label_separator: str = option(
+        "_",
+        kind=Kind.TEXT,
+        group=READ,
+        metavar="TEXT",
+        help="what ends the class in a name: cat_0.jpg",
+        docs="what ends the class in a name; of several the last",
+    )
+    name: str = redefined(ConvertOptions, "name", "images")
+    split: tuple[tuple[str, Fraction], ...] = option(
+        ALL_TRAIN,
+        kind=Kind.SHARES,
+        group=WRITE,
+        metavar="NAME|NAME=SHARE,…",
+        help="one split, or several with their shares of the images",
+        docs=(
+            "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to "
+            "1. A column of splits in the tables decides instead, in lower case"
+        ),
+        usual="train",
+        pattern=f"({_SPLIT}|{_SHARE}( *, *{_SHARE})*)",
+    )
+    split_seed: int = option(
+        0,
+        kind=Kind.INTEGER,
+        group=WRITE,
+        metavar="N",
+        help="divides otherwise",
+        docs="divides otherwise. (`--seed` only orders records: it moves no image from one split to another)",
+        least=-INT64,
+        largest=INT64 - 1,
+    )
+    stratify: bool = option(False, kind=Kind.SWITCH, group=WRITE, help="give each split its share of every class")
+    classes: tuple[str, ...] = option(
+        (),
+        kind=Kind.NAMES,
+        group=WRITE,
+        metavar="NAME[,NAME…]",
+        help="only these classes, in the order of their indices",
+        docs=(
+            "only these classes, in the order of their indices; images of others are left out and counted. Give it "
+            "where runs of their own for train and val must number classes alike, or where there is one class folder "
+            "only. All are sorted by number where all are numbers"
+        ),
+        usual="all, sorted",
+        pattern=".*[^ ,].*",
+    )
+    layout: str = redefined(ConvertOptions, "layout", "classification", choices=("classification",))
+    max_rejects: float = redefined(ConvertOptions, "max_rejects", help="fraction of images that may be rejected")
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -74,18 +141,16 @@ class FolderOptions(ConvertOptions):
         }
 
     def _faults(self) -> Iterator[str]:
-        yield from self._none_of(("layout", ("classification",)), ("label_from", LABEL_FROM))
         if not self.label_separator:
             yield "--label-separator is empty"
-        elif self.label_from != "name" and self.label_separator != FolderOptions.label_separator:
+        elif self.label_from == "folder" and self.label_separator != FolderOptions.label_separator:
             yield f"--label-separator {self.label_separator} would do nothing without --label-from name"
         if not self.labels:
             for column in ("path_column", "label_column", "split_column"):
                 if getattr(self, column):
-                    yield f"--{column.replace('_', '-')} is of tables of --labels, and none is given"
+                    yield f"{flag(column)} is of tables of --labels, and none is given"
         elif self.label_from != "folder":
             yield f"--labels gives the labels, and so does --label-from {self.label_from}: give one"
-        yield from self._given_twice("labels")
         for name in sorted({name for name in self.classes if self.classes.count(name) > 1}):
             yield f"--classes names {name!r} twice"
         if len(self.split) < 2:
@@ -105,5 +170,3 @@ class FolderOptions(ConvertOptions):
             yield "--split: every share must be more than 0 and at most 1"
         elif total != 1:
             yield f"--split: the shares sum to {float(total):.15g}, not 1 (thirds can be given as 1/3)"
-        if not -(1 << 63) <= self.split_seed < 1 << 63:
-            yield f"--split-seed {self.split_seed} does not fit 64 bits"

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
-from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.command_line.parser import parse
 from recordmill.launch.flat import from_flat
 from recordmill.launch.services import airflow_arguments
 from recordmill.launch.services.airflow_arguments import (
@@ -22,13 +22,11 @@ from recordmill.launch.services.airflow_arguments import (
 )
 from recordmill.launch.services.airflow_site import BeamSite, beam_site, dataflow_site
 from recordmill.launch.services.template_metadata import metadata
-from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.errors import ConfigError
 from tests.conftest import coco_flags
 from tests.launch.services.test_airflow_site import BEAM, CLOUD, DATAFLOW, SITE
 
 INPUTS = {"images": ["gs://b/images"], "instances": ["gs://b/a.json"]}
-OPTIONS = {"coco": coco_options, "folder": folder_options}
 WHEN = datetime(2026, 11, 21, 2)
 
 # Other than the default, for each parameter that a run may set.
@@ -78,21 +76,21 @@ GIVEN = {
 
 def accept(monkeypatch) -> None:
     """Let parameters be given together that contradict each other."""
-    monkeypatch.setattr(airflow_arguments, "_OPTIONS", dict.fromkeys(COMMANDS, lambda parsed: None))
+    monkeypatch.setattr(airflow_arguments, "parse", lambda typed: None)
 
 
 def given(command: str) -> dict:
     more = {"layout": "classification"} if command == "folder" else {}
-    return {parameter.name: (GIVEN | more)[parameter.name] for parameter in parameters(command)}
+    return {name: (GIVEN | more)[name] for name in parameters(command)}
 
 
 def test_a_schema_of_each_kind():
     schemas = param_schemas("coco", SITE)
-    assert set(schemas) == {parameter.name for parameter in parameters("coco")}
+    assert set(schemas) == {*parameters("coco")}
     path = "^(gs://|/)[^,]+$"
     assert schemas["images"] == {
         "title": "images",
-        "description": next(p.help for p in parameters("coco") if p.name == "images"),
+        "description": parameters("coco")["images"].option.help,
         "type": "array",
         "items": {"type": "string", "pattern": path},
         "minItems": 1,
@@ -111,25 +109,9 @@ def test_a_schema_of_each_kind():
 
 def test_dataflow_has_params_of_its_own_and_reads_buckets_only():
     schemas = param_schemas("folder", CLOUD)
-    own = set(schemas) - {parameter.name for parameter in parameters("folder")}
+    own = set(schemas) - {*parameters("folder")}
     assert own == {"machine_type", "max_workers", "flexrs"}
     assert schemas["label_files"]["items"]["pattern"] == schemas["output"]["pattern"] == "^gs://[^,]+$"
-
-
-@pytest.mark.parametrize("name", airflow_arguments._BOUNDS)
-def test_bounds_are_those_of_the_options(name):
-    least, largest = airflow_arguments._BOUNDS[name]
-
-    def options(value: float) -> CocoOptions:
-        return coco_options(parse(command_line("coco", {**INPUTS, "output": "gs://b/out", name: value})))
-
-    options(least)
-    with pytest.raises(ConfigError, match=name.replace("_", "-")):
-        options(least - 1)
-    if largest is not None:
-        options(largest)
-        with pytest.raises(ConfigError, match=name.replace("_", "-")):
-            options(largest + 1)
 
 
 def test_a_sites_own_defaults():
@@ -262,4 +244,4 @@ def test_verify_is_a_command_that_is_understood():
     python, *module, verb, folder, progress = verify_command(SITE, "/data/runs/x")
     assert (python, module) == (SITE.python, ["-m", "recordmill.launch.cli"])
     parsed = parse([verb, folder, progress])
-    assert (parsed.verb, parsed.folder, parsed.progress) == ("verify", "/data/runs/x", "plain")
+    assert (parsed.verb, parsed.options.folder, parsed.terminal.progress) == ("verify", "/data/runs/x", "plain")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recordmill.launch.command_line.flags import size_bytes, split_shares
 from recordmill.launch.command_line.parameters import COMMANDS, parameters
-from recordmill.launch.command_line.parser import coco_options, folder_options, parse
+from recordmill.launch.command_line.parser import parse
 from recordmill.launch.flat import from_flat
 from recordmill.launch.services.template_metadata import FOLDER, metadata, text_of, write
 from recordmill.schemas.errors import ConfigError
@@ -56,7 +56,7 @@ NO_PATHS = [
     "",
 ]
 VALUES = {
-    "list": (PATHS, NO_PATHS),
+    "paths": (PATHS, NO_PATHS),
     "switch": (["true", "false"], ["yes", "True", "1", ""]),
     "integer": (["0", "7", "-3"], ["", "1.5", "1e3", "x", "--1", " 1", "1" * 30]),
     "output": (PATHS[:3], NO_PATHS + PATHS[3:]),
@@ -96,7 +96,7 @@ def described(command: str, name: str) -> dict:
 
 
 def kind_of(command: str, name: str) -> str:
-    return next((parameter.kind for parameter in parameters(command) if parameter.name == name), "Beam's")
+    return parameters(command)[name].option.kind.value if name in parameters(command) else "Beam's"
 
 
 def values_of(command: str, name: str) -> tuple[list[str], list[str]]:
@@ -121,8 +121,7 @@ def options_of(command: str, **values: str):
     """What a template that is given these values would do."""
     given = GIVEN[command] | values
     arguments = from_flat([f"--command={command}", *(f"--{name}={value}" for name, value in given.items())])
-    parsed = parse(arguments[: arguments.index("--")])
-    return (coco_options if command == "coco" else folder_options)(parsed)
+    return parse(arguments[: arguments.index("--")]).options
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -141,7 +140,7 @@ def test_writing_writes_them(tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_a_parameter(command):
     names = [it["name"] for it in metadata(command)["parameters"]]
-    assert sorted(names) == sorted({parameter.name for parameter in parameters(command)} | BEAMS)
+    assert sorted(names) == sorted({*parameters(command)} | BEAMS)
     assert len(names) == len(set(names))
     optional = [it["isOptional"] for it in metadata(command)["parameters"]]
     assert optional == sorted(optional)  # what must be given comes first
@@ -169,14 +168,7 @@ def test_no_name_of_ours_is_one_of_beams():
     """They are told apart by their names."""
     beams = {name for options in PipelineOptions.__subclasses__() for name in options([])._visible_option_list()}
     assert beams >= BEAMS
-    assert beams & {parameter.name for command in COMMANDS for parameter in parameters(command)} == set()
-
-
-def test_what_is_a_path_is_known():
-    """Lists are taken to be of paths in buckets; another kind of list would need a regex of its own."""
-    lists = {parameter.name for command in COMMANDS for parameter in parameters(command) if parameter.kind == "list"}
-    annotations = {"instances", "keypoints", "captions", "panoptic", "stuff", "image_info"}
-    assert lists == {"images", "panoptic_masks", "label_files"} | annotations
+    assert beams & {name for command in COMMANDS for name in parameters(command)} == set()
 
 
 @pytest.mark.parametrize(("command", "name"), EVERY)

@@ -45,12 +45,12 @@ def faults(**changed) -> list[str]:
         ({"boxes": "Clip"}, "--boxes 'Clip' is none of clip, drop, keep"),
         ({"check": ""}, "--check '' is none of none, header, decode"),
         ({"writer": "tf"}, "--writer 'tf' is none of planned, beam"),
-        ({"num_shards": 0}, "--num-shards 0 must be 1 or more"),
+        ({"num_shards": 0}, "--num-shards 0 must be 1 to 99999"),
         ({"shard_size": 0}, "--shard-size 0 must be 1 or more"),
         ({"examples_per_shard": -1}, "--examples-per-shard -1 must be 1 or more"),
         (
             {"num_shards": MAX_SHARDS + 1},
-            "--num-shards 100000 is more than the 99999 that shard names have room for",
+            "--num-shards 100000 must be 1 to 99999",
         ),
         ({"num_shards": 2, "shard_size": 3}, "--num-shards and --shard-size contradict each other: give one"),
         (
@@ -132,10 +132,10 @@ def test_a_fault_is_told(changed, fault):
 
 def test_all_faults_are_told_at_once():
     assert faults(images=(), name="/", boxes="x", workers=0) == [
-        "--boxes 'x' is none of clip, drop, keep",
         "--images is missing",
-        "--name '/' must be letters, digits, _ . - and begin with a letter or digit",
         "--workers 0 must be 1 to 256",
+        "--boxes 'x' is none of clip, drop, keep",
+        "--name '/' must be letters, digits, _ . - and begin with a letter or digit",
     ]
 
 

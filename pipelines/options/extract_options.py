@@ -1,0 +1,16 @@
+"""What `recordmill extract` is asked to do."""
+
+from dataclasses import dataclass
+
+from recordmill.pipelines.options.convert_options import WRITE, ConvertOptions
+from recordmill.pipelines.options.option import Kind, Options, option, redefined
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractOptions(Options):
+    """What `recordmill extract` is asked to do."""
+
+    folder: str = option(kind=Kind.ARGUMENT, group="", metavar="OUT", help="folder of the data set")
+    target: str = option(kind=Kind.ARGUMENT, group="", metavar="DIR", help="where to write it; a new or empty folder")
+    split: str = option("", kind=Kind.TEXT, group=WRITE, help="extract only this split")
+    workers: int | None = redefined(ConvertOptions, "workers")

@@ -1,0 +1,164 @@
+"""What is known of an option besides its value: it stands with the option, once. The parser, the checks, Airflow's
+Params, Dataflow's templates and the tables of docs/cli.md are made of it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields, replace
+from enum import Enum
+from typing import Any
+
+from recordmill.schemas.errors import ConfigError
+
+
+class Kind(str, Enum):
+    """What an option's value is, and how it is typed."""
+
+    ARGUMENT = "argument"  # a text that stands without a flag
+    CHOICE = "choice"  # one of several words
+    INTEGER = "integer"
+    NAMES = "names"  # tuple of texts, typed with commas between them
+    NUMBER = "number"
+    PATH = "path"
+    PATHS = "paths"  # tuple of paths: the flag is repeated
+    SHARES = "shares"  # a split's name, or several with their shares of the images
+    SIZE = "size"  # bytes, typed as 150MB
+    SWITCH = "switch"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What a person, and a service, is told of an option.
+
+    Attributes:
+        group: heading in the help.
+        help: a few words.
+        docs: Markdown, where docs/cli.md says more than `help`.
+        metavar: what stands for the value in the help.
+        choices: of a CHOICE.
+        least, largest: bounds, included; None without.
+        measure: what the bounds are of, `a fraction`.
+        unit: of the bounds.
+        usual: what holds where the option is not given, if its default does not tell.
+        may_repeat: whether PATHS may name one path twice.
+        pattern: what a service holds a text against: POSIX-egrep's, of the whole text.
+    """
+
+    kind: Kind
+    group: str
+    help: str
+    docs: str = ""
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    largest: int | None = None
+    measure: str = ""
+    unit: str = ""
+    usual: str = ""
+    may_repeat: bool = False
+    pattern: str = ""
+
+    def fault(self, value: Any) -> str:
+        """What is wrong with a value that was given; empty if nothing is."""
+        if self.kind is Kind.CHOICE and value not in self.choices:
+            return f"{value!r} is none of {', '.join(self.choices)}"
+        if self.kind in (Kind.INTEGER, Kind.NUMBER, Kind.SIZE) and not self._is_within(value):
+            return f"{value} must be {self._bounds}"
+        return ""
+
+    def _is_within(self, value: float) -> bool:
+        least = -math.inf if self.least is None else self.least
+        largest = math.inf if self.largest is None else self.largest
+        return math.isfinite(value) and least <= value <= largest
+
+    @property
+    def _bounds(self) -> str:
+        if self.least is None and self.largest is None:
+            return "finite"
+        upper = "or more" if self.largest is None else f"to {self.largest}"
+        measure = f"{self.measure}, " if self.measure else ""
+        return f"{measure}{self.least} {upper}{f' {self.unit}' if self.unit else ''}"
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """An option of a verb: its name, its default (None where it must be given), and what is known of it."""
+
+    name: str
+    option: Option
+    default: Any
+    is_required: bool
+
+    @property
+    def flag(self) -> str:
+        return flag(self.name)
+
+    @property
+    def usual(self) -> str:
+        """What holds where it is not given, as text; empty where that goes without saying."""
+        if self.option.usual:
+            return self.option.usual
+        return "" if self.default in (None, "", ()) or self.default is False else str(self.default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Base of what each verb is asked to do: every field is an `option`."""
+
+    def __post_init__(self):
+        """Raises ConfigError with every fault that can be seen without looking at a file."""
+        faults = [*self._faults_of_each(), *self._faults()]
+        if faults:
+            raise ConfigError("; ".join(faults))
+
+    def _faults_of_each(self) -> Iterator[str]:
+        for each in options_of(type(self)):
+            value = getattr(self, each.name)
+            if each.is_required and not value:
+                yield f"{each.flag} is missing"
+            if each.option.kind is Kind.PATHS and not each.option.may_repeat:
+                for path in sorted({path for path in value if value.count(path) > 1}):
+                    yield f"{each.flag} {path} is given twice"
+            if value is not None and (fault := each.option.fault(value)):
+                yield f"{each.flag} {fault}"
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with several options together."""
+        yield from ()
+
+
+def option(default: Any = MISSING, **known: Any) -> Any:
+    """A dataclass field with what an `Option` says of it. Without a default it must be given."""
+    return field(default=default, metadata={"option": Option(**known)})
+
+
+_SAME: Any = object()
+
+
+def redefined(base: type[Options], name: str, default: Any = _SAME, **changes: Any) -> Any:
+    """A base's option with another default or other words."""
+    known = base.__dataclass_fields__[name]
+    default = known.default if default is _SAME else default
+    return field(default=default, metadata={"option": replace(known.metadata["option"], **changes)})
+
+
+def options_of(options: type[Options]) -> tuple[OptionField, ...]:
+    """The options of a verb, those of its base first."""
+    return tuple(
+        OptionField(
+            each.name,
+            each.metadata["option"],
+            None if each.default is MISSING else each.default,
+            each.default is MISSING,
+        )
+        for each in fields(options)
+    )
+
+
+def flag(name: str) -> str:
+    """The flag that sets an option.
+
+    >>> flag("image_info")
+    '--image-info'
+    """
+    return "--" + name.replace("_", "-")

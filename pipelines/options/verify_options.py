@@ -1,0 +1,14 @@
+"""What `recordmill verify` is asked to do."""
+
+from dataclasses import dataclass
+
+from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.option import Kind, Options, option, redefined
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions(Options):
+    """What `recordmill verify` is asked to do."""
+
+    folder: str = option(kind=Kind.ARGUMENT, group="", metavar="OUT", help="folder of the data set")
+    workers: int | None = redefined(ConvertOptions, "workers")

@@ -1,0 +1,23 @@
+"""docs/cli.md has the options as they are."""
+
+from pathlib import Path
+
+from recordmill.launch.command_line.documentation import with_tables
+
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_options_as_they_are():
+    assert with_tables(PAGE) == PAGE, "make templates writes it anew"
+
+
+def test_a_table_says_flag_meaning_and_default():
+    page = with_tables("<!-- options: coco -->\nold\n<!-- end of options -->\nkept")
+    assert page.endswith("<!-- end of options -->\nkept")
+    assert "\nold\n" not in page
+    assert "| `--masks none\\|png\\|rle\\|both` | masks of objects, as 8-bit PNG" in page
+    assert page.count("| `none` |\n") == 1
+    assert (
+        "| `--split SPLIT` | which split this is; each is added to the folder by a run of its own | `train` |\n" in page
+    )
+    assert "| `--no-crowd` | leave out annotations with `iscrowd` 1 | off |\n" in page
