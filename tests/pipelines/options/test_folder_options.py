@@ -62,7 +62,13 @@ def shares(*pairs: tuple[str, str]) -> tuple[tuple[str, Fraction], ...]:
             "--stratify divides classes, but --split names a single split; "
             "--split-seed divides images, but --split names a single split",
         ),
-        *(({"split": HALVES, "split_seed": seed}, f"--split-seed {seed} must be -9223372036854775808 to 9223372036854775807") for seed in BEYOND),
+        *(
+            (
+                {"split": HALVES, "split_seed": seed},
+                f"--split-seed {seed} must be -9223372036854775808 to 9223372036854775807",
+            )
+            for seed in BEYOND
+        ),
         ({"label_separator": "-"}, SEPARATOR.format("-")),
         ({"label_separator": " - ", "label_from": "folder"}, SEPARATOR.format(" - ")),
         ({"label_separator": "-", **TABLE}, SEPARATOR.format("-")),
