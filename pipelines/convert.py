@@ -14,7 +14,8 @@ from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.plan_shards import PlanShards
-from recordmill.transforms.shards.write_shards import ShardRecipe, WriteShards
+from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.shards.write_stock import WriteWithBeamSink
 from recordmill.transforms.storage.interface import is_remote
 

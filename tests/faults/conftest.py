@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.sample.write_sample import write_sample
-from recordmill.transforms.shards import write_shards
+from recordmill.transforms.shards import shard_file
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.faults.jobs import IMAGES, Place, SampleJob, Shard, SmallJob, place_called, small_coco
 from tests.faults.warm_process import Command
@@ -67,7 +67,7 @@ def is_gzip(request) -> bool:
 @pytest.fixture
 def small_writes(monkeypatch):
     """Each record goes to the file at once."""
-    monkeypatch.setattr(write_shards, "_WRITE_BYTES", 1)
+    monkeypatch.setattr(shard_file, "_WRITE_BYTES", 1)
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.shards import ShardKey, ShardResult
-from recordmill.transforms.shards.write_shards import ShardRecipe, finish_shard
+from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
@@ -321,7 +322,7 @@ class Shard:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
             labels, table = LabelMap((Category(1, "cat"),)), DETECTION.with_parts(())
-            return finish_shard(self.KEY, self.tasks, recipe, labels, table, pool, 2)
+            return ShardWriter(recipe, labels, table, pool, 2).finish(self.KEY, self.tasks)
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.schemas.shards import ShardResult
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
-from recordmill.transforms.shards.write_shards import ShardFile
+from recordmill.transforms.shards.shard_file import ShardFile
 from recordmill.transforms.storage.resolve import storage_for
 from tests.faults.failing import fail_once
 

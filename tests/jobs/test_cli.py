@@ -240,7 +240,7 @@ def test_a_full_disk_is_told_and_leaves_no_shard(sample, tmp_path, recordmill, m
     def full(shard, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("recordmill.transforms.shards.write_shards.ShardFile._write", full)
+    monkeypatch.setattr("recordmill.transforms.shards.shard_file.ShardFile._write", full)
     outcome = recordmill(*coco_flags(sample, tmp_path))
     assert outcome.code == 1
     assert "the job failed in step WriteShards/Write: OSError: [Errno 28] No space left on device" in outcome.err

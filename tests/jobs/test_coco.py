@@ -424,16 +424,16 @@ def run_disturbed(tmp_path: Path, flags: list[str], disturbance: str) -> subproc
     program = tmp_path / "disturbed.py"
     program.write_text(
         "import os, signal, sys, time\n"
-        "from recordmill.transforms.shards import write_shards\n"
+        "from recordmill.transforms.shards import shard_file\n"
         "from recordmill.launch.cli import main\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "append, seen = write_shards.ShardFile.append, []\n"
+        "append, seen = shard_file.ShardFile.append, []\n"
         "def disturbed(self, record):\n"
         "    append(self, record)\n"
         "    self._flush()\n"
         "    seen.append(record)\n"
         f"    {disturbance}\n"
-        "write_shards.ShardFile.append = disturbed\n"
+        "shard_file.ShardFile.append = disturbed\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     command = [sys.executable, str(program), *flags]

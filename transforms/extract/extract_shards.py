@@ -12,7 +12,7 @@ from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.look_ahead import map_ahead
+from recordmill.transforms.runtime.look_ahead import look_ahead
 
 
 class ExtractedRecord(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def extract_shard(shard: ManifestShard, writer: FileWriter, pool: Executor, thre
     damage: list[Fault] = []
     records = []
     readable = readable_records(shard, ShardReader(shard.path), damage)
-    for extracted, found in map_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
+    for extracted, found in look_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
         records += [extracted] if extracted else []
         faults += found
     return ExtractedShard(shard.split, shard.info.file, tuple(records), (*faults, *damage))

@@ -18,7 +18,7 @@ from recordmill.transforms.images.load_images import LoadImages
 from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written
-from recordmill.transforms.shards.write_shards import ShardRecipe
+from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.storage.resolve import storage_for
 
 

@@ -7,7 +7,7 @@ import apache_beam as beam
 
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
-from recordmill.transforms.runtime.look_ahead import map_ahead
+from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.verify.check_records import RecordChecker
 
 
@@ -56,7 +56,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     faults: list[Fault] = []
     damage: list[Fault] = []
     examples = objects = 0
-    checked = map_ahead(check, readable_records(expected, reader, damage), pool, threads)
+    checked = look_ahead(check, readable_records(expected, reader, damage), pool, threads)
     for number, (count, record_faults) in enumerate(checked):
         examples += 1
         objects += count
