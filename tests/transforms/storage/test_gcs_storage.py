@@ -205,6 +205,22 @@ def test_a_stream_reads_ranges_of_one_generation(gcs, monkeypatch):
     assert {call.query["generation"] for call in gcs.calls("read")} == {str(generation)}
 
 
+@pytest.mark.parametrize(("times", "is_had"), [(1, True), (ALWAYS, False)])
+def test_a_stream_that_is_read_to_its_end_is_checked(gcs, monkeypatch, times, is_had):
+    """Its ranges have no checksums of their own."""
+    monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 40_000)
+    gcs.put("a", BYTES)
+    last = Fault(Kind.CORRUPTED, "read", when=lambda call: call.range.endswith(f"-{len(BYTES) - 1}"), times=times)
+    monkeypatch.setattr("tests.gcs_stand_in._damaged", lambda data: data[:-1] + b"!")
+    gcs.faults = [last]
+    stream = STORAGE.open(path_of("a"))
+    if is_had:
+        assert stream.read() == BYTES
+    else:
+        with pytest.raises(UnreadableFileError, match="did not match their checksum"):
+            stream.read()
+
+
 def test_a_stream_is_seekable(gcs):
     gcs.put("a", BYTES)
     expected = io.BytesIO(BYTES)
@@ -418,6 +434,17 @@ def test_bytes_that_always_arrive_damaged_are_not_left_there(gcs, size):
         STORAGE.write(path_of("a"), os.urandom(size))
     assert not isinstance(caught.value, UnreadableFileError)
     assert gcs.objects() == {}
+
+
+def test_what_another_run_has_written_in_place_of_damaged_bytes_is_let_be(gcs):
+    gcs.faults = [
+        Fault(Kind.CORRUPTED, "upload", times=ALWAYS),
+        Fault(Kind.REPLACED, "delete", first=gcs_client.TRIES, data=b"of another run"),
+    ]
+    with pytest.raises(OSError) as caught:
+        STORAGE.write(path_of("a"), BYTES)
+    assert caught.value.filename == path_of("a")
+    assert gcs.objects() == {"a": b"of another run"}
 
 
 def test_a_checksum_that_the_server_refuses_is_tried_anew(gcs):
