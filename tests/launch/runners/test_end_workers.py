@@ -55,26 +55,28 @@ def test_workers_below_this_process_are_killed_and_nothing_else(start, monkeypat
     assert sorted(killed) == sorted([(child, signal.SIGKILL), (grandchild, signal.SIGKILL)])
 
 
-def test_a_signal_ends_them_and_comes_to_whoever_had_it_before(monkeypatch):
+@pytest.fixture
+def heard() -> Iterator[list[int]]:
+    """What SIGTERM does outside of the block."""
+    numbers: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: numbers.append(number))
+    yield numbers
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatch):
     killed = threading.Event()
-    heard: list[int] = []
     monkeypatch.setattr(end_workers, "_GRACE_S", 0.0)
     monkeypatch.setattr(end_workers, "kill_workers", killed.set)
-
-    def hear(number: int, _: object) -> None:
-        heard.append(number)
-
-    before = signal.signal(signal.SIGTERM, hear)
-    try:
-        with workers_end_too():
-            signal.raise_signal(signal.SIGTERM)
-            assert killed.wait(5)
-        assert heard == [signal.SIGTERM]
-        assert signal.getsignal(signal.SIGTERM) is hear
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    before = signal.getsignal(signal.SIGTERM)
+    with workers_end_too():
+        signal.raise_signal(signal.SIGTERM)
+        assert killed.wait(5)
+    assert heard == [signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.usefixtures("heard")
 def test_a_thread_that_may_not_ask_for_signals_goes_without():
     def within() -> str:
         with workers_end_too():
