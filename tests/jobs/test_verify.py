@@ -114,13 +114,9 @@ def test_a_shard_of_another_run(folder, recordmill):
     assert f"{foreign.name}: unlisted" in outcome.out
 
 
-@pytest.mark.parametrize(
-    ("part", "count"),
-    [("images", "written"), ("images", "rows"), ("annotations", "objects"), ("annotations", "captions")],
-)
-def test_a_manifest_whose_counts_disagree(folder, recordmill, part, count):
+def test_a_manifest_whose_counts_disagree(folder, recordmill):
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["splits"]["train"][part][count] += 1
+    manifest["splits"]["train"]["annotations"]["captions"] += 1
     (folder / "manifest.json").write_text(json.dumps(manifest))
     outcome = recordmill("verify", folder)
     assert outcome.code == 1

@@ -3,9 +3,18 @@
 import numpy as np
 import pytest
 
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.tfds import class_names
 from tests.conftest import annotation, coco_flags, convert, draw_jpeg, image_row, read_examples, write_coco
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="the extra dev is not installed")
+
+
+def records(folder, split: str) -> list[bytes]:
+    import tensorflow as tf
+
+    paths = sorted(map(str, folder.glob(f"*-{split}.tfrecord-*")))
+    return list(tf.data.TFRecordDataset(paths).as_numpy_iterator())
 
 
 def test_every_example_of_every_split(sample, tmp_path, recordmill):
@@ -14,9 +23,11 @@ def test_every_example_of_every_split(sample, tmp_path, recordmill):
     builder = tfds.builder_from_directory(str(tmp_path))
     assert builder.info.name == "coco"
     assert {name: split.num_examples for name, split in builder.info.splits.items()} == {"train": 22, "val": 22}
-    names = builder.info.features["image/object/class/index"].feature.names
-    assert names == ["circle", "square", "triangle", "star", "figure"]
+    classes = builder.info.features["image/object/class/index"].feature
+    assert classes.num_classes == 5
+    assert classes.names == ["circle", "square", "triangle", "star", "figure"]
     for split in ("train", "val"):
+        assert builder.info.splits[split].num_bytes == sum(map(len, records(tmp_path, split)))
         ours = {example["image/source_id"][0]: example for example in read_examples(tmp_path, split)}
         seen = set()
         for example in tfds.as_numpy(builder.as_dataset(split=split)):
@@ -36,6 +47,12 @@ def test_class_names_that_two_ids_share(tmp_path, recordmill):
     assert convert(recordmill, tmp_path, instances).code == 0
     features = tfds.builder_from_directory(str(tmp_path / "out")).info.features
     assert features["image/object/class/index"].feature.names == ["face (id 0)", "face (id 1)"]
+
+
+@pytest.mark.parametrize("name", ["", " \n"])
+def test_a_class_without_a_name_has_its_id(name):
+    """TFDS takes an empty line for no class at all."""
+    assert class_names((Category(7, name), Category(8, "a  cat"))) == ["(id 7)", "a cat"]
 
 
 def test_gzip_shards_do_not_pretend_to_be_readable(sample, tmp_path, recordmill):

@@ -151,6 +151,10 @@ LOOPBACK = "--environment_type=LOOPBACK"
             "the workers would not have Recordmill: say how they are",
         ),
         (["--runner=SparkRunner"], "the workers would not have Recordmill"),
+        (
+            ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=DOCKER"],
+            "the workers would not have Recordmill",
+        ),
     ],
 )
 def test_what_a_job_server_would_refuse_late(arguments, told):

@@ -1,5 +1,7 @@
 """What may be written where, and what is there already."""
 
+import os
+
 import msgspec
 import pytest
 
@@ -228,6 +230,24 @@ def test_overwrite_deletes_the_split_and_no_other(tmp_path, recipe):
     left = contents(tmp_path)
     assert set(left) == {"manifest.json", NOTE, *val}
     assert left.items() >= val.items()
+
+
+@pytest.mark.parametrize("others", [(), (VAL,)])
+def test_no_shard_is_deleted_that_the_manifest_still_lists(tmp_path, monkeypatch, others):
+    """Whoever is killed in between leaves no manifest of files that are gone."""
+    finish(tmp_path, RECIPE, *others)
+    delete, deleted = LocalStorage.delete, []
+
+    def noted(self, path):
+        name = os.path.basename(path)
+        deleted.append(name)
+        manifest = tmp_path / "manifest.json"
+        assert name == manifest.name or not manifest.exists() or name not in manifest.read_text()
+        delete(self, path)
+
+    monkeypatch.setattr(LocalStorage, "delete", noted)
+    claim(tmp_path, overwrite=True)
+    assert {shard.file for shard in SHARDS} <= set(deleted)
 
 
 def test_overwrite_of_the_only_split_may_change_name_and_layout(tmp_path):

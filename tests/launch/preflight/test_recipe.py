@@ -1,6 +1,7 @@
 """What decides the bytes of a split is written down."""
 
 import base64
+import dataclasses
 from fractions import Fraction
 
 import google_crc32c
@@ -52,6 +53,25 @@ def test_a_recipe_of_annotation_files_has_their_checksums(folder):
         FORMAT, "coco", "train", "detection", given.table.parts, inputs, ("images",), given.record_options
     )
     assert coco_recipe(given) == expected
+
+
+def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder):
+    for name in ("a.json", "b.json", "p.json", "q.json"):
+        (folder / name).write_text(f'"{name}"')
+    given = CocoOptions(
+        images=("images", "more"),
+        output="out",
+        instances=("a.json", "b.json"),
+        panoptic=("p.json", "q.json"),
+        panoptic_masks=("images", "more"),
+        categories=("cat", "dog"),
+    )
+    turned = {
+        name: getattr(given, name)[::-1] for name in ("images", "instances", "panoptic", "panoptic_masks", "categories")
+    }
+    assert coco_recipe(dataclasses.replace(given, **turned)) == coco_recipe(given)
+    crossed = dataclasses.replace(given, panoptic_masks=given.panoptic_masks[::-1])
+    assert coco_recipe(crossed) != coco_recipe(given)
 
 
 # Folders whose names give the labels

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -110,6 +111,33 @@ def test_counters_and_state_become_progress(monkeypatch):
     assert (now.images_done, now.bytes_done, now.shards_done, now.rejected) == (7, 700, 1, 9)
 
 
+class AskedOnce(Job):
+    """As Beam's own results of job servers: they keep the first answer."""
+
+    _metrics: Any = None
+
+    def metrics(self) -> Any:
+        if self._metrics is None:
+            self._counters = [("images_written", self.asked, self.asked)]
+            self.asked += 1
+            self._metrics = super().metrics()
+        return self._metrics
+
+    asked = 1
+
+
+def test_a_job_server_is_asked_again_and_again(monkeypatch):
+    monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.001)
+
+    def until_three() -> None:
+        end_s = time.monotonic() + 2
+        while progress.snapshot().images_done < 3 and time.monotonic() < end_s:
+            time.sleep(0.001)
+
+    watch.wait(AskedOnce(until_three), Runner.PORTABLE, OPTIONS)
+    assert progress.snapshot().images_done >= 3
+
+
 def test_numbers_never_go_back():
     progress.planned(5, 50, 1)
     progress.wrote_image(10)
@@ -187,6 +215,16 @@ def test_a_job_of_a_job_server_is_cancelled_with_the_command():
     with pytest.raises(KeyboardInterrupt) as caught:
         watch.wait(job, Runner.PORTABLE, OPTIONS)
     assert (job.cancelled, type(caught.value)) == (1, KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("error", [grpc.RpcError(), ValueError("Cannot invoke RPC on closed channel!")])
+def test_ctrl_c_that_has_reached_the_job_server_as_well_is_ctrl_c(error):
+    class WithoutServer(Job):
+        def cancel(self) -> None:
+            raise error
+
+    with pytest.raises(KeyboardInterrupt):
+        watch.wait(WithoutServer(interrupted), Runner.PORTABLE, OPTIONS)
 
 
 def test_what_dataflow_says_is_told_in_a_line_once(capsys):

@@ -83,6 +83,23 @@ def test_keypoints_are_those_of_the_category():
     assert b"keypoints" not in rows.instances[1].json
 
 
+def test_objects_of_fewer_keypoints_than_others_have_room_for_as_many():
+    """Lists of keypoints are of the category with the most; the rest of another's room is empty."""
+    pole = Category(3, "pole", keypoints=("top",))
+    values = DETECTION | {
+        "objects.category_id": np.array([7, 3]),
+        "objects.keypoint_num": np.array([1, 1]),
+        "objects.keypoint_x": np.float32([0.55, 0.9, 0.25, 0]),
+        "objects.keypoint_y": np.float32([0.2, 0.9, 0.5, 0]),
+        "objects.keypoint_visibility": np.array([1, 0, 2, 0]),
+    }
+    extractor = RowExtractor(LAYOUTS["detection"].with_parts((Part.KEYPOINTS,)), LabelMap((pole, FIGURE)), "val")
+    assert [row.json.partition(b',"num_keypoints"')[2] for row in extractor(values).rows.keypoints] == [
+        b':1,"keypoints":[22.0,6.0,1,0.0,0.0,0]}',
+        b':1,"keypoints":[10.0,15.0,2]}',
+    ]
+
+
 def test_keypoints_that_are_not_labelled_are_zeros():
     assert keypoints_px(np.float32([0.3]), np.float32([0.3]), [0], 40, 30) == (0.0, 0.0, 0)
 

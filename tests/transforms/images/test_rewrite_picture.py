@@ -29,6 +29,9 @@ def pixels(data: bytes) -> np.ndarray:
 
 
 SEE_THROUGH = Image.fromarray(np.dstack([COLOURS, 100 + ROWS.astype(np.uint8)]))
+OPAQUE = SMOOTH.convert("RGBA")
+NEARLY_OPAQUE = OPAQUE.copy()
+NEARLY_OPAQUE.putpixel((0, 0), (0, 0, 255, 254))
 DEEP = Image.fromarray((ROWS * 40 * 50 + COLUMNS).astype(np.uint16))
 
 
@@ -37,6 +40,8 @@ DEEP = Image.fromarray((ROWS * 40 * 50 + COLUMNS).astype(np.uint16))
     [
         (SMOOTH, "WEBP", "jpeg", "RGB"),
         (SEE_THROUGH, "WEBP", "png", "RGBA"),
+        (OPAQUE, "TIFF", "jpeg", "RGB"),
+        (NEARLY_OPAQUE, "TIFF", "png", "RGBA"),
         (SMOOTH, "GIF", "jpeg", "RGB"),
         (SMOOTH, "BMP", "jpeg", "RGB"),
         (SMOOTH.convert("1"), "BMP", "jpeg", "L"),

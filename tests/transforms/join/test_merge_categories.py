@@ -37,6 +37,15 @@ def test_categories_are_in_order_of_their_ids(files, expected):
         assert merge_categories(order) == LabelMap(expected)
 
 
+@pytest.mark.parametrize("ids", [(8, 1), (2_000_000_000, 17, 5)])
+def test_categories_are_in_order_of_their_ids_where_a_set_has_them_in_another(ids):
+    """A permuted label map is a data set whose every label is wrong."""
+    rows = [Category(id_, f"number {id_}") for id_ in ids]
+    in_order = tuple(sorted(rows, key=lambda category: category.id))
+    files = [file("a.json", *rows), file("p.json", *rows, kind=AnnotationKind.PANOPTIC)]
+    assert merge_categories(files) == LabelMap(in_order, in_order)
+
+
 def test_of_rows_that_agree_on_the_name_that_of_the_first_file_stands():
     other = Category(17, "cat", "pet")
     for files in ([file("a.json", CAT), file("b.json", other)], [file("b.json", other), file("a.json", CAT)]):

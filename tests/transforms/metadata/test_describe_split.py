@@ -183,6 +183,15 @@ def test_rejects_up_to_the_limit_are_accepted(max_rejects):
     check_rejects({"train": SPLIT}, REJECTED, max_rejects, "out/rejects.jsonl")
 
 
+def test_the_limit_is_the_fraction_that_was_written_and_not_the_float_below_it():
+    """0.29 * 100 is 28.999999999999996."""
+    split = msgspec.structs.replace(SPLIT, images=ImageCounts(100, 71, 0, {"image_missing": 29}))
+    rejected = [Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(30)]
+    check_rejects({"train": split}, rejected[:29], 0.29, "rejects.jsonl")
+    with pytest.raises(TooManyRejectsError, match=r"30 of 100 images"):
+        check_rejects({"train": split}, rejected, 0.29, "rejects.jsonl")
+
+
 def test_too_many_rejected_images_are_told_with_the_first_of_them():
     with pytest.raises(TooManyRejectsError) as caught:
         check_rejects({"train": SPLIT}, REJECTED, 0.19, "out/rejects.jsonl")

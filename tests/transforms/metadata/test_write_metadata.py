@@ -22,7 +22,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata.describe_split import describe_split
 from recordmill.transforms.metadata.write_metadata import Findings, UnlistedFn, WriteMetadata, write_metadata
 from recordmill.transforms.runtime.outputs import Written
-from recordmill.transforms.storage.local_storage import TemporaryName
+from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
 
 VAL = msgspec.structs.replace(RECIPE, split="val")
@@ -56,6 +56,10 @@ def lines(folder) -> list[dict]:
 # What is written
 
 
+def contents(folder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def left_by_a_killed_run(name: str) -> str:
     """The temporary file of an earlier run that had the number of this process."""
     own = TemporaryName.parse(TemporaryName.make(name))
@@ -76,6 +80,25 @@ def test_everything_is_in_its_place(tmp_path):
     assert list(csv.reader((tmp_path / "labels.csv").open())) == [["1", "cat"], ["3", "dog, or puppy"]]
     assert json.loads((tmp_path / "label_map.json").read_text())["id_by_index"] == [1, 3]
     assert 'name: "dog, or puppy"' in (tmp_path / "label_map.pbtxt").read_text()
+
+
+def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch):
+    """And before what an unfinished run needs is deleted: whoever is killed at any moment can go on."""
+    (tmp_path / ".recordmill-train").mkdir()
+    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    at_the_manifest: list[dict[str, bytes]] = []
+    storage_write = LocalStorage.write
+
+    def noted(self, path, data):
+        if path.endswith("manifest.json"):
+            at_the_manifest.append(contents(tmp_path))
+        storage_write(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "write", noted)
+    write(tmp_path)
+    finished = contents(tmp_path)
+    del finished["manifest.json"]
+    assert at_the_manifest == [finished | {".recordmill-train/recipe.json": b"{}"}]
 
 
 def test_rejects_are_lines_in_a_fixed_order(tmp_path):

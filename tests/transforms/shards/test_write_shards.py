@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -106,6 +106,27 @@ def test_bytes_ahead_are_bounded(size):
             with turn:
                 assert len(started) - written <= max(1, BYTES_AHEAD // size) + 1
     assert sorted(started) == list(range(20))
+
+
+class AtOnce(Executor):
+    """Has done what it is given as soon as it is given."""
+
+    def submit(self, function, *arguments):
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
+
+
+def test_as_much_is_ahead_after_gigabytes_as_in_the_beginning():
+    started: list[int] = []
+
+    def note(tasks):
+        started.extend(task.image_id for task in tasks)
+        return prepare(tasks)
+
+    tasks = [sized(id_, BYTES_AHEAD // 4) for id_ in range(40)]
+    ahead = [len(started) - written for written, _ in enumerate(prepare_ahead(tasks, note, AtOnce(), 8, size_of))]
+    assert ahead == [4] * 37 + [3, 2, 1]
 
 
 def test_threads_bound_the_batches_ahead_of_small_images():
@@ -290,6 +311,28 @@ def test_progress_is_that_of_planned_images(tmp_path, tasks):
     assert (again.images_done, again.bytes_done, again.shards_done) == (6, 2 * now.bytes_done, 2)
 
 
+def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
+    """Written, rejected, or finished by an earlier run."""
+    more = msgspec.structs.replace(INSIDE, id=7)
+    pieces = [
+        piece
+        for task in tasks[:2]
+        for piece in (task, msgspec.structs.replace(task, annotations=(more,), is_continuation=True))
+    ]
+    size = sum(task.ref.size_bytes for task in tasks[:2])
+    for run in (1, 2):
+        progress.reset()
+        result = finish(pieces, recipe(tmp_path, layout="keras"), table=KERAS)
+        now = progress.snapshot()
+        assert (now.images_done, now.bytes_done) == (2, size), run
+    assert {(reject.what, reject.id, reject.annotations) for reject in result.rejected} == {
+        ("annotation", 6, 0),
+        ("image", 2, 1),
+    }
+    assert len(result.rejected) == 2
+    assert (result.counted[Metric.IMAGES], result.counted[Metric.OF_REJECTED_IMAGES]) == (1, 1)
+
+
 def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
     first = finish(tasks, recipe(tmp_path))
     before = (tmp_path / "out" / FILE).stat().st_mtime_ns
@@ -317,6 +360,20 @@ def test_a_shard_that_is_not_known_to_be_whole_is_written_again(tmp_path, tasks,
     damage(tmp_path / "out")
     assert finish(tasks, recipe(tmp_path)) == first
     assert (tmp_path / "out" / FILE).read_bytes() == whole
+
+
+@pytest.mark.parametrize("how", [lambda path: None, lambda path: path.mkdir()], ids=["gone", "not to be read"])
+def test_images_that_may_be_had_again_are_tried_again(tmp_path, tasks, how):
+    """A drive that comes back has its files as they were listed."""
+    path = Path(tasks[0].ref.path)
+    kept = path.rename(tmp_path / "kept")
+    how(path)
+    assert finish(tasks, recipe(tmp_path)).info.examples == 1
+    if path.exists():
+        path.rmdir()
+    kept.rename(path)
+    assert finish(tasks, recipe(tmp_path)).info.examples == 2
+    assert sorted(source_ids(tmp_path / "out" / FILE)) == [1, 3]
 
 
 def test_a_changed_image_is_written_again(tmp_path, tasks):

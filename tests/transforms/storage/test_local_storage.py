@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.interface import ChangedFileError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -98,6 +99,20 @@ def test_read_and_open(tmp_path):
             read(str(tmp_path / "gone"))
 
 
+@pytest.mark.parametrize("read", [STORAGE.read, lambda path, version: STORAGE.read_range(path, 0, 3, version)])
+def test_a_file_that_was_written_to_since_it_was_listed_is_another(tmp_path, read):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    (file,) = STORAGE.walk(str(tmp_path))
+    assert read(file.path, file.version) == b"old"
+    path.write_bytes(b"new")  # of the same size
+    os.utime(path, ns=(0, int(file.version) + 1))
+    with pytest.raises(ChangedFileError) as caught:
+        read(file.path, file.version)
+    assert caught.value.filename == file.path
+    assert read(file.path, "") == b"new"
+
+
 # Writing
 
 
@@ -140,6 +155,29 @@ def test_an_upload_is_seen_whole_when_it_is_committed(tmp_path):
     assert contents(tmp_path) == {"a": b"new bytes"}
     upload.abandon()
     assert contents(tmp_path) == {"a": b"new bytes"}
+
+
+def test_all_bytes_are_on_the_disk_before_they_have_their_name(tmp_path, monkeypatch):
+    """Or a machine that loses its power has a shard of zeros by the right name."""
+    synced: dict[int, int] = {}
+    renamed: dict[str, int | None] = {}
+    fsync, replace = os.fsync, os.replace
+
+    def note_sync(descriptor: int) -> None:
+        fsync(descriptor)
+        status = os.fstat(descriptor)
+        synced[status.st_ino] = status.st_size
+
+    def note_rename(source: str, target: str) -> None:
+        renamed[target] = synced.get(os.stat(source).st_ino)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_rename)
+    upload = STORAGE.create(str(tmp_path / "a"))
+    upload.write(b"0123456789")
+    upload.commit(str(tmp_path / "b"))
+    assert renamed == {str(tmp_path / "b"): 10}
 
 
 def test_an_abandoned_upload_leaves_no_trace(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError
+from recordmill.transforms.storage.interface import ChangedFileError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.storage.zip_storage import ZipStorage
@@ -138,6 +138,22 @@ def test_nothing_can_be_written(tmp_path):
         with pytest.raises(OSError, match="archives are only read"):
             write()
     assert (tmp_path / "masks.zip").read_bytes() == before
+
+
+def test_a_member_that_was_replaced_since_it_was_listed_is_another(tmp_path):
+    """In a new archive, whose own version is right."""
+    path = archive(tmp_path / "masks.zip", {"a.png": b"old", "b.png": b"kept"})
+    listed = {file.name: file for file in storage_for(path).walk(path)}
+    archive(tmp_path / "masks.zip", {"a.png": b"new", "b.png": b"kept", "c.png": b""})
+    storage = storage_for(path)
+    start, length = storage.span(listed["a.png"].path)
+    data = storage.read_span(start, length)
+    for read in (storage.read, lambda path, version: storage.unpack(path, data, version)):
+        with pytest.raises(ChangedFileError) as caught:
+            read(listed["a.png"].path, listed["a.png"].version)
+        assert caught.value.filename == listed["a.png"].path
+        assert read(listed["a.png"].path, "") == b"new"
+    assert storage.read(listed["b.png"].path, listed["b.png"].version) == b"kept"
 
 
 # Damage

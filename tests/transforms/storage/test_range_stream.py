@@ -1,0 +1,74 @@
+"""A file that is read by ranges is a stream like any other."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.transforms.storage.range_stream import RangeStream
+
+BYTES = bytes(range(256)) * 4
+
+
+class Ranges:
+    """Reads ranges of BYTES, and notes them."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[int, int]] = []
+
+    def __call__(self, start: int, length: int) -> bytes:
+        self.read.append((start, length))
+        return BYTES[start : start + length]
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("read"), st.integers(-1, 1200)),
+    st.tuples(st.sampled_from([io.SEEK_SET, io.SEEK_CUR, io.SEEK_END]), st.integers(-1100, 1100)),
+)
+
+
+@given(st.lists(STEPS, max_size=20), st.sampled_from([None, 1, 100, 1024]), st.sampled_from([0, 1, 300, 1024, 5000]))
+def test_it_is_read_and_sought_as_the_bytes_themselves(steps, most, tail):
+    ranges = Ranges()
+    stream = io.BufferedReader(RangeStream(ranges, "a", len(BYTES), most, tail), 64)
+    expected = io.BytesIO(BYTES)
+    for how, number in steps:
+        if how == "read":
+            assert stream.read(number) == expected.read(number)
+        else:
+            place = number + {io.SEEK_SET: 0, io.SEEK_CUR: expected.tell(), io.SEEK_END: len(BYTES)}[how]
+            if place < 0:
+                with pytest.raises(OSError, match="a place before the file's start"):
+                    stream.seek(number, how)
+                stream.seek(expected.tell())
+            else:
+                assert stream.seek(number, how) == expected.seek(place)
+        assert stream.tell() == expected.tell()
+    asked_for_tail = 1 if tail else 0
+    assert all(0 < length <= (most or len(BYTES)) for _, length in ranges.read[asked_for_tail:])
+
+
+def test_the_end_is_read_once():
+    ranges = Ranges()
+    stream = RangeStream(ranges, "a", len(BYTES), tail_bytes=100)
+    for place in (-100, -30, -1):
+        stream.seek(place, io.SEEK_END)
+        assert stream.read() == BYTES[place:]
+    assert ranges.read == [(924, 100)]
+    stream.seek(0)
+    assert stream.readall() == BYTES
+    assert ranges.read == [(924, 100), (0, 1024)]
+
+
+@pytest.mark.parametrize("tail", [0, 10])
+def test_a_range_that_is_too_short_is_an_error(tail):
+    with pytest.raises(OSError, match=f"5 bytes came where there are {tail or 20}") as caught:
+        RangeStream(lambda start, length: b"short", "a", 20, tail_bytes=tail).readall()
+    assert caught.value.filename == "a"
+
+
+def test_an_empty_file():
+    ranges = Ranges()
+    assert RangeStream(ranges, "a", 0).readall() == b""
+    assert ranges.read == []
