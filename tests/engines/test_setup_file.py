@@ -64,7 +64,7 @@ def run_booted(folder: Path, words: list[object], *beam_flags: object, cwd: Path
     return Booted(command, set(staged.split()[3:]), {each.relative_to(packages).parts[:2] for each in folders})
 
 
-PACKAGES = {("recordmill", layer) for layer in ("schemas", "transforms", "pipelines")}
+PACKAGES = {("recordmill",), *(("recordmill", layer) for layer in ("schemas", "transforms", "pipelines"))}
 """Of which functions run in workers."""
 
 

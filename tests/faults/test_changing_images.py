@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from recordmill.transforms.shards import write_shards
+from recordmill.transforms.shards.shard_writer import ShardWriter
 from recordmill.transforms.storage import local_storage
 from tests.faults.failing import open_failing
 from tests.faults.jobs import Files, assert_whole
@@ -20,7 +20,7 @@ from tests.faults.jobs import Files, assert_whole
 @contextlib.contextmanager
 def when_writing_begins(monkeypatch, change: Callable[[], object]) -> Iterator[None]:
     """Do something once, after all images have been listed and before any is read."""
-    original, done = write_shards._write_shard, []
+    original, done = ShardWriter._write, []
 
     def write_shard(*arguments):
         if not done:
@@ -28,7 +28,7 @@ def when_writing_begins(monkeypatch, change: Callable[[], object]) -> Iterator[N
         return original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_shards, "_write_shard", write_shard)
+        patch.setattr(ShardWriter, "_write", write_shard)
         yield
     assert done
 

@@ -10,7 +10,7 @@ How a rank becomes a shard:
     examples_per_shard N   examples before // N: N in each but the last. Where an image is several examples (one an
                            object), those of one image may be in two shards; it is read for each
     shard_bytes B          (bytes before + half its own) // B: each is within an image of B, but the last, which holds
-                           the rest. Where an image is larger than B, its size takes B's place, so that no shard is empty
+                           the rest. Where an image is larger than B, its size takes B's place, so no shard is empty
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,5 +1,5 @@
-"""A shard from its plan to its file: images fetched ahead, checked, encoded, framed, and the file made visible when it is
-whole. What an earlier run has finished is found and kept."""
+"""A shard from its plan to its file: images fetched ahead, checked, encoded, framed, and the file made visible when it
+is whole. What an earlier run has finished is found and kept."""
 
 import hashlib
 import logging
@@ -126,9 +126,7 @@ class ShardWriter:
         return ShardResult(key, plan, info, dict(counted), tuple(rejected))
 
     def _prepare_all(self, tasks: list[ImageTask]) -> Iterator[Prepared]:
-        prepare = partial(
-            prepare_batch, encoder=self._encoder, rules=self.recipe.pictures, fetch=fetch_for(tasks)
-        )
+        prepare = partial(prepare_batch, encoder=self._encoder, rules=self.recipe.pictures, fetch=fetch_for(tasks))
         return chain.from_iterable(
             look_ahead(prepare, batches(tasks, self._size_of), self.pool, self.threads, self._bytes_of)
         )

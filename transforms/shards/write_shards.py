@@ -14,6 +14,7 @@ from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.transforms.runtime import coders  # noqa: F401  registers that of ShardKey
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.plan_shards import ShardPlans
 from recordmill.transforms.shards.shard_file import ShardRecipe

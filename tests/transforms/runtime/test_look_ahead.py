@@ -1,10 +1,20 @@
 """Work done ahead comes out in order, within bounds, and with its errors."""
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import pytest
 
-from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.look_ahead import BYTES_AHEAD, look_ahead
+
+
+class AtOnce(Executor):
+    """Has done what it is given as soon as it is given."""
+
+    def submit(self, function, *arguments):
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 100])
@@ -13,7 +23,7 @@ def test_results_are_in_the_order_of_the_items(number):
         assert list(look_ahead(str, range(number), pool, 2)) == [str(item) for item in range(number)]
 
 
-def test_few_items_are_taken_ahead():
+def test_threads_bound_the_items_ahead():
     taken = []
 
     def items():
@@ -24,12 +34,47 @@ def test_few_items_are_taken_ahead():
     with ThreadPoolExecutor(2) as pool:
         results = look_ahead(str, items(), pool, 2)
         assert next(results) == "0"
-        assert taken == [0, 1, 2, 3, 4]
+        assert taken == [0, 1, 2, 3, 4]  # four ahead, and the one that asked for the first result
 
 
-def test_an_error_comes_where_its_result_would():
-    with ThreadPoolExecutor(2) as pool:
-        results = look_ahead(lambda item: 1 // item, [1, 1, 0, 1], pool, 2)
-        assert [next(results), next(results)] == [1, 1]
+@pytest.mark.parametrize("size", [BYTES_AHEAD // 3, BYTES_AHEAD, 2 * BYTES_AHEAD])
+def test_bytes_bound_the_items_ahead(size):
+    started: list[int] = []
+    turn = threading.Lock()
+
+    def note(item: int) -> int:
+        with turn:
+            started.append(item)
+        return item
+
+    with ThreadPoolExecutor(8) as pool:
+        for written, _ in enumerate(look_ahead(note, range(20), pool, 8, lambda _: size)):
+            with turn:
+                assert len(started) - written <= max(1, BYTES_AHEAD // size) + 1
+    assert sorted(started) == list(range(20))
+
+
+def test_as_much_is_ahead_after_gigabytes_as_in_the_beginning():
+    started: list[int] = []
+    results = look_ahead(started.append, range(40), AtOnce(), 8, lambda _: BYTES_AHEAD // 4)
+    assert [len(started) - written for written, _ in enumerate(results)] == [4] * 37 + [3, 2, 1]
+
+
+def test_an_error_comes_where_its_result_would_and_what_is_not_begun_never_is():
+    begun, hold = [], threading.Event()
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if item == 1:
+            raise ZeroDivisionError
+        if item == 2:
+            hold.wait(10)
+        return item
+
+    with ThreadPoolExecutor(1) as pool:
+        results = look_ahead(work, range(9), pool, 3)
+        assert next(results) == 0
         with pytest.raises(ZeroDivisionError):
             next(results)
+        hold.set()
+    assert begun in ([0, 1], [0, 1, 2])

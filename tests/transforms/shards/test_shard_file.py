@@ -1,0 +1,83 @@
+"""A shard's file appears whole, or not at all."""
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+import tensorflow as tf
+
+from recordmill.schemas.images import PictureRules
+from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.shards import ShardKey
+from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
+
+KEY = ShardKey("train", 1, 3)
+
+RECORDS = [b"", b"first", bytes(range(256)) * 10_000, b"last"]
+
+
+def read(path: Path) -> list[bytes]:
+    compression = "GZIP" if path.suffix == ".gz" else ""
+    return list(tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator())
+
+
+def recipe(tmp_path, **changed) -> ShardRecipe:
+    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, "clip", PictureRules("decode"), FORMAT)
+    return msgspec.structs.replace(made, **changed)
+
+
+def write(recipe: ShardRecipe, records: list[bytes] = RECORDS) -> ShardFile:
+    with ShardFile(recipe, KEY) as shard:
+        for record in records:
+            shard.append(record)
+    return shard
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, "coco-train.tfrecord-00001-of-00003"),
+        ({"gzip": True}, "coco-train.tfrecord-00001-of-00003.gz"),
+        ({"layout": "keras"}, "file_01-{examples}.tfrec"),
+        ({"layout": "keras", "gzip": True}, "file_01-{examples}.tfrec.gz"),
+    ],
+)
+@pytest.mark.parametrize("records", [RECORDS, []])
+def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed, name, records):
+    shard = write(recipe(tmp_path, **changed), records)
+    name = name.format(examples=len(records))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    data = (tmp_path / "out" / name).read_bytes()
+    assert read(tmp_path / "out" / name) == records
+    assert (shard.name, shard.examples) == (name, len(records))
+    assert (shard.size, shard.digest) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp_path):
+    plain = write(recipe(tmp_path)).name
+    data = (tmp_path / "out" / write(recipe(tmp_path, gzip=True)).name).read_bytes()
+    assert gzip.decompress(data) == (tmp_path / "out" / plain).read_bytes()
+    assert data[3:8] == bytes(5)  # flags: no name; modification time: none
+
+
+@pytest.mark.parametrize("layout", ["detection", "keras"])
+def test_a_file_is_not_there_before_it_is_whole(tmp_path, layout):
+    with ShardFile(recipe(tmp_path, layout=layout), KEY) as shard:
+        shard.append(bytes(3_000_000))
+        assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [shard.name]
+    assert read(tmp_path / "out" / shard.name) == [bytes(3_000_000)]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_file_that_is_broken_off_leaves_no_trace(tmp_path, error):
+    def break_off():
+        with ShardFile(recipe(tmp_path, gzip=True), KEY) as shard:
+            shard.append(bytes(3_000_000))
+            raise error
+
+    with pytest.raises(error):
+        break_off()
+    assert list((tmp_path / "out").iterdir()) == []

@@ -1,0 +1,262 @@
+"""A shard is written in order, once, and known again."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels
+from recordmill.schemas.features import Part
+from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, KERAS
+from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.rejects import Metric, Reason
+from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.shards.plan_shards import image_order
+from recordmill.transforms.shards.shard_writer import ShardWriter, batches
+from tests.transforms.shards.test_shard_file import KEY, read, recipe
+
+LABELS = LabelMap((Category(1, "cat"),))
+TABLE = DETECTION.with_parts(())
+INSIDE = Annotation(5, 1, (0.0, 0.0, 10.0, 10.0), 100.0, False)
+OUTSIDE = Annotation(6, 1, (90.0, 0.0, 10.0, 10.0), 100.0, False)
+
+
+@pytest.fixture(name="tasks")
+def three_tasks(tmp_path) -> list[ImageTask]:
+    """Three images: a good one with a box outside, one that is cut short, and another good one."""
+    (tmp_path / "images").mkdir()
+    found = []
+    for id_, annotations in ((1, (INSIDE, OUTSIDE)), (2, (INSIDE,)), (3, ())):
+        path = tmp_path / "images" / f"{id_}.png"
+        Image.new("RGB", (40, 30), (id_, 0, 0)).save(path)
+        if id_ == 2:
+            path.write_bytes(path.read_bytes()[:-12])
+        ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
+        found.append(ImageTask(id_, path.name, 40, 30, ref, "train", annotations))
+    return found
+
+
+def plan_digest(key, tasks, recipe, labels, table) -> str:
+    with ThreadPoolExecutor(1) as pool:
+        return ShardWriter(recipe, labels, table, pool, 1).plan_digest(key, tasks)
+
+
+def finish(tasks, recipe, labels=LABELS, table=TABLE):
+    with ThreadPoolExecutor(2) as pool:
+        return ShardWriter(recipe, labels, table, pool, 2).finish(KEY, tasks)
+
+
+def source_ids(path: Path) -> list[int]:
+    examples = map(tf.train.Example.FromString, read(path))
+    return [int(example.features.feature["image/source_id"].bytes_list.value[0]) for example in examples]
+
+
+FILE = "coco-train.tfrecord-00001-of-00003"
+STATE = f".recordmill-train/{FILE}.json"
+
+
+def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
+    result = finish(tasks, recipe(tmp_path))
+    data = (tmp_path / "out" / FILE).read_bytes()
+    assert result.info == ShardInfo(FILE, 2, len(data), hashlib.sha256(data).hexdigest())
+    assert source_ids(tmp_path / "out" / FILE) == sorted((1, 3), key=lambda id_: image_order(0, id_))
+    record_bytes = sum(map(len, read(tmp_path / "out" / FILE)))
+    assert result.counted == {Metric.IMAGES: 2, Metric.OBJECTS: 1, Metric.RECORD_BYTES: record_bytes}
+    assert {(reject.what, reject.id, reject.reason) for reject in result.rejected} == {
+        ("annotation", 6, Reason.EMPTY_BOX),
+        ("image", 2, Reason.IMAGE_UNREADABLE),
+    }
+
+
+KERAS_FILE = "file_01-1.tfrec"
+
+
+def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, tasks):
+    Path(tasks[2].ref.path).write_bytes(b"no image at all")
+    result = finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
+    data = (tmp_path / "out" / KERAS_FILE).read_bytes()
+    assert result.info == ShardInfo(KERAS_FILE, 1, len(data), hashlib.sha256(data).hexdigest())
+    (record,) = read(tmp_path / "out" / KERAS_FILE)
+    assert list(tf.train.Example.FromString(record).features.feature["id"].int64_list.value) == [INSIDE.id]
+    assert result.counted == {
+        Metric.IMAGES: 1,
+        Metric.IMAGES_WITHOUT_RECORD: 1,
+        Metric.OBJECTS: 1,
+        Metric.RECORD_BYTES: len(record),
+    }
+    assert {(reject.what, reject.id, reject.reason) for reject in result.rejected} == {
+        ("annotation", 6, Reason.EMPTY_BOX),
+        ("image", 2, Reason.IMAGE_UNREADABLE),
+    }
+    assert finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
+
+
+def test_a_shard_is_the_same_bytes_in_whatever_order_its_images_come(tmp_path, tasks):
+    one = finish(tasks, recipe(tmp_path, output=str(tmp_path / "one")))
+    other = finish(reversed(tasks), recipe(tmp_path, output=str(tmp_path / "other")))
+    assert one == other
+
+
+def test_progress_is_that_of_planned_images(tmp_path, tasks):
+    progress.reset()
+    finish(tasks, recipe(tmp_path))
+    now = progress.snapshot()
+    assert (now.images_done, now.shards_done, now.rejected) == (3, 1, 2)
+    assert now.bytes_done == sum(task.ref.size_bytes for task in tasks)
+    finish(tasks, recipe(tmp_path))
+    again = progress.snapshot()
+    assert (again.images_done, again.bytes_done, again.shards_done) == (6, 2 * now.bytes_done, 2)
+
+
+def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
+    """Written, rejected, or finished by an earlier run."""
+    more = msgspec.structs.replace(INSIDE, id=7)
+    pieces = [
+        piece
+        for task in tasks[:2]
+        for piece in (task, msgspec.structs.replace(task, annotations=(more,), is_continuation=True))
+    ]
+    size = sum(task.ref.size_bytes for task in tasks[:2])
+    for run in (1, 2):
+        progress.reset()
+        result = finish(pieces, recipe(tmp_path, layout="keras"), table=KERAS)
+        now = progress.snapshot()
+        assert (now.images_done, now.bytes_done) == (2, size), run
+    assert {(reject.what, reject.id, reject.annotations) for reject in result.rejected} == {
+        ("annotation", 6, 0),
+        ("image", 2, 1),
+    }
+    assert len(result.rejected) == 2
+    assert (result.counted[Metric.IMAGES], result.counted[Metric.OF_REJECTED_IMAGES]) == (1, 1)
+
+
+def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
+    first = finish(tasks, recipe(tmp_path))
+    before = (tmp_path / "out" / FILE).stat().st_mtime_ns
+    assert finish(reversed(tasks), recipe(tmp_path)) == first
+    assert (tmp_path / "out" / FILE).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda out: (out / FILE).unlink(),
+        lambda out: (out / FILE).write_bytes((out / FILE).read_bytes()[:-1]),
+        lambda out: (out / STATE).unlink(),
+        lambda out: (out / STATE).write_bytes(b""),
+        lambda out: (out / STATE).write_bytes((out / STATE).read_bytes()[:-9]),
+        lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b'"plan":"', b'"plan":"0')),
+        lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b"coco", b"coc\xff")),
+    ],
+    ids=["gone", "cut", "no state", "empty state", "cut state", "another plan", "state not UTF-8"],
+)
+def test_a_shard_that_is_not_known_to_be_whole_is_written_again(tmp_path, tasks, damage):
+    first = finish(tasks, recipe(tmp_path))
+    whole = (tmp_path / "out" / FILE).read_bytes()
+    (tmp_path / "out" / FILE).write_bytes(bytes(len(whole)))  # so that writing can be told from leaving alone
+    damage(tmp_path / "out")
+    assert finish(tasks, recipe(tmp_path)) == first
+    assert (tmp_path / "out" / FILE).read_bytes() == whole
+
+
+@pytest.mark.parametrize("how", [lambda path: None, lambda path: path.mkdir()], ids=["gone", "not to be read"])
+def test_images_that_may_be_had_again_are_tried_again(tmp_path, tasks, how):
+    """A drive that comes back has its files as they were listed."""
+    path = Path(tasks[0].ref.path)
+    kept = path.rename(tmp_path / "kept")
+    how(path)
+    assert finish(tasks, recipe(tmp_path)).info.examples == 1
+    if path.exists():
+        path.rmdir()
+    kept.rename(path)
+    assert finish(tasks, recipe(tmp_path)).info.examples == 2
+    assert sorted(source_ids(tmp_path / "out" / FILE)) == [1, 3]
+
+
+def test_a_changed_image_is_written_again(tmp_path, tasks):
+    finish(tasks, recipe(tmp_path))
+    Image.new("RGB", (40, 30), (0, 0, 255)).save(tasks[0].ref.path)
+    version = str(Path(tasks[0].ref.path).stat().st_mtime_ns)
+    newer = msgspec.structs.replace(tasks[0], ref=msgspec.structs.replace(tasks[0].ref, version=version))
+    finish([newer, *tasks[1:]], recipe(tmp_path))
+    records = read(tmp_path / "out" / FILE)
+    assert any(Path(tasks[0].ref.path).read_bytes() in record for record in records)
+
+
+def test_an_output_that_cannot_be_written_stops_the_job(tmp_path, tasks):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(OSError, match="out"):
+        finish(tasks, recipe(tmp_path))
+
+
+def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
+    plain = recipe(tmp_path)
+    moved = msgspec.structs.replace(tasks[0], ref=msgspec.structs.replace(tasks[0].ref, version="2"))
+    plans = [
+        (KEY, tasks, plain, LABELS, TABLE),
+        (ShardKey("train", 2, 3), tasks, plain, LABELS, TABLE),
+        (KEY, tasks[:2], plain, LABELS, TABLE),
+        (KEY, [moved, *tasks[1:]], plain, LABELS, TABLE),
+        (KEY, [msgspec.structs.replace(tasks[0], annotations=()), *tasks[1:]], plain, LABELS, TABLE),
+        (
+            KEY,
+            [msgspec.structs.replace(tasks[0], labels=ImageLabels((Caption(1, "a cat"),))), *tasks[1:]],
+            plain,
+            LABELS,
+            TABLE,
+        ),
+        (KEY, tasks, plain, LabelMap((Category(1, "dog"),)), TABLE),
+        (KEY, tasks, plain, LabelMap(LABELS.categories, (Category(92, "banner"),)), TABLE),
+        (KEY, tasks, plain, LABELS, DETECTION.with_parts((Part.CAPTIONS,))),
+        *(
+            (KEY, tasks, recipe(tmp_path, **changed), LABELS, TABLE)
+            for changed in (
+                {"name": "other"},
+                {"seed": 1},
+                {"layout": "other"},
+                {"gzip": True},
+                {"boxes": "keep"},
+                {"pictures": PictureRules("none")},
+                {"format": FORMAT + 1},
+            )
+        ),
+    ]
+    digests = [plan_digest(*plan) for plan in plans]
+    assert sorted(set(digests)) == sorted(digests)
+    assert plan_digest(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS, TABLE) == digests[0]
+
+
+def sized(id_: int, size: int) -> ImageTask:
+    return ImageTask(id_, f"{id_}.jpg", None, None, ImageRef(f"{id_}.jpg", size), "train", ())
+
+
+def size_of(task: ImageTask) -> int:
+    return task.ref.size_bytes
+
+
+@given(st.lists(st.integers(0, 3_000_000), max_size=40))
+def test_batches_are_of_few_images_and_few_bytes(sizes):
+    tasks = [sized(id_, size) for id_, size in enumerate(sizes)]
+    found = list(batches(tasks, size_of))
+    assert [task for batch in found for task in batch] == tasks
+    for batch in found:
+        assert 1 <= len(batch) <= 8
+        assert len(batch) == 1 or sum(task.ref.size_bytes for task in batch) <= 2_000_000
+
+
+@given(st.lists(st.integers(0, 3_000_000), max_size=40))
+def test_no_batch_could_have_taken_the_next_image(sizes):
+    found = list(batches([sized(id_, size) for id_, size in enumerate(sizes)], size_of))
+    for batch, after in pairwise(found):
+        larger = [*batch, after[0]]
+        assert len(larger) > 8 or sum(task.ref.size_bytes for task in larger) > 2_000_000
