@@ -11,7 +11,7 @@ from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
 from recordmill.transforms.metadata.report_plan import ReportPlan
-from recordmill.transforms.metadata.write_metadata import Findings, WriteMetadata
+from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.plan_shards import PlanShards
 from recordmill.transforms.shards.shard_file import ShardRecipe
@@ -43,7 +43,10 @@ def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Rec
     """Write the splits that there are recipes for; tasks are of no other."""
     written = _written(gathered, options, [recipe.split for recipe in recipes])
     written | "WriteMetadata" >> WriteMetadata(
-        gathered.labels, gathered.table, gathered.findings, recipes, options.output, options.max_rejects
+        gathered.labels,
+        gathered.table,
+        gathered.findings,
+        Target(tuple(recipes), options.output, options.max_rejects),
     )
 
 

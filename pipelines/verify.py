@@ -12,7 +12,7 @@ from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import MANIFEST
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.schemas.tfds import shard_links
-from recordmill.transforms.metadata.manifest_file import require_manifest
+from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards
 

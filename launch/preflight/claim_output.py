@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import MANIFEST, Manifest, Recipe, SplitManifest, encode_json, state_folder
-from recordmill.transforms.metadata.manifest_file import read_manifest
+from recordmill.transforms.metadata.dataset_folder import read_manifest
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 

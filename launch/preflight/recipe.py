@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.image_labels import is_image_name
 from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
 from recordmill.transforms.folder.read_labels import table_splits
-from recordmill.transforms.storage.checksums import crc32c_text
+from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
 

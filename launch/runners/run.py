@@ -38,7 +38,7 @@ def run(
         pipeline = beam.Pipeline(options=options)
         build(pipeline)
         if runner is Runner.PORTABLE:
-            progress.entered("waiting for the job server")
+            progress.set_step("waiting for the job server")
         result = watch.submit(pipeline, runner, options)
         if purpose_of(options) == "run":
             watch.wait(result, runner, options, submitted)

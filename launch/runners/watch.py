@@ -69,7 +69,7 @@ def wait(result: Any, runner: Runner, options: PipelineOptions, submitted: Calla
         result.wait_until_finish()
         return
     job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
-    with asked(lambda: progress.told(job.step(), job.counts())), _quiet_threads(), _messages_told():
+    with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _messages_told():
         try:
             submitted()
             result.wait_until_finish()
@@ -148,7 +148,7 @@ def _counts(result: Any) -> dict[str, int]:
 
 
 @contextmanager
-def asked(ask: Callable[[], None]) -> Iterator[None]:
+def polling(ask: Callable[[], None]) -> Iterator[None]:
     """Within, a thread asks how far a job is, again and again; the progress line shows what it is told."""
     ended = threading.Event()
 

@@ -16,8 +16,7 @@ from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.errors import ConfigError, EmptyDatasetError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.transforms.metadata.manifest_file import read_manifest, require_manifest
-from recordmill.transforms.metadata.tidy_output import tidy
+from recordmill.transforms.metadata.dataset_folder import read_manifest, require_manifest, tidy
 
 if TYPE_CHECKING:
     from recordmill.launch.runners.beam_options import Purpose  # which imports Beam
@@ -45,8 +44,7 @@ def convert(
     """
     options = conversion.options
     purpose, is_dataflow = _check_places(options, beam_arguments) if beam_arguments else ("run", False)
-    splits = [recipe.split for recipe in recipes]
-    console = terminal()
+    splits, console = [recipe.split for recipe in recipes], terminal()
     if purpose == "dry run":
         _run(conversion, recipes, "none", beam_arguments)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
@@ -72,9 +70,8 @@ def convert(
             console.print("The template was made; what launches it runs the job.")
             return
     manifest = require_manifest(options.output)
-    if set(states) == {OutputState.COMPLETE}:  # a run that was killed as it ended may have left something
-        for split in splits:
-            tidy(options.output, manifest.splits[split])
+    for split in splits:  # a run that was killed as it ended may have left something
+        tidy(options.output, manifest.splits[split])
     print_splits(console, options.output, manifest, splits)
 
 
@@ -86,20 +83,20 @@ def _run(
     submitted: Callable[[], Any] | None = None,
 ) -> None:
     from recordmill.launch.runners.run import run
-    from recordmill.launch.runners.watch import asked
+    from recordmill.launch.runners.watch import polling
     from recordmill.launch.terminal import progress
     from recordmill.pipelines.convert import write_all
 
     # Workers in other processes count what they do for themselves.
     count = partial(_tell_finished, conversion.options.output, recipes)
-    with progress.shown(progress_mode), asked(count) if beam_arguments else nullcontext():
+    with progress.shown(progress_mode), polling(count) if beam_arguments else nullcontext():
         run(lambda p: write_all(conversion.gather(p), conversion.options, recipes), beam_arguments, submitted)
 
 
 def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
-    from recordmill.transforms.runtime.progress import told
+    from recordmill.transforms.runtime.progress import update_from_counters
 
-    told("", {"shards_written": finished_shards(output, recipes)})
+    update_from_counters("", {"shards_written": finished_shards(output, recipes)})
 
 
 def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> tuple["Purpose", bool]:

@@ -10,7 +10,7 @@ import msgspec
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import print_extracted, terminal
 from recordmill.pipelines.options.extract_options import ExtractOptions
-from recordmill.transforms.metadata.manifest_file import require_manifest
+from recordmill.transforms.metadata.dataset_folder import require_manifest
 
 
 def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:

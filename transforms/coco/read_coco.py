@@ -56,7 +56,7 @@ class ReadCoco(beam.PTransform):
 
 
 def _read(source: AnnotationSource, masks: bool) -> Iterator[Any]:
-    progress.entered("reading annotations")
+    progress.set_step("reading annotations")
     items = read_coco(source, masks)
     return route_outputs((item.image_id, item) if isinstance(item, FileAnnotations) else item for item in items)
 

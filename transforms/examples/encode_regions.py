@@ -43,7 +43,7 @@ class RegionEncoder:
                 detail = (
                     f"{panoptic.file_name!r}: category id {beyond[0]} is not 1 to 255, what a mask of one byte holds"
                 )
-                raise UnusableError(Reason.TOO_MANY_SEGMENTS, detail)
+                raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
         read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
         if picture.annotated_size:
             read = _shrunk(panoptic, read.places, picture)

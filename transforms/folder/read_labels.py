@@ -77,7 +77,7 @@ class ReadLabels(beam.PTransform):
 
 
 def _read(table: LabelTable, shares: SplitShares, splits: tuple[str, ...]) -> Iterator[Any]:
-    progress.entered("reading labels")
+    progress.set_step("reading labels")
     return route_outputs(
         item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
         for item in read_labels(table, shares, splits)

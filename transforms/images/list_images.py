@@ -21,7 +21,7 @@ class ListImages(beam.PTransform):
 
 
 def _list(folder: str) -> Iterator[tuple[str, JoinSide]]:
-    progress.entered("listing images")
+    progress.set_step("listing images")
     for name, file in list_images(folder):
         yield name, JoinSide(file=file)
 

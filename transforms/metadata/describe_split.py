@@ -27,54 +27,66 @@ def describe_split(
     unlisted: Unlisted,
 ) -> SplitManifest:
     """The split's entry in the manifest."""
-    reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
-    of_rejected_images = 0
-    for reject in rejected:
-        reasons[reject.what][reject.reason.value] += 1
-        of_rejected_images += reject.annotations
-    inputs = tuple(sorted(inputs, key=lambda rows: rows.path))
+    rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
+    number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
     return SplitManifest(
         recipe=recipe,
         compression="GZIP" if recipe.options["gzip"] else "",
         inputs=inputs,
-        images=ImageCounts(
-            rows=sum(rows.images for rows in inputs) - counts.get(Metric.ROWS_MERGED.value, 0),
-            written=counts.get(Metric.IMAGES.value, 0),
-            without_record=counts.get(Metric.IMAGES_WITHOUT_RECORD.value, 0),
-            rejected=dict(sorted(reasons["image"].items())),
-            of_other_classes=counts.get(Metric.OF_OTHER_CLASSES.value, 0),
-            rewritten=_rewritten(counts),
-        ),
-        annotations=AnnotationCounts(
-            rows=sum(rows.annotations for rows in inputs),
-            objects=counts.get(Metric.OBJECTS.value, 0),
-            captions=counts.get(Metric.CAPTIONS.value, 0),
-            stuff=counts.get(Metric.REGIONS.value, 0),
-            panoptic=counts.get(Metric.PANOPTIC.value, 0),
-            joined=counts.get(Metric.ANNOTATIONS_MERGED.value, 0),
-            rejected=dict(sorted(reasons["annotation"].items())),
-            filtered={tally.value: counts[tally.value] for tally in FILTERS if tally.value in counts},
-            of_rejected_images=of_rejected_images + counts.get(Metric.OF_REJECTED_IMAGES.value, 0),
-            boxes_clipped=counts.get(Metric.BOXES_CLIPPED.value, 0),
-            masks=counts.get(Metric.MASKS.value, 0),
-        ),
+        images=_image_counts(inputs, rejected, number),
+        annotations=_annotation_counts(inputs, rejected, number),
         unlisted=unlisted,
-        record_bytes=counts.get(Metric.RECORD_BYTES.value, 0),
+        record_bytes=number[Metric.RECORD_BYTES],
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
     )
 
 
-def _rewritten(counts: Mapping[str, int]) -> RewrittenPictures | None:
+def _image_counts(
+    inputs: Iterable[InputRows], rejected: Iterable[Rejected], number: Mapping[Metric, int]
+) -> ImageCounts:
+    return ImageCounts(
+        rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
+        written=number[Metric.IMAGES],
+        without_record=number[Metric.IMAGES_WITHOUT_RECORD],
+        rejected=_by_reason(rejected, "image"),
+        of_other_classes=number[Metric.OF_OTHER_CLASSES],
+        rewritten=_rewritten(number),
+    )
+
+
+def _annotation_counts(
+    inputs: Iterable[InputRows], rejected: Iterable[Rejected], number: Mapping[Metric, int]
+) -> AnnotationCounts:
+    return AnnotationCounts(
+        rows=sum(rows.annotations for rows in inputs),
+        objects=number[Metric.OBJECTS],
+        captions=number[Metric.CAPTIONS],
+        stuff=number[Metric.REGIONS],
+        panoptic=number[Metric.PANOPTIC],
+        joined=number[Metric.ANNOTATIONS_MERGED],
+        rejected=_by_reason(rejected, "annotation"),
+        filtered={metric.value: number[metric] for metric in FILTERS if number[metric]},
+        of_rejected_images=sum(reject.annotations for reject in rejected) + number[Metric.OF_REJECTED_IMAGES],
+        boxes_clipped=number[Metric.BOXES_CLIPPED],
+        masks=number[Metric.MASKS],
+    )
+
+
+def _by_reason(rejected: Iterable[Rejected], what: str) -> dict[str, int]:
+    return dict(sorted(Counter(reject.reason.value for reject in rejected if reject.what == what).items()))
+
+
+def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:
     formats = {**REWRITTEN_FROM, "other": Metric.FROM_OTHER}
-    by_format = {name: counts[tally.value] for name, tally in formats.items() if counts.get(tally.value)}
+    by_format = {name: number[metric] for name, metric in formats.items() if number[metric]}
     if not by_format:
         return None
     return RewrittenPictures(
         by_format,
-        counts.get(Metric.TURNED.value, 0),
-        counts.get(Metric.SHRUNK.value, 0),
-        counts[Metric.REWRITTEN_BYTES_READ.value],
-        counts[Metric.REWRITTEN_BYTES.value],
+        number[Metric.TURNED],
+        number[Metric.SHRUNK],
+        number[Metric.REWRITTEN_BYTES_READ],
+        number[Metric.REWRITTEN_BYTES],
     )
 
 

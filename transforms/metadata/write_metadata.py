@@ -3,7 +3,7 @@ complete."""
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
@@ -28,9 +28,9 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
+from recordmill.transforms.metadata.dataset_folder import read_manifest, tidy
 from recordmill.transforms.metadata.describe_split import check_rejects, check_whole, describe_split, reject_order
-from recordmill.transforms.metadata.manifest_file import read_manifest
-from recordmill.transforms.metadata.tidy_output import tidy
+from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.resolve import storage_for
 
 _UNLISTED_SHOWN = 5
@@ -52,55 +52,71 @@ class Findings(NamedTuple):
     unlisted: PCollection
 
 
+class Target(NamedTuple):
+    """What a job was asked for.
+
+    Attributes:
+        recipes: one a split.
+        output: the data set's folder.
+        max_rejects: fraction of images, and of annotations, that may be rejected.
+    """
+
+    recipes: tuple[Recipe, ...]
+    output: str
+    max_rejects: float
+
+
+class Outcome(NamedTuple):
+    """What a job came to.
+
+    Attributes:
+        shards, rejected, inputs: of all splits, each with its split.
+        counts: likewise: how many of each metric.
+    """
+
+    labels: LabelMap
+    table: FeatureTable
+    shards: Iterable[tuple[str, ShardInfo]]
+    rejected: Iterable[tuple[str, Rejected]]
+    inputs: Iterable[tuple[str, InputRows]]
+    counts: Iterable[tuple[tuple[str, str], int]]
+    unlisted: Unlisted
+
+
 class WriteMetadata(beam.PTransform):
     """Written becomes a PCollection of one Manifest, when everything is in its place.
 
     Args:
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         findings: of the steps before.
-        recipes: what was asked for, one a split.
-        output: the data set's folder.
-        max_rejects: fraction of images, and of annotations, that may be rejected.
     """
 
-    def __init__(
-        self,
-        labels: PCollection,
-        table: PCollection,
-        findings: Findings,
-        recipes: Sequence[Recipe],
-        output: str,
-        max_rejects: float,
-    ):
+    def __init__(self, labels: PCollection, table: PCollection, findings: Findings, target: Target):
         super().__init__()
         self._labels = labels
         self._table = table
         self._findings = findings
-        self._recipes = tuple(recipes)
-        self._output = output
-        self._max_rejects = max_rejects
+        self._target = target
 
-    def expand(self, written):
+    def expand(self, written: Written) -> PCollection[Manifest]:
         rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> beam.Flatten()
         counted = (written.counted, self._findings.counted) | "AllCounted" >> beam.Flatten()
         counts = counted | "ByTally" >> beam.Map(_by_tally) | "AddCounts" >> beam.CombinePerKey(sum)
-        return (
-            written.shards.pipeline
-            | "Once" >> beam.Create([self._recipes])
-            | "Write"
-            >> beam.Map(
-                write_metadata,
-                output=self._output,
-                max_rejects=self._max_rejects,
-                labels=AsSingleton(self._labels),
-                table=AsSingleton(self._table),
-                shards=AsList(written.shards),
-                rejected=AsList(rejected),
-                inputs=AsList(self._findings.inputs),
-                counts=AsList(counts),
-                unlisted=AsSingleton(self._findings.unlisted | "Unlisted" >> beam.CombineGlobally(UnlistedFn())),
-            )
-        )
+        outcome = {
+            "labels": AsSingleton(self._labels),
+            "table": AsSingleton(self._table),
+            "shards": AsList(written.shards),
+            "rejected": AsList(rejected),
+            "inputs": AsList(self._findings.inputs),
+            "counts": AsList(counts),
+            "unlisted": AsSingleton(self._findings.unlisted | "Unlisted" >> beam.CombineGlobally(UnlistedFn())),
+        }
+        once = written.shards.pipeline | "Once" >> beam.Create([self._target])
+        return once | "Write" >> beam.Map(_write, **outcome)
+
+
+def _write(target: Target, **outcome: Any) -> Manifest:
+    return write_metadata(target, Outcome(**outcome))
 
 
 def _by_tally(of_split: tuple[str, Count]) -> tuple[tuple[str, str], int]:
@@ -109,7 +125,7 @@ def _by_tally(of_split: tuple[str, Count]) -> tuple[tuple[str, str], int]:
 
 
 class UnlistedFn(beam.CombineFn):
-    """UnlistedFile become Unlisted: how many, and the first by name."""
+    """UnreferencedFile become Unlisted: how many, and the first by name."""
 
     def create_accumulator(self):
         return 0, ()
@@ -126,55 +142,46 @@ class UnlistedFn(beam.CombineFn):
         return Unlisted(*accumulator)
 
 
-def write_metadata(
-    recipes: Sequence[Recipe],
-    output: str,
-    max_rejects: float,
-    labels: LabelMap,
-    table: FeatureTable,
-    shards: Iterable[tuple[str, ShardInfo]],
-    rejected: Iterable[tuple[str, Rejected]],
-    inputs: Iterable[tuple[str, InputRows]],
-    counts: Iterable[tuple[tuple[str, str], int]],
-    unlisted: Unlisted,
-) -> Manifest:
+def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     """Write rejects.jsonl and, when all is well, label maps, TFDS files and the manifest; resume state is then deleted.
-
-    Args:
-        shards, rejected, inputs: of all splits, each with its split.
-        counts: likewise; how many of each tally.
 
     Raises:
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`. The shards stay.
         LostImagesError: see `describe_split.check_whole`.
         CategoryError: the folder has another split, with other classes or other parts of records.
     """
-    storage = storage_for(output)
-    rejects = _by_split(recipes, rejected)
-    shards_of, inputs_of = _by_split(recipes, shards), _by_split(recipes, inputs)
-    counts_of = _by_split(recipes, ((split, (tally, number)) for (split, tally), number in counts))
-    splits = {
-        recipe.split: describe_split(
-            recipe,
-            shards_of[recipe.split],
-            rejects[recipe.split],
-            inputs_of[recipe.split],
-            dict(counts_of[recipe.split]),
-            unlisted,
-        )
-        for recipe in recipes
-    }
+    storage, output = storage_for(target.output), target.output
+    rejects = _by_split(target.recipes, outcome.rejected)
+    splits = _described(target.recipes, outcome, rejects)
     for split in splits.values():
-        check_whole(split, table.record_of)
+        check_whole(split, outcome.table.record_of)
     _write_rejects(output, rejects)
     every_reject = [reject for of_split in rejects.values() for reject in of_split]
-    check_rejects(splits, every_reject, max_rejects, storage.join(output, REJECTS))
-    manifest = _with_splits(output, recipes[0], labels, table, splits)
+    check_rejects(splits, every_reject, target.max_rejects, storage.join(output, REJECTS))
+    manifest = _with_splits(output, target.recipes[0], outcome, splits)
     _write_companions(output, manifest)
     storage.write(storage.join(output, MANIFEST), encode_json(manifest))
     for split in splits.values():
         tidy(output, split)
     return manifest
+
+
+def _described(
+    recipes: Sequence[Recipe], outcome: Outcome, rejects: dict[str, list[Rejected]]
+) -> dict[str, SplitManifest]:
+    shards, inputs = _by_split(recipes, outcome.shards), _by_split(recipes, outcome.inputs)
+    counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in outcome.counts))
+    return {
+        recipe.split: describe_split(
+            recipe,
+            shards[recipe.split],
+            rejects[recipe.split],
+            inputs[recipe.split],
+            dict(counts[recipe.split]),
+            outcome.unlisted,
+        )
+        for recipe in recipes
+    }
 
 
 Item = TypeVar("Item")
@@ -241,10 +248,9 @@ def _split_of(line: bytes) -> str | None:
         return None
 
 
-def _with_splits(
-    output: str, recipe: Recipe, labels: LabelMap, table: FeatureTable, written: dict[str, SplitManifest]
-) -> Manifest:
+def _with_splits(output: str, recipe: Recipe, outcome: Outcome, written: dict[str, SplitManifest]) -> Manifest:
     """The folder's manifest with these splits added; `recipe` is that of any of them."""
+    labels, table = outcome.labels, outcome.table
     splits: dict[str, SplitManifest] = {}
     if known := read_manifest(output):
         splits = {name: other for name, other in known.splits.items() if name not in written}

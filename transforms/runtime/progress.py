@@ -1,7 +1,7 @@
 """How far this process's steps are: what a progress line shows, and Beam's counters.
 
 Beam's in-process runner does not tell its metrics before it ends, so the numbers are kept here as well. Of a job that
-runs elsewhere, its counters are all there is: `told`.
+runs elsewhere, its counters are all there is: `update_from_counters`.
 """
 
 import threading
@@ -65,7 +65,7 @@ def reset() -> None:
         _progress = Progress()
 
 
-def entered(step: str) -> None:
+def set_step(step: str) -> None:
     with _lock:
         _progress.step = step
 
@@ -117,7 +117,7 @@ def finished_shard() -> None:
         _progress.shards_done += 1
 
 
-def told(step: str, counts: Mapping[str, int]) -> None:
+def update_from_counters(step: str, counts: Mapping[str, int]) -> None:
     """What a job that runs elsewhere says of itself: its counters by name. They may lag, so none ever goes back."""
 
     def total(*counters: Metrics.DelegatingCounter) -> int:

@@ -31,7 +31,7 @@ class OddPicture(NamedTuple):
     height: int
 
 
-def draw_odd(scene: Image.Image) -> Iterator[OddPicture]:
+def draw_odd(scene: Image.Image) -> Iterator[OddPicture]:  # long, as one table of all forms is read more easily
     """`scene` (RGB, wider than high) in every odd form."""
     width, height = scene.size
     grey = np.asarray(scene.convert("L"))

@@ -68,46 +68,51 @@ def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: 
     picture, numbers = Image.new("RGB", (width, height)), Image.new("I", (width, height))
     pens = ImageDraw.Draw(picture), ImageDraw.Draw(numbers)
     horizon = int(height * rng.uniform(0.4, 0.7))
-    _both(pens, "rectangle", (0, 0, width, horizon), _SKY, 1)
-    _both(pens, "rectangle", (0, horizon, width, height), _GROUND, 2)
+    _Brush(*pens, _SKY, 1).draw("rectangle", (0, 0, width, horizon))
+    _Brush(*pens, _GROUND, 2).draw("rectangle", (0, horizon, width, height))
     drawn = []
     for index in range(things):
         category, colour = rng.choice(THINGS), rng.choice(list(_COLOURS))
         size = int(min(width, height) * rng.uniform(0.15, 0.4))
         # Some cross the picture's edge, as real objects do.
         x, y = rng.randint(-size // 4, width - size), rng.randint(-size // 4, height - size)
-        number = index + 3
+        brush = _Brush(*pens, _COLOURS[colour], index + 3)
         if crowd and index == 0:
             category = THINGS[0]
             for _ in range(12):
                 spot = x + rng.randint(0, size), y + rng.randint(0, size)
-                _both(pens, "ellipse", (*spot, spot[0] + size // 4, spot[1] + size // 4), _COLOURS[colour], number)
+                brush.draw("ellipse", (*spot, spot[0] + size // 4, spot[1] + size // 4))
             drawn.append(Thing(category, colour, True))
         elif category.name == "figure":
-            points = _draw_figure(pens, x, y, size, _COLOURS[colour], number)
+            points = _draw_figure(brush, x, y, size)
             drawn.append(Thing(category, colour, False, points))
         else:
-            _draw_shape(pens, category.name, x, y, size, _COLOURS[colour], number)
+            _draw_shape(brush, category.name, x, y, size)
             drawn.append(Thing(category, colour, False))
     return Scene(picture.convert("L") if grey else picture, np.asarray(numbers, np.int32), drawn)
 
 
-Pens = tuple[ImageDraw.ImageDraw, ImageDraw.ImageDraw]
+class _Brush(NamedTuple):
+    """Draws the same on the picture, in a colour, and on the map of objects, as a number."""
+
+    picture: ImageDraw.ImageDraw
+    numbers: ImageDraw.ImageDraw
+    colour: tuple[int, int, int]
+    number: int
+
+    def draw(self, shape: str, place: object, **kwargs: int) -> None:
+        getattr(self.picture, shape)(place, fill=self.colour, **kwargs)
+        getattr(self.numbers, shape)(place, fill=self.number, **kwargs)
 
 
-def _both(pens: Pens, shape: str, place: object, colour: tuple[int, int, int], number: int, **kwargs: int) -> None:
-    for pen, fill in zip(pens, (colour, number), strict=True):
-        getattr(pen, shape)(place, fill=fill, **kwargs)
-
-
-def _draw_shape(pens: Pens, name: str, x: int, y: int, size: int, colour: tuple[int, int, int], number: int) -> None:
+def _draw_shape(brush: _Brush, name: str, x: int, y: int, size: int) -> None:
     if name == "circle":
-        _both(pens, "ellipse", (x, y, x + size, y + size), colour, number)
+        brush.draw("ellipse", (x, y, x + size, y + size))
     elif name == "square":
-        _both(pens, "rectangle", (x, y, x + size, y + size), colour, number)
+        brush.draw("rectangle", (x, y, x + size, y + size))
     else:
         corners = _triangle(x, y, size) if name == "triangle" else _star(x, y, size)
-        _both(pens, "polygon", corners, colour, number)
+        brush.draw("polygon", corners)
 
 
 def _triangle(x: int, y: int, size: int) -> Points:
@@ -123,9 +128,7 @@ def _star(x: int, y: int, size: int) -> Points:
     ]
 
 
-def _draw_figure(
-    pens: Pens, x: int, y: int, size: int, colour: tuple[int, int, int], number: int
-) -> list[tuple[int, int]]:
+def _draw_figure(brush: _Brush, x: int, y: int, size: int) -> list[tuple[int, int]]:
     """A stick figure; returns where its KEYPOINTS are."""
     head = (x + size // 2, y + size // 8)
     neck, hip = (head[0], y + size // 4), (head[0], y + size * 5 // 8)
@@ -133,9 +136,9 @@ def _draw_figure(
     feet = (x + size // 8, y + size), (x + size * 7 // 8, y + size)
     limb = max(3, size // 10)
     for line in ((neck, hip), *((neck, hand) for hand in hands), *((hip, foot) for foot in feet)):
-        _both(pens, "line", line, colour, number, width=limb)
+        brush.draw("line", line, width=limb)
     radius = size // 8
-    _both(pens, "ellipse", (head[0] - radius, head[1] - radius, head[0] + radius, head[1] + radius), colour, number)
+    brush.draw("ellipse", (head[0] - radius, head[1] - radius, head[0] + radius, head[1] + radius))
     return [head, *hands, *feet]
 
 

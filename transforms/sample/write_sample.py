@@ -68,6 +68,11 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
         _add_image(files, rows, index, random.Random(f"{seed}/{index}"))
     if odd:
         _add_odd(files, rows, random.Random(f"{seed}/odd"))
+    _write_documents(files, rows)
+    return files
+
+
+def _write_documents(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
     thing_rows = [msgspec.to_builtins(category) for category in THINGS]
     figure = {**thing_rows[-1], "keypoints": KEYPOINTS, "skeleton": SKELETON}
     stuff_rows = [msgspec.to_builtins(category) for category in STUFF]
@@ -85,8 +90,7 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
         document = {"info": {"description": "drawn by recordmill sample"}, "images": rows["images"]}
         parts = {"annotations": annotations, "categories": categories}
         document |= {part: values for part, values in parts.items() if values is not None}
-        storage.write(path, msgspec.json.encode(document))
-    return files
+        storage_for(path).write(path, msgspec.json.encode(document))
 
 
 def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng: random.Random) -> None:

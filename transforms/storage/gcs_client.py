@@ -56,7 +56,7 @@ def split_path(path: str) -> tuple[str, str]:
     return match[1], match[2] or ""
 
 
-def repeated(call: Callable[[], _Result], is_curable: Callable[[Exception], bool]) -> _Result:
+def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception], bool]) -> _Result:
     """What `call` returns, at the latest at the last of TRIES, as long as its errors are curable."""
     for _ in range(TRIES - 1):
         try:
@@ -86,7 +86,7 @@ def retry(path: str) -> "Retry":
 
 
 @contextmanager
-def explained(path: str, version: str = "") -> Iterator[None]:
+def translate_errors(path: str, version: str = "") -> Iterator[None]:
     """Errors of the client become those that `Storage` promises, in words that help."""
     try:
         yield

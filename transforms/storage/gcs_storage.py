@@ -13,9 +13,8 @@ import google_crc32c
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client
-from recordmill.transforms.storage.checksums import crc32c_text
-from recordmill.transforms.storage.gcs_client import explained, repeated, retry, split_path
-from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError
+from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
+from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError, crc32c_text
 from recordmill.transforms.storage.range_stream import RangeStream
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class GcsStorage:
     def location(self, path: str) -> str:
         """Where the bucket is, in capitals: `EUROPE-WEST4`, or `US`, which is all of the country's regions."""
         bucket = gcs_client.client_of_process().bucket(split_path(path)[0])
-        with explained(path):
+        with translate_errors(path):
             bucket.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
         return bucket.location or ""
 
@@ -104,9 +103,9 @@ class GcsStorage:
         # Each try begins anew: the client's own retry may go on from where a connection broke, and then checks nothing.
         download = retry(path)(blob.download_as_bytes)
         options = {"checksum": "crc32c", "single_shot_download": True, "retry": None, "timeout": gcs_client.TIMEOUT_S}
-        with explained(path, version):
+        with translate_errors(path, version):
             try:
-                return repeated(lambda: download(**options), lambda error: isinstance(error, DataCorruption))
+                return retry_at_once(lambda: download(**options), lambda error: isinstance(error, DataCorruption))
             except DataCorruption as error:
                 strerror = f"its bytes did not match their checksum when they came, {gcs_client.TRIES} times"
                 raise UnreadableFileError(errno.EIO, strerror, path) from error
@@ -120,7 +119,7 @@ class GcsStorage:
         blob = _blob(path, version)
         download = retry(path)(blob.download_as_bytes)
         options = {"raw_download": True, "checksum": None, "retry": None, "timeout": gcs_client.TIMEOUT_S}
-        with explained(path, version):
+        with translate_errors(path, version):
             try:
                 return download(start=start, end=start + length - 1, **options)
             except RequestRangeNotSatisfiable:
@@ -138,7 +137,7 @@ class GcsStorage:
 
     def delete(self, path: str) -> None:
         blob = _blob(path)
-        with suppress(FileNotFoundError), explained(path):
+        with suppress(FileNotFoundError), translate_errors(path):
             blob.delete(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
 
     def delete_folder(self, path: str) -> None:
@@ -197,7 +196,7 @@ class _CheckedRanges:
         self._summed = 0  # so many bytes from the first on
 
     def __call__(self, start: int, length: int) -> bytes:
-        return repeated(lambda: self._read(start, length), lambda error: isinstance(error, UnreadableFileError))
+        return retry_at_once(lambda: self._read(start, length), lambda error: isinstance(error, UnreadableFileError))
 
     def _read(self, start: int, length: int) -> bytes:
         data = GcsStorage().read_range(self._path, start, length, self._version)
@@ -243,7 +242,7 @@ def _blob(path: str, version: str = "") -> "Blob":
 
 def _metadata(path: str) -> "Blob":
     blob = _blob(path)
-    with explained(path):
+    with translate_errors(path):
         blob.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
     return blob
 
@@ -253,7 +252,7 @@ def _list(folder: str, fields: str, with_markers: bool = False, **options: Any) 
     bucket, prefix = _split_folder(folder)
     client = gcs_client.client_of_process()
     options |= {"prefix": prefix or None, "fields": f"{fields},nextPageToken"}
-    with explained(folder):
+    with translate_errors(folder):
         for blob in client.list_blobs(bucket, retry=retry(folder), timeout=gcs_client.TIMEOUT_S, **options):
             if with_markers or not blob.name.endswith("/"):
                 yield blob
@@ -262,8 +261,8 @@ def _list(folder: str, fields: str, with_markers: bool = False, **options: Any) 
 def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None:
     """Send a whole file to its name; anew from its beginning, where the server has lost what it had."""
     _split_object(path)
-    with explained(path):
-        repeated(lambda: _send(path, file, crc32c_text(checksum)), _is_lost)
+    with translate_errors(path):
+        retry_at_once(lambda: _send(path, file, crc32c_text(checksum)), _is_lost)
 
 
 def _send(path: str, file: BinaryIO, crc32c: str) -> None:

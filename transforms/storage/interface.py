@@ -1,8 +1,10 @@
 """What a place that keeps files offers: one small interface over local folders, buckets, and archives in either."""
 
+import base64
 from collections.abc import Hashable, Iterator
 from typing import BinaryIO, Protocol
 
+import google_crc32c
 import msgspec
 
 
@@ -117,3 +119,12 @@ class Storage(Hashable, Protocol):
 def is_remote(path: str) -> bool:
     """Whether each read of `path` is a request over a network."""
     return "://" in path
+
+
+def crc32c_text(checksum: google_crc32c.Checksum) -> str:
+    """A checksum as Cloud Storage writes it: big-endian, in base64.
+
+    >>> crc32c_text(google_crc32c.Checksum(b"123456789"))
+    '4waSgw=='
+    """
+    return base64.b64encode(checksum.digest()).decode()

@@ -16,8 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 
-from recordmill.transforms.storage.checksums import crc32c_text
-from recordmill.transforms.storage.interface import ChangedFileError, StoredFile, UnreadableFileError
+from recordmill.transforms.storage.interface import ChangedFileError, StoredFile, UnreadableFileError, crc32c_text
 
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 """What is wrong with a path that leads to no file."""

@@ -11,12 +11,12 @@ from typing import BinaryIO, NoReturn
 import google_crc32c
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage.checksums import crc32c_text
 from recordmill.transforms.storage.interface import (
     ChangedFileError,
     Storage,
     StoredFile,
     UnreadableFileError,
+    crc32c_text,
     is_remote,
 )
 from recordmill.transforms.storage.range_stream import RangeStream

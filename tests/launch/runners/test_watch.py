@@ -141,7 +141,7 @@ def test_a_job_server_is_asked_again_and_again(monkeypatch):
 def test_numbers_never_go_back():
     progress.planned(5, 50, 1)
     progress.wrote_image(10)
-    progress.told("", {"images_planned": 3, "images_written": 0})
+    progress.update_from_counters("", {"images_planned": 3, "images_written": 0})
     now = progress.snapshot()
     assert (now.images_planned, now.images_done, now.bytes_done) == (5, 1, 10)
 

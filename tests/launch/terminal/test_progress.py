@@ -33,7 +33,7 @@ def without_time(now: Progress) -> Progress:
 
 
 def test_numbers_add_up():
-    progress.entered("reading annotations")
+    progress.set_step("reading annotations")
     progress.planned(10, 1000, 2)
     progress.planned(5, 500, 1)
     progress.wrote_image(90)

@@ -93,7 +93,7 @@ def test_a_category_id_that_a_byte_does_not_hold_is_refused_where_there_is_a_cat
     row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
     with pytest.raises(UnusableError, match=rf"'p\.png': category id {category_id} is not 1 to 255") as caught:
         RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
-    assert caught.value.reason is Reason.TOO_MANY_SEGMENTS
+    assert caught.value.reason is Reason.CATEGORY_OUT_OF_RANGE
     assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, PICTURE)["segments.class_index"] == [0]
 
 

@@ -20,7 +20,14 @@ from recordmill.schemas.manifest import SplitManifest, Unlisted, decode_manifest
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata.describe_split import describe_split
-from recordmill.transforms.metadata.write_metadata import Findings, UnlistedFn, WriteMetadata, write_metadata
+from recordmill.transforms.metadata.write_metadata import (
+    Findings,
+    Outcome,
+    Target,
+    UnlistedFn,
+    WriteMetadata,
+    write_metadata,
+)
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
@@ -45,7 +52,9 @@ def write(
 ) -> SplitManifest:
     """Write one split."""
     found = of_split(recipe.split, **found)
-    manifest = write_metadata([recipe], str(folder), max_rejects, labels, table, **found, unlisted=unlisted)
+    manifest = write_metadata(
+        Target((recipe,), str(folder), max_rejects), Outcome(labels, table, **found, unlisted=unlisted)
+    )
     return manifest.splits[recipe.split]
 
 
@@ -215,7 +224,17 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
     found = of_split("train"), of_split("val", val_shards, REJECTED[:3], counts={**COUNTS, "objects": 10})
     both = {what: [*found[1][what], *found[0][what]] for what in found[0]}
-    manifest = write_metadata([VAL, RECIPE], str(tmp_path), 0.2, LABELS, TABLE, **both, unlisted=UNLISTED)
+    manifest = write_metadata(
+        Target(
+            (
+                VAL,
+                RECIPE,
+            ),
+            str(tmp_path),
+            0.2,
+        ),
+        Outcome(LABELS, TABLE, **both, unlisted=UNLISTED),
+    )
     assert manifest == decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, {**COUNTS, "objects": 10}, UNLISTED)
     assert manifest.splits == {"train": SPLIT, "val": val}
@@ -228,7 +247,17 @@ def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_pa
     found = of_split("train"), of_split("val", SHARDS[:1])
     both = {what: [*found[0][what], *found[1][what]] for what in found[0]}
     with pytest.raises(LostImagesError, match="8 records were made and 2 are in the shards"):
-        write_metadata([RECIPE, VAL], str(tmp_path), 0.2, LABELS, TABLE, **both, unlisted=UNLISTED)
+        write_metadata(
+            Target(
+                (
+                    RECIPE,
+                    VAL,
+                ),
+                str(tmp_path),
+                0.2,
+            ),
+            Outcome(LABELS, TABLE, **both, unlisted=UNLISTED),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -236,7 +265,7 @@ def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
     found = of_split("train")
     found["rejected"].append(("tset", REJECTED[0]))
     with pytest.raises(KeyError, match="tset"):
-        write_metadata([RECIPE], str(tmp_path), 0.2, LABELS, TABLE, **found, unlisted=UNLISTED)
+        write_metadata(Target((RECIPE,), str(tmp_path), 0.2), Outcome(LABELS, TABLE, **found, unlisted=UNLISTED))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -258,6 +287,6 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
             created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
         )
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
-        manifests = written | WriteMetadata(labels, table, findings, [RECIPE], str(tmp_path), 0.2)
+        manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
         assert_that(manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": SPLIT}]))
     assert decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json").splits == {"train": SPLIT}

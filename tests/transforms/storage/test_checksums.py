@@ -5,7 +5,7 @@ import base64
 import google_crc32c
 import pytest
 
-from recordmill.transforms.storage.checksums import crc32c_text
+from recordmill.transforms.storage.interface import crc32c_text
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""The manifest of a data set folder."""
+"""The folder of a data set: its manifest, and what runs leave behind in it."""
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import MANIFEST, Manifest, decode_manifest
+from recordmill.schemas.manifest import MANIFEST, Manifest, SplitManifest, decode_manifest, state_folder
+from recordmill.schemas.tfds import shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -34,3 +35,15 @@ def require_manifest(output: str) -> Manifest:
             f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
         )
     return manifest
+
+
+def tidy(output: str, split: SplitManifest) -> None:
+    """Delete the state of a split that is listed, shards that are not, and what killed runs were writing."""
+    storage = storage_for(output)
+    names = split.recipe.shard_names
+    storage.delete_folder(storage.join(output, state_folder(split.recipe.split)))
+    ours = {shard.file for shard in split.shards} | shard_links(names, split).keys()
+    for name in storage.names(output):  # an earlier run that stopped may have planned another number of shards
+        if names.is_one(name) and name not in ours:
+            storage.delete(storage.join(output, name))
+    storage.delete_leftovers(output)
