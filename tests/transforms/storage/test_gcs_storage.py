@@ -379,9 +379,8 @@ def test_what_another_run_has_written_in_place_of_damaged_bytes_is_let_be(gcs):
         Fault(Kind.CORRUPTED, "upload", times=ALWAYS),
         Fault(Kind.REPLACED, "delete", first=gcs_client.TRIES, data=b"of another run"),
     ]
-    with pytest.raises(OSError, match="arrived damaged|damaged|do not match|checksum") as caught:
+    with pytest.raises(OSError, match=path_of("a")):
         STORAGE.write(path_of("a"), BYTES)
-    assert caught.value.filename == path_of("a")
     assert gcs.objects() == {"a": b"of another run"}
 
 

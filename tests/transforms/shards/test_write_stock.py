@@ -1,0 +1,50 @@
+"""Beam's own sink writes the records that ours writes."""
+
+import hashlib
+
+import apache_beam as beam
+import pytest
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.shards.write_stock import WriteWithBeamSink, describe_shard
+from tests.transforms.shards.test_write_shards import FILE, LABELS, TABLE, finish, read, recipe, tasks  # noqa: F401
+
+
+@pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
+def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, tasks, gzip, ending):  # noqa: F811
+    usual = finish(tasks, recipe(tmp_path, output=str(tmp_path / "usual")))
+    names = [f"coco-val.tfrecord-0000{index}-of-00002{ending}" for index in range(2)]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
+        sink = WriteWithBeamSink(labels, table, recipe(tmp_path, gzip=gzip), "val", num_shards=2)
+        written = p | "Tasks" >> beam.Create(tasks) | sink
+        files = written.shards | "File" >> beam.MapTuple(lambda split, info: (split, info.file))
+        counts = (
+            written.counted
+            | "Number" >> beam.MapTuple(lambda split, counted: ((split, counted.what), counted.number))
+            | "Sum" >> beam.CombinePerKey(sum)
+            | "Some" >> beam.Filter(lambda total: total[1])
+        )
+        expected = [(("val", metric), number) for metric, number in usual.counted.items() if number]
+        assert_that(files, equal_to([("val", name) for name in names]), "Files")
+        assert_that(counts, equal_to(expected), "Counted")
+        assert_that(written.rejected, equal_to([("val", reject) for reject in usual.rejected]), "Rejected")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    records = [record for name in names for record in read(tmp_path / "out" / name)]
+    assert sorted(records) == sorted(read(tmp_path / "usual" / FILE))
+
+
+@pytest.mark.parametrize("name", ["coco-val.tfrecord-00000-of-00002", "coco-val.tfrecord-00000-of-00002.gz"])
+def test_a_shard_is_described_by_what_is_in_its_file(tmp_path, name):
+    with tf.io.TFRecordWriter(str(tmp_path / name), "GZIP" if name.endswith(".gz") else "") as writer:
+        for record in (b"one", b"two", b""):
+            writer.write(record)
+    data = (tmp_path / name).read_bytes()
+    progress.reset()
+    assert describe_shard(str(tmp_path / name)) == ShardInfo(name, 3, len(data), hashlib.sha256(data).hexdigest())
+    assert progress.snapshot().shards_done == 1

@@ -1,0 +1,128 @@
+"""A member comes out of the bytes of its archive as zipfile has it, and never as anything else."""
+
+import io
+import struct
+import zipfile
+import zlib
+
+import pytest
+
+from recordmill.transforms.storage.zip_members import DamagedMemberError, is_plain, spans, unpack
+
+PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+MEMBERS = {"a.png": b"one", "b/é ü.png": b"two" * 1000, "empty": b"", "last": bytes(range(256))}
+
+
+class Archive:
+    """An archive in memory."""
+
+    def __init__(self, members: dict[str, bytes] = MEMBERS, method: int = zipfile.ZIP_DEFLATED, extra: bytes = b""):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", method) as file:
+            for name, data in members.items():
+                info = zipfile.ZipInfo(name)
+                info.extra = extra
+                file.writestr(info, data, method)
+        self.data = bytearray(stream.getvalue())
+
+    @property
+    def directory(self) -> int:
+        """Where the directory's first entry begins."""
+        return self.data.index(b"PK\x01\x02")
+
+    def read(self) -> dict[str, bytes]:
+        """Each member out of the bytes of its span."""
+        with zipfile.ZipFile(io.BytesIO(self.data)) as file:
+            places = spans(file.infolist(), file.start_dir)
+            return {info.filename: unpack(self.span(places[info.filename]), info) for info in file.infolist()}
+
+    def span(self, place: tuple[int, int]) -> bytes:
+        start, length = place
+        return bytes(self.data[start : start + length])
+
+
+@pytest.mark.parametrize("method", PLAIN)
+@pytest.mark.parametrize("extra", [b"", struct.pack("<HH", 0xCAFE, 50_000) + bytes(50_000)])
+def test_every_member_is_in_its_span(method, extra):
+    assert Archive(method=method, extra=extra).read() == MEMBERS
+
+
+def test_a_span_ends_where_the_next_member_or_the_directory_begins():
+    archive = Archive()
+    with zipfile.ZipFile(io.BytesIO(archive.data)) as file:
+        infos = file.infolist()
+    found = spans(infos[::-1], archive.directory)
+    starts = [info.header_offset for info in infos]
+    ends = [*starts[1:], archive.directory]
+    assert found == {info.filename: (start, end - start) for info, start, end in zip(infos, starts, ends, strict=True)}
+
+
+def test_a_span_is_no_longer_than_its_member_can_be():
+    """As where there are gigabytes of something else between two members."""
+    first, second = zipfile.ZipInfo("ü"), zipfile.ZipInfo("b")
+    first.compress_size = 1000
+    first.header_offset, second.header_offset = 0, 1 << 32
+    assert spans([first, second], 1 << 33)["ü"] == (0, 30 + 2 + 65_535 + 1000)
+
+
+def test_a_name_of_old_archives_is_not_taken_for_another():
+    """In the characters of DOS, as there is no flag that says UTF-8."""
+    archive = Archive({"x.png": b"one"})
+    for place in (archive.data.index(b"x.png"), archive.data.rindex(b"x.png")):
+        archive.data[place] = 0x81  # ü
+    assert archive.read() == {"ü.png": b"one"}
+
+
+@pytest.mark.parametrize(
+    ("method", "known"), [(0, True), (8, True), (9, False), (12, False), (14, False), (93, False), (99, False)]
+)
+def test_what_is_left_to_zipfile(method, known):
+    info = zipfile.ZipInfo("a")
+    info.compress_type = method
+    assert is_plain(info) is known
+
+
+# Damage
+
+
+@pytest.mark.parametrize("method", PLAIN)
+def test_a_header_of_another_name_than_the_directory_s_is_told(method):
+    archive = Archive({"a.png": b"abc"}, method)
+    archive.data[archive.data.index(b"a.png")] = ord("b")
+    with pytest.raises(DamagedMemberError, match="another name than the directory"):
+        archive.read()
+
+
+@pytest.mark.parametrize("said", [0, 10, 999, 1001])
+@pytest.mark.parametrize("method", PLAIN)
+def test_no_more_and_no_less_is_unpacked_than_the_directory_says(said, method):
+    archive = Archive({"a.png": bytes(1000)}, method)
+    struct.pack_into("<I", archive.data, archive.directory + 24, said)
+    struct.pack_into("<I", archive.data, archive.directory + 16, zlib.crc32(bytes(said)))
+    with pytest.raises(DamagedMemberError, match=r"does not end where it should|bytes where the directory says"):
+        archive.read()
+
+
+@pytest.mark.parametrize("method", PLAIN)
+def test_bytes_of_another_checksum_are_told(method):
+    archive = Archive({"a.png": b"abc"}, method)
+    archive.data[archive.directory + 16] ^= 1
+    with pytest.raises(DamagedMemberError, match="checksum"):
+        archive.read()
+
+
+@pytest.mark.parametrize("length", [0, 29, 34, 60])
+def test_a_span_that_is_cut_is_told(length):
+    """As where the archive has become shorter since its directory was read."""
+    archive = Archive({"a.png": b"abc" * 100}, zipfile.ZIP_STORED)
+    with zipfile.ZipFile(io.BytesIO(archive.data)) as file:
+        (info,) = file.infolist()
+    with pytest.raises(DamagedMemberError):
+        unpack(bytes(archive.data[:length]), info)
+
+
+def test_what_is_encrypted_is_told_as_such():
+    archive = Archive({"a.png": b"abc"})
+    archive.data[archive.directory + 8] |= 1
+    with pytest.raises(DamagedMemberError, match="it is encrypted"):
+        archive.read()

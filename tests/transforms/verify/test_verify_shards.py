@@ -1,0 +1,90 @@
+"""A shard is read to its end, or to its first damaged record, and every record is checked."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+
+import apache_beam as beam
+import msgspec
+import pytest
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
+from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
+
+TABLE = LAYOUTS["plain"]
+WRONG = {"objects.class_index": [1, 1]}
+
+
+def shard(path, records: list[bytes]) -> ShardToVerify:
+    """A shard as TensorFlow writes it, and what the manifest says of it."""
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for each in records:
+            writer.write(each)
+    data = path.read_bytes()
+    info = ShardInfo(path.name, len(records), len(data), hashlib.sha256(data).hexdigest())
+    return ShardToVerify(str(path), "val", info, TABLE, LABELS, True)
+
+
+def verify(expected: ShardToVerify) -> ShardCheck:
+    with ThreadPoolExecutor(2) as pool:
+        return verify_shard(expected, pool, 2)
+
+
+def found(check: ShardCheck) -> list[tuple[str, int | None, str]]:
+    return [(fault.file, fault.record, fault.reason) for fault in check.faults]
+
+
+@pytest.fixture
+def good(values) -> bytes:  # noqa: F811
+    """A record of two objects."""
+    return record(values, "plain")
+
+
+@pytest.fixture
+def bad(values) -> bytes:  # noqa: F811
+    """Likewise; one is of another class than it says."""
+    return record(values, "plain", **WRONG)
+
+
+def test_examples_and_objects_are_counted_and_faults_have_their_records_number(tmp_path, good, bad):
+    expected = shard(tmp_path / "a", [good] * 9 + [bad, good, bad])
+    check = verify(expected)
+    assert msgspec.structs.replace(check, faults=()) == ShardCheck("val", "a", 12, 24, expected.info.bytes, ())
+    assert found(check) == [("a", 9, "class"), ("a", 11, "class")]
+
+
+def test_damage_is_told_after_the_faults_of_the_records_before_it(tmp_path, good, bad):
+    expected = shard(tmp_path / "a", [good, bad, good, good])
+    data = bytearray((tmp_path / "a").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    check = verify(expected)
+    assert (check.examples, check.objects) == (3, 6)
+    assert found(check) == [("a", 1, "class"), ("a", 3, "data_crc")]
+
+
+def test_a_box_that_was_kept_may_lie_outside(tmp_path, values):  # noqa: F811
+    expected = shard(tmp_path / "a", [record(values, "plain", **{"objects.xmax": [1.5, 1.0]})])
+    assert found(verify(expected)) == [("a", 0, "box_range")]
+    assert found(verify(msgspec.structs.replace(expected, boxes_inside=False))) == []
+
+
+def test_a_shard_that_is_not_there(tmp_path, good):
+    expected = shard(tmp_path / "a", [good])
+    (tmp_path / "a").unlink()
+    assert verify(expected) == ShardCheck("val", "a", 0, 0, 0, (Fault("a", None, "missing", "no such file"),))
+
+
+def test_the_transform_checks_each_shard(tmp_path, good):
+    shards = [shard(tmp_path / name, [good] * number) for name, number in (("a", 1), ("b", 0))]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        checks = p | beam.Create(shards) | VerifyShards(threads=2)
+        sizes = [expected.info.bytes for expected in shards]
+        assert_that(
+            checks, equal_to([ShardCheck("val", "a", 1, 2, sizes[0], ()), ShardCheck("val", "b", 0, 0, sizes[1], ())])
+        )
