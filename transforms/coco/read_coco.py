@@ -21,7 +21,7 @@ from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of FileAnnotations
-from recordmill.transforms.runtime.outputs import FILES, REJECTED, route_outputs
+from recordmill.transforms.runtime.outputs import FILES, REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class ReadCoco(beam.PTransform):
         super().__init__()
         self._masks = masks
 
-    def expand(self, sources):
+    def expand(self, sources: PCollection[AnnotationSource]):
         read = sources | "ReadFile" >> beam.FlatMap(_read, self._masks).with_output_types(
             tuple[int, FileAnnotations]
         ).with_outputs(FILES, REJECTED, main="parts")
@@ -58,7 +58,9 @@ class ReadCoco(beam.PTransform):
 def _read(source: AnnotationSource, masks: bool) -> Iterator[Any]:
     progress.set_step("reading annotations")
     items = read_coco(source, masks)
-    return route_outputs((item.image_id, item) if isinstance(item, FileAnnotations) else item for item in items)
+    return route_outputs(
+        count_rejects((item.image_id, item) if isinstance(item, FileAnnotations) else item for item in items)
+    )
 
 
 def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:

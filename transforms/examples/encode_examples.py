@@ -48,7 +48,7 @@ class EncodeExamples(beam.PTransform):
         self._table = table
         self._box_policy = box_policy
 
-    def expand(self, pictures):
+    def expand(self, pictures: PCollection[tuple[ImageTask, Picture]]) -> PCollection[Encoded]:
         labels, table = AsSingleton(self._labels), AsSingleton(self._table)
         return pictures | "Encode" >> beam.Map(_encode, labels, table, self._box_policy)
 

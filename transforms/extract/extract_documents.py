@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
@@ -48,7 +49,7 @@ class WriteDocuments(beam.PTransform):
         self._table = table
         self._labels = labels
 
-    def expand(self, shards):
+    def expand(self, shards: PCollection[tuple[str, ExtractedShard]]) -> PCollection[ExtractedSplit]:
         return (
             shards
             | "GroupBySplit" >> beam.GroupByKey()  # (split, [ExtractedShard])

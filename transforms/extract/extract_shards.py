@@ -5,6 +5,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import apache_beam as beam
 import msgspec
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
@@ -45,7 +46,7 @@ class ExtractShards(beam.PTransform):
         self._folder = folder
         self._threads = threads
 
-    def expand(self, shards):
+    def expand(self, shards: PCollection[ManifestShard]) -> PCollection[tuple[str, ExtractedShard]]:
         extract = beam.ParDo(_ExtractShard(self._folder, self._threads))
         return shards | "SpreadShards" >> beam.Reshuffle() | "Extract" >> extract
 

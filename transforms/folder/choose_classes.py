@@ -32,7 +32,7 @@ class ListClasses(beam.PTransform):
         self._names = names
         self._folders = folders
 
-    def expand(self, rows):
+    def expand(self, rows: PCollection[tuple[str, JoinSide]]) -> PCollection[LabelMap]:
         return (
             rows
             | "Class" >> beam.FlatMap(_class_name).with_output_types(str)
@@ -110,7 +110,7 @@ class ChooseClasses(beam.PTransform):
         super().__init__()
         self._names = frozenset(names)
 
-    def expand(self, tasks):
+    def expand(self, tasks: PCollection[ImageTask]):
         choose = beam.FlatMap(_choose, self._names).with_output_types(ImageTask)
         chosen = tasks | "Choose" >> choose.with_outputs(COUNTED, main="tasks")
         return ChosenImages(chosen.tasks, chosen[COUNTED])

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.image_labels import PathLabels, is_image_name
@@ -12,7 +13,7 @@ from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import SplitShares, name_id
 from recordmill.transforms.runtime import coders  # noqa: F401  registers that of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, count_rejects, route_outputs
 
 
 class LabelPaths(beam.PTransform):
@@ -24,7 +25,7 @@ class LabelPaths(beam.PTransform):
         self._rule = rule
         self._shares = shares
 
-    def expand(self, files):
+    def expand(self, files: PCollection[tuple[str, JoinSide]]):
         label = beam.FlatMap(_label, self._rule, self._shares).with_output_types(tuple[str, JoinSide])
         return files | "Label" >> label.with_outputs(REJECTED, UNLISTED, main="images")
 
@@ -33,8 +34,8 @@ def _label(named: tuple[str, JoinSide], rule: PathLabels, shares: SplitShares) -
     name, match = named
     labelled = label_path(name, rule, shares)
     if isinstance(labelled, AnnotatedImage):
-        return route_outputs([(name, JoinSide(labelled, match.file))])
-    return route_outputs([labelled])
+        return iter([(name, JoinSide(labelled, match.file))])
+    return route_outputs(count_rejects([labelled]))
 
 
 def label_path(name: str, rule: PathLabels, shares: SplitShares) -> AnnotatedImage | SplitReject | UnreferencedFile:

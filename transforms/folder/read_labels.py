@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TextIO
 
 import apache_beam as beam
 import msgspec
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.errors import AnnotationFileError
@@ -21,7 +22,7 @@ from recordmill.schemas.names import has_control_character, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import SplitShares, name_id, split_name_fault
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class ReadLabels(beam.PTransform):
         self._shares = shares
         self._splits = splits
 
-    def expand(self, tables):
+    def expand(self, tables: PCollection[LabelTable]):
         read = beam.FlatMap(_read, self._shares, self._splits).with_output_types(tuple[str, JoinSide])
         return tables | "ReadTable" >> read.with_outputs(REJECTED, main="images")
 
@@ -79,8 +80,10 @@ class ReadLabels(beam.PTransform):
 def _read(table: LabelTable, shares: SplitShares, splits: tuple[str, ...]) -> Iterator[Any]:
     progress.set_step("reading labels")
     return route_outputs(
-        item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
-        for item in read_labels(table, shares, splits)
+        count_rejects(
+            item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
+            for item in read_labels(table, shares, splits)
+        )
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import AsDict
+from apache_beam.pvalue import AsDict, PCollection
 
 from recordmill.schemas.images import JoinSide
 from recordmill.schemas.splits import SplitShares
@@ -24,7 +24,7 @@ class Stratify(beam.PTransform):
         super().__init__()
         self._shares = shares
 
-    def expand(self, rows):
+    def expand(self, rows: PCollection[tuple[str, JoinSide]]) -> PCollection[tuple[str, JoinSide]]:
         borders = (
             rows
             | "PlaceInClass" >> beam.Map(_placed, self._shares).with_output_types(tuple[str, int])

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 
 import apache_beam as beam
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.images import ImageRef, JoinSide
 from recordmill.schemas.names import name_key
@@ -16,7 +17,7 @@ _LOGGER = logging.getLogger(__name__)
 class ListImages(beam.PTransform):
     """Paths of folders become (name, JoinSide)."""
 
-    def expand(self, folders):
+    def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, JoinSide]]:
         return folders | "ListFolder" >> beam.FlatMap(_list).with_output_types(tuple[str, JoinSide])
 
 

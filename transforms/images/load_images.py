@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import apache_beam as beam
+from apache_beam.pvalue import PCollection
 from PIL import Image
 
 from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcoding
@@ -23,7 +24,7 @@ from recordmill.transforms.images import check_jpeg, check_png
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.rewrite_picture import rewrite_picture, shrunk_size
 from recordmill.transforms.runtime.budget import Budget
-from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 MAX_FILE_BYTES = 256_000_000
@@ -52,14 +53,14 @@ class LoadImages(beam.PTransform):
         super().__init__()
         self._rules = rules
 
-    def expand(self, tasks):
+    def expand(self, tasks: PCollection[ImageTask]):
         load = beam.FlatMap(_load, self._rules).with_output_types(tuple[ImageTask, Picture])
         return tasks | "LoadImage" >> load.with_outputs(REJECTED, main="pictures")
 
 
 def _load(task: ImageTask, rules: PictureRules) -> Iterator[object]:
     loaded = load_image(task, rules)
-    return route_outputs([loaded if isinstance(loaded, Rejected) else (task, loaded)])
+    return route_outputs(count_rejects([loaded if isinstance(loaded, Rejected) else (task, loaded)]))
 
 
 def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) -> Picture | Rejected:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import apache_beam as beam
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.features import FeatureTable, Part
@@ -16,7 +17,7 @@ class ChooseFeatures(beam.PTransform):
         self._asked = asked
         self._layout = layout
 
-    def expand(self, files):
+    def expand(self, files: PCollection[AnnotationFile]) -> PCollection[FeatureTable]:
         return (
             files
             | "CollectFiles" >> beam.combiners.ToList()

@@ -17,7 +17,7 @@ from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.join.merge_annotations import merge_annotations
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
-from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, route_outputs
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -51,7 +51,7 @@ class JoinImages(beam.PTransform):
         self._files = files
         self._folder = folder
 
-    def expand(self, parts):
+    def expand(self, parts: PCollection[tuple[int, FileAnnotations]]):
         merged = (
             parts
             | "GroupByImageId" >> beam.GroupByKey()  # (image id, [FileAnnotations])
@@ -73,7 +73,9 @@ class JoinImages(beam.PTransform):
 
 def _merge(group: tuple[int, Iterable[FileAnnotations]], split: str, folder: str) -> Iterator[Any]:
     return route_outputs(
-        _named(item, folder) if isinstance(item, AnnotatedImage) else item for item in merge_parts(*group, split)
+        count_rejects(
+            _named(item, folder) if isinstance(item, AnnotatedImage) else item for item in merge_parts(*group, split)
+        )
     )
 
 

@@ -11,7 +11,7 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnreferencedFile
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
-from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, count_rejects, route_outputs
 
 
 class MatchedFiles(NamedTuple):
@@ -34,7 +34,7 @@ class MatchFiles(beam.PTransform):
     Not CoGroupByKey, which pickles: both sides are of one type.
     """
 
-    def expand(self, both):
+    def expand(self, both: PCollection[tuple[str, JoinSide]]):
         matched = (
             both
             | "GroupByName" >> beam.GroupByKey()  # (name, [JoinSide])
@@ -45,7 +45,7 @@ class MatchFiles(beam.PTransform):
 
 
 def _match(group: tuple[str, Iterable[JoinSide]]) -> Iterator[Any]:
-    return route_outputs(match_files(*group))
+    return route_outputs(count_rejects(match_files(*group)))
 
 
 def match_files(name: str, matches: Iterable[JoinSide]) -> Iterator[ImageTask | SplitReject | UnreferencedFile]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import apache_beam as beam
 import msgspec
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
@@ -15,7 +16,7 @@ from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
 class MergeCategories(beam.PTransform):
     """AnnotationFile become one LabelMap of all their categories."""
 
-    def expand(self, files):
+    def expand(self, files: PCollection[AnnotationFile]) -> PCollection[LabelMap]:
         return files | "CollectFiles" >> beam.combiners.ToList() | "Merge" >> beam.Map(merge_categories)
 
 

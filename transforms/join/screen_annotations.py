@@ -12,7 +12,7 @@ from recordmill.schemas.annotations import Annotation
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, route_outputs
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class ScreenAnnotations(beam.PTransform):
         self._labels = labels
         self._filters = filters
 
-    def expand(self, tasks):
+    def expand(self, tasks: PCollection[ImageTask]):
         known = self._labels | "Known" >> beam.Map(known_categories)
         screened = tasks | "Screen" >> beam.FlatMap(_screen, AsSingleton(known), self._filters).with_output_types(
             ImageTask
@@ -81,7 +81,7 @@ def known_categories(labels: LabelMap) -> KnownCategories:
 
 
 def _screen(task: ImageTask, known: KnownCategories, filters: Filters) -> Iterator[Any]:
-    return route_outputs(screen_annotations(task, known, filters))
+    return route_outputs(count_rejects(screen_annotations(task, known, filters)))
 
 
 def screen_annotations(

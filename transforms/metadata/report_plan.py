@@ -28,7 +28,7 @@ class ReportPlan(beam.PTransform):
         self._labels = labels
         self._path = path
 
-    def expand(self, plans):
+    def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
         return (
             plans.pipeline
             | "Once" >> beam.Create([self._path])

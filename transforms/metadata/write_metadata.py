@@ -30,7 +30,6 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_manifest, tidy
 from recordmill.transforms.metadata.describe_split import check_rejects, check_whole, describe_split, reject_order
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.resolve import storage_for
 
 _UNLISTED_SHOWN = 5
@@ -98,7 +97,7 @@ class WriteMetadata(beam.PTransform):
         self._findings = findings
         self._target = target
 
-    def expand(self, written: Written) -> PCollection[Manifest]:
+    def expand(self, written):
         rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> beam.Flatten()
         counted = (written.counted, self._findings.counted) | "AllCounted" >> beam.Flatten()
         counts = counted | "ByTally" >> beam.Map(_by_tally) | "AddCounts" >> beam.CombinePerKey(sum)

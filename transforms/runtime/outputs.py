@@ -25,12 +25,18 @@ _TAGS: dict[type, str] = {
 
 
 def route_outputs(items: Iterable[Any]) -> Iterator[Any]:
-    """`items`, those of the types above wrapped as Beam's TaggedOutput; rejects are counted."""
+    """`items`, those of the types above wrapped as Beam's TaggedOutput."""
     for item in items:
         tag = _TAGS.get(type(item))
-        if tag == REJECTED:
-            progress.rejected(item.reject if isinstance(item, SplitReject) else item)
         yield TaggedOutput(tag, item) if tag else item
+
+
+def count_rejects(items: Iterable[Any]) -> Iterator[Any]:
+    """`items` as they are, the rejects among them counted in Beam's metrics and the progress line."""
+    for item in items:
+        if isinstance(item, Rejected | SplitReject):
+            progress.rejected(item.reject if isinstance(item, SplitReject) else item)
+        yield item
 
 
 class Written(NamedTuple):

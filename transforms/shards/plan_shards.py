@@ -103,7 +103,7 @@ class PlanShards(beam.PTransform):
         self._seed = seed
         self._estimate = RecordEstimate(table)
 
-    def expand(self, tasks):
+    def expand(self, tasks: PCollection[ImageTask]):
         plans = (
             tasks
             | "Measure" >> beam.Map(_measured, self._seed, self._estimate)  # (split, (Order, Amount))

@@ -16,7 +16,6 @@ from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.runtime import coders  # noqa: F401  registers that of ShardKey
 from recordmill.transforms.runtime.outputs import Written
-from recordmill.transforms.shards.plan_shards import ShardPlans
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
 
@@ -36,7 +35,7 @@ class WriteShards(beam.PTransform):
         self._recipe = recipe
         self._threads = threads
 
-    def expand(self, plans: ShardPlans) -> Written:
+    def expand(self, plans):
         sides = AsSingleton(self._labels), AsSingleton(self._table)
         write = _WriteShard(self._recipe, self._threads)
         full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [ImageTask])

@@ -10,6 +10,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+from recordmill.schemas.images import ImageTask
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
@@ -39,7 +40,7 @@ class WriteWithBeamSink(beam.PTransform):
         self._split = split
         self._num_shards = num_shards
 
-    def expand(self, tasks):
+    def expand(self, tasks: PCollection[ImageTask]):
         recipe = self._recipe
         output = storage_for(recipe.output)
         loaded = tasks | "SpreadImages" >> beam.Reshuffle() | "LoadImages" >> LoadImages(recipe.pictures)

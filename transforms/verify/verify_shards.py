@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 import apache_beam as beam
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
@@ -28,7 +29,7 @@ class VerifyShards(beam.PTransform):
         super().__init__()
         self._threads = threads
 
-    def expand(self, expected):
+    def expand(self, expected: PCollection[ShardToVerify]) -> PCollection[ShardCheck]:
         return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> beam.ParDo(_VerifyShard(self._threads))
 
 

@@ -12,11 +12,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.write_stock import WriteWithBeamSink, describe_shard
-from tests.transforms.shards.test_write_shards import FILE, LABELS, TABLE, finish, read, recipe, tasks  # noqa: F401
+from tests.transforms.shards.test_shard_file import read, recipe
+from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, finish, three_tasks  # noqa: F401  a fixture
 
 
 @pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
-def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, tasks, gzip, ending):  # noqa: F811
+def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, tasks, gzip, ending):
     usual = finish(tasks, recipe(tmp_path, output=str(tmp_path / "usual")))
     names = [f"coco-val.tfrecord-0000{index}-of-00002{ending}" for index in range(2)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
