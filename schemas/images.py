@@ -79,7 +79,7 @@ class PictureRules(msgspec.Struct, frozen=True):
         check: how closely they are looked at, see `recordmill.transforms.images.load_images`.
         format: `keep`, or the one that all are written in, `jpeg` or `png`.
         max_side: pixels; larger pictures are shrunk to it.
-        jpeg_quality: 1..100, of pictures that are encoded anew.
+        jpeg_quality: 1..100, of pictures that are transcoded.
     """
 
     check: str
@@ -89,7 +89,7 @@ class PictureRules(msgspec.Struct, frozen=True):
 
 
 class Transcoding(msgspec.Struct, frozen=True):
-    """Why and from what a picture was encoded anew.
+    """Why and from what a picture was transcoded.
 
     Attributes:
         original: the format of the file, `webp` for example.
@@ -113,7 +113,7 @@ class Picture(msgspec.Struct, frozen=True):
         width, height: of the encoded pixels.
         sha256: hex digest of `data`.
         annotated_size: width and height of the picture that annotations refer to, where it was shrunk since.
-        rewriting: None where `data` is the file as it was.
+        transcoding: None where `data` is the file as it was.
     """
 
     data: bytes
@@ -122,7 +122,7 @@ class Picture(msgspec.Struct, frozen=True):
     height: int
     sha256: str
     annotated_size: tuple[int, int] | None = None
-    rewriting: Transcoding | None = None
+    transcoding: Transcoding | None = None
 
     @property
     def frame(self) -> tuple[int, int]:

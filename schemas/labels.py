@@ -14,7 +14,7 @@ _COCO_STUFF_OFFSET = 90
 
 
 class LabelMap(msgspec.Struct, frozen=True):
-    """The classes of a data set, ordered by category id; a class's index is its place here.
+    """The classes of a data set, ordered by category id; a class's index is its position here.
 
     COCO's ids have gaps (80 classes on ids 1..90), Roboflow's start at 0 and may give two ids the same name.
 
@@ -45,7 +45,7 @@ class LabelMap(msgspec.Struct, frozen=True):
         """
         stuff = [category.id for category in self.segments if not category.isthing]
         as_coco = all(SEMANTIC_THING < id_ - _COCO_STUFF_OFFSET < SEMANTIC_IGNORE for id_ in stuff)
-        values = {id_: id_ - _COCO_STUFF_OFFSET if as_coco else 2 + place for place, id_ in enumerate(stuff)}
+        values = {id_: id_ - _COCO_STUFF_OFFSET if as_coco else 2 + index for index, id_ in enumerate(stuff)}
         return {category.id: values.get(category.id, SEMANTIC_THING) for category in self.segments}
 
     def index_by_id(self) -> dict[int, int]:

@@ -178,7 +178,7 @@ DETECTION = FeatureTable(
             "panoptic.instance_png",
             shape=(),
             unit="grey PNG",
-            meaning="place of the segment in segments_info, from 1, for things; 0 for stuff and void",
+            meaning="index of the segment in segments_info, from 1, for things; 0 for stuff and void",
             part=Part.PANOPTIC,
         ),
         _bytes(

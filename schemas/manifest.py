@@ -76,7 +76,7 @@ class InputRows(msgspec.Struct, frozen=True):
 
 
 class RewrittenPictures(msgspec.Struct, frozen=True):
-    """Pictures that were encoded anew: how many, by the format of their file; how many of them were turned upright, or
+    """Pictures that were transcoded: how many, by the format of their file; how many of them were turned upright, or
     made smaller; size of their files, and of what is in the records in their place."""
 
     by_format: dict[str, int]

@@ -103,7 +103,7 @@ class Metric(str, Enum):
     REGIONS = "regions"  # stuff annotations in records
     PANOPTIC = "panoptic"  # panoptic annotations in records
     BOXES_CLIPPED = "boxes_clipped"  # of those, how many were cut at their image's edge
-    FROM_JPEG = "from_jpeg"  # pictures that were encoded anew, by the format of their file
+    FROM_JPEG = "from_jpeg"  # pictures that were transcoded, by the format of their file
     FROM_PNG = "from_png"
     FROM_WEBP = "from_webp"
     FROM_GIF = "from_gif"
@@ -128,7 +128,7 @@ REWRITTEN_FROM = {
     "tiff": Metric.FROM_TIFF,
     "webp": Metric.FROM_WEBP,
 }
-"""What is counted for a picture that was encoded anew, by the format of its file; FROM_OTHER for any other."""
+"""What is counted for a picture that was transcoded, by the format of its file; FROM_OTHER for any other."""
 
 FILTERS = (Metric.FILTERED_CATEGORY, Metric.FILTERED_CROWD, Metric.FILTERED_AREA)
 

@@ -39,7 +39,7 @@ class SplitShares(msgspec.Struct, frozen=True):
 
     @property
     def borders(self) -> tuple[int, ...]:
-        """The place at which each split but the last ends."""
+        """The position at which each split but the last ends."""
         return tuple(int(share * _PLACES) for share in self._sums[:-1])
 
     @property
@@ -47,13 +47,13 @@ class SplitShares(msgspec.Struct, frozen=True):
         return list(accumulate(share for _, share in self.shares))
 
     def split_of(self, name: str) -> str:
-        """The split of the image called `name`, by its place and nothing else."""
-        return self.split_at(self.place(name), self.borders)
+        """The split of the image called `name`, by its position and nothing else."""
+        return self.split_at(self.position(name), self.borders)
 
-    def split_at(self, place: int, borders: tuple[int, ...]) -> str:
-        return self.shares[bisect_right(borders, place)][0]
+    def split_at(self, position: int, borders: tuple[int, ...]) -> str:
+        return self.shares[bisect_right(borders, position)][0]
 
-    def place(self, name: str) -> int:
+    def position(self, name: str) -> int:
         """Where a name stands in 0 .. 2**63 - 1: evenly spread, and the same everywhere."""
         return _hashed(f"split {self.seed}/{name}")
 

@@ -46,7 +46,7 @@ def _table(fields: Iterable[OptionField]) -> str:
     for each in fields:
         words = " ".join(word for word in (each.flag, metavar(each)) if word).replace("|", "\\|")
         usual = "off" if each.option.kind is Kind.SWITCH else each.usual
-        default = f"`{usual}`" if usual == str(each.default) else usual
+        default = f"`{usual}`" if usual and not each.option.usual and usual != "off" else usual
         lines.append(f"| `{words}` | {each.option.docs or each.option.help} | {default} |")
     return "\n".join(lines) + "\n"
 

@@ -118,7 +118,10 @@ def parse(arguments: Sequence[str]) -> Command:
 
 def fields_of(verb: str) -> tuple[OptionField, ...]:
     """All options of a verb, in the order of its help."""
-    return (*options_of(VERBS[verb].options), *options_of(TerminalOptions))
+    shown = options_of(TerminalOptions)
+    if not VERBS[verb].runs_beam:  # nor has it progress to show
+        shown = tuple(each for each in shown if each.name != "progress")
+    return (*options_of(VERBS[verb].options), *shown)
 
 
 def metavar(each: OptionField) -> str:
@@ -129,7 +132,7 @@ def metavar(each: OptionField) -> str:
 
 
 def _filled(options: type[_Options], parsed: argparse.Namespace) -> _Options:
-    values = {each.name: getattr(parsed, each.name) for each in options_of(options)}
+    values = {each.name: getattr(parsed, each.name, each.default) for each in options_of(options)}
     return options(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 

@@ -98,7 +98,9 @@ class OptionField:
         """What holds where it is not given, as text; empty where that goes without saying."""
         if self.option.usual:
             return self.option.usual
-        return "" if self.default in (None, "", ()) or self.default is False else str(self.default)
+        if self.default in (None, "", ()) or self.default is False:
+            return ""
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
 
 @dataclass(frozen=True, kw_only=True)

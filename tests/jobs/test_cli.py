@@ -24,7 +24,7 @@ def shard_names(folder: Path) -> list[str]:
 
 
 def growth_of_rewritten(folder: Path) -> float:
-    """How much larger pictures have become by being encoded anew; drawings do, as JPEGs of good quality."""
+    """How much larger pictures have become by being transcoded; drawings do, as JPEGs of good quality."""
     rewritten = manifest_of(folder)["splits"]["train"]["images"].get("rewritten")
     return rewritten["bytes_written"] / rewritten["bytes_read"] if rewritten else math.inf
 

@@ -51,7 +51,7 @@ IDS = [5996240643517367183, 2695367441031891898, 3301394070633481237, 3421847916
 
 def test_places_are_the_same_everywhere_and_for_ever():
     """Other values would move the images of every data set that has been divided so far."""
-    assert [THREE.place(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == PLACES
+    assert [THREE.position(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == PLACES
     assert [name_id(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == IDS
 
 
@@ -63,16 +63,16 @@ def test_known_images_stay_in_the_splits_that_they_have_had():
 
 @given(st.text(), st.integers(-(1 << 63), MAX))
 def test_a_place_and_an_id_fit_int64_and_are_not_negative(name, seed):
-    assert 0 <= SplitShares(THREE.shares, seed).place(name) <= MAX
+    assert 0 <= SplitShares(THREE.shares, seed).position(name) <= MAX
     assert 0 <= name_id(name) <= MAX
 
 
 def test_names_that_differ_have_other_places_and_other_ids():
-    assert len({THREE.place(name) for name in NAMES}) == len({name_id(name) for name in NAMES}) == len(NAMES)
+    assert len({THREE.position(name) for name in NAMES}) == len({name_id(name) for name in NAMES}) == len(NAMES)
 
 
 def test_an_id_does_not_depend_on_the_seed_or_tell_the_place():
-    assert not {name_id(name) for name in NAMES} & {THREE.place(name) for name in NAMES}
+    assert not {name_id(name) for name in NAMES} & {THREE.position(name) for name in NAMES}
 
 
 def test_another_seed_is_another_division():

@@ -208,8 +208,8 @@ def decode_coco(path: str, data: bytes, kind: AnnotationKind, masks: bool = Fals
     except UnicodeDecodeError as error:
         raise AnnotationFileError(_not_utf8(path, error)) from error
     except msgspec.DecodeError as error:
-        place = _unquoted_offset(data, _fault_offset(error, quoted))
-        raise AnnotationFileError(_not_json(path, data, place, error)) from error
+        offset = _unquoted_offset(data, _fault_offset(error, quoted))
+        raise AnnotationFileError(_not_json(path, data, offset, error)) from error
 
 
 def _decode_rows(path: str, data: bytes, decoders: _Decoders) -> CocoRows:
@@ -306,7 +306,7 @@ def _without_quoted_captions(rows: CocoRows) -> CocoRows:
 
 
 def _unquoted_offset(data: bytes, quoted_offset: int) -> int:
-    """The place in `data` of a place in `_quote_nan(data)`."""
+    """The offset in `data` of an offset in `_quote_nan(data)`."""
     added = 0
     for match in _NAN.finditer(data):
         if match.start() + added >= quoted_offset:
@@ -316,8 +316,8 @@ def _unquoted_offset(data: bytes, quoted_offset: int) -> int:
 
 
 def _fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
-    place = re.search(r"byte (\d+)", str(error))
-    return int(place[1]) if place else len(data)
+    offset = re.search(r"byte (\d+)", str(error))
+    return int(offset[1]) if offset else len(data)
 
 
 def _not_utf8(path: str, error: UnicodeDecodeError) -> str:

@@ -158,7 +158,7 @@ def _group(rows: CocoRows) -> Iterator[tuple[int, list[CocoImageRow], list[Any]]
     def groups() -> Iterator[tuple[int, list[CocoImageRow], list[Any]]]:
         for image_id in images.keys() | spans.keys():
             start, end = spans.get(image_id, (0, 0))
-            yield image_id, images.get(image_id, []), [rows.annotations[place] for place in order[start:end].tolist()]
+            yield image_id, images.get(image_id, []), [rows.annotations[index] for index in order[start:end].tolist()]
 
     return groups()
 

@@ -112,8 +112,8 @@ class ExampleEncoder:
         counted[Metric.MASKS] = sum(len(item.runs) > 1 for item in objects)
         records = self._records(values, len(objects))
         counted[Metric.RECORD_BYTES] = sum(map(len, records))
-        if picture.rewriting and not task.is_continuation:
-            counted += _rewriting_counts(picture.rewriting, len(picture.data))
+        if picture.transcoding and not task.is_continuation:
+            counted += _transcoding_counts(picture.transcoding, len(picture.data))
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         return Encoded(records, dict(+counted), rejected)
@@ -240,13 +240,13 @@ def _box_px(item: _Object, picture: Picture) -> tuple[float, float, float, float
     return x, y, item.box.xmax_frac * picture.width - x, item.box.ymax_frac * picture.height - y
 
 
-def _rewriting_counts(rewriting: Transcoding, bytes_written: int) -> Counter[Metric]:
+def _transcoding_counts(transcoding: Transcoding, bytes_written: int) -> Counter[Metric]:
     return Counter(
         {
-            REWRITTEN_FROM.get(rewriting.original, Metric.FROM_OTHER): 1,
-            Metric.TURNED: int(rewriting.turned),
-            Metric.SHRUNK: int(rewriting.shrunk),
-            Metric.REWRITTEN_BYTES_READ: rewriting.bytes,
+            REWRITTEN_FROM.get(transcoding.original, Metric.FROM_OTHER): 1,
+            Metric.TURNED: int(transcoding.turned),
+            Metric.SHRUNK: int(transcoding.shrunk),
+            Metric.REWRITTEN_BYTES_READ: transcoding.bytes,
             Metric.REWRITTEN_BYTES: bytes_written,
         }
     )

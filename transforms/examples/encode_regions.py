@@ -46,7 +46,7 @@ class RegionEncoder:
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
         read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
         if picture.annotated_size:
-            read = _shrunk(panoptic, read.places, picture)
+            read = _shrunk(panoptic, read.indices, picture)
         return self._values(panoptic, read, picture.frame)
 
     def of_void(self, width: int, height: int) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class RegionEncoder:
         return {"semantic.png": grey_png(pixels)}
 
     def _values(self, panoptic: PanopticAnnotation, read: PanopticMap, frame: tuple[int, int]) -> dict[str, Any]:
-        segments, places = panoptic.segments, read.places
+        segments, indices = panoptic.segments, read.indices
         values: dict[str, Any] = {
             "panoptic.file_name": panoptic.file_name.encode(),
             "panoptic.png": read.data,
@@ -73,43 +73,45 @@ class RegionEncoder:
             "segments.is_crowd": [int(segment.is_crowd) for segment in segments],
         }
         if "segments.area" in self._sources:
-            values["segments.area"] = [_area(place, segment, places) for place, segment in enumerate(segments, 1)]
+            values["segments.area"] = [_area(index, segment, indices) for index, segment in enumerate(segments, 1)]
         if "segments.bbox_yxyx" in self._sources:
-            boxes = [_box(place, segment, places, frame) for place, segment in enumerate(segments, 1)]
+            boxes = [_box(index, segment, indices, frame) for index, segment in enumerate(segments, 1)]
             values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
         if "semantic.png" in self._sources:
             things = (self._semantic[segment.category_id] for segment in segments)
-            values["semantic.png"] = _looked_up(places, SEMANTIC_IGNORE, things)
+            values["semantic.png"] = _looked_up(indices, SEMANTIC_IGNORE, things)
         if "panoptic.category_png" in self._sources:
-            values["panoptic.category_png"] = _looked_up(places, 0, (segment.category_id for segment in segments))
+            values["panoptic.category_png"] = _looked_up(indices, 0, (segment.category_id for segment in segments))
         if "panoptic.instance_png" in self._sources:
-            numbers = (place * self._is_thing[segment.category_id] for place, segment in enumerate(segments, 1))
-            values["panoptic.instance_png"] = _looked_up(places, 0, numbers)
+            numbers = (index * self._is_thing[segment.category_id] for index, segment in enumerate(segments, 1))
+            values["panoptic.instance_png"] = _looked_up(indices, 0, numbers)
         return values
 
 
-def _shrunk(panoptic: PanopticAnnotation, places: np.ndarray, picture: Picture) -> PanopticMap:
-    places = resized(places, picture.width, picture.height)
-    ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[places]
+def _shrunk(panoptic: PanopticAnnotation, indices: np.ndarray, picture: Picture) -> PanopticMap:
+    indices = resized(indices, picture.width, picture.height)
+    ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[indices]
     colours = ids.view(np.uint8).reshape(picture.height, picture.width, 4)[:, :, :3]
-    return PanopticMap(encode_png(np.ascontiguousarray(colours)), places)
+    return PanopticMap(encode_png(np.ascontiguousarray(colours)), indices)
 
 
-def _looked_up(places: np.ndarray, void: int, values: Iterable[int]) -> bytes:
+def _looked_up(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
     """A PNG of the value of each pixel's segment."""
-    return grey_png(np.array([void, *values], np.uint8)[places])
+    return grey_png(np.array([void, *values], np.uint8)[indices])
 
 
-def _area(place: int, segment: Segment, places: np.ndarray) -> int:
+def _area(index: int, segment: Segment, indices: np.ndarray) -> int:
     """Pixels²; counted where the JSON does not say."""
-    return int(np.count_nonzero(places == place) if segment.area_px2 is None else segment.area_px2)
+    return int(np.count_nonzero(indices == index) if segment.area_px2 is None else segment.area_px2)
 
 
-def _box(place: int, segment: Segment, places: np.ndarray, frame: tuple[int, int]) -> tuple[float, float, float, float]:
+def _box(
+    index: int, segment: Segment, indices: np.ndarray, frame: tuple[int, int]
+) -> tuple[float, float, float, float]:
     """ymin, xmin, ymax, xmax as fractions; measured where the JSON, whose boxes are in `frame`, does not say."""
     if segment.bbox_xywh_px is None:
-        height, width = places.shape
-        rows, columns = np.nonzero(places == place)
+        height, width = indices.shape
+        rows, columns = np.nonzero(indices == index)
         return (
             float(rows.min() / height),
             float(columns.min() / width),

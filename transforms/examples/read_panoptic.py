@@ -1,4 +1,4 @@
-"""The PNG of a panoptic annotation becomes the place of each pixel's segment in `segments_info`."""
+"""The PNG of a panoptic annotation becomes the index of each pixel's segment in `segments_info`."""
 
 import io
 from typing import NamedTuple
@@ -22,11 +22,11 @@ class PanopticMap(NamedTuple):
 
     Attributes:
         data: the file.
-        places: uint8 [height, width]: 1 + place of the pixel's segment in `segments_info`; 0 for void.
+        indices: uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
     """
 
     data: bytes
-    places: np.ndarray
+    indices: np.ndarray
 
 
 def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
@@ -57,8 +57,8 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
     # Little-endian, the four bytes R, G, B, 0 are R + 256 G + 65536 B.
     ids = np.zeros((height, width, 4), np.uint8)
     ids[:, :, :3] = colours
-    places = _places(ids.view("<u4")[:, :, 0], np.array([segment.id for segment in panoptic.segments], np.uint32))
-    if fault := _fault(panoptic, places):
+    indices = _places(ids.view("<u4")[:, :, 0], np.array([segment.id for segment in panoptic.segments], np.uint32))
+    if fault := _fault(panoptic, indices):
         if _is_two_channel(colours, category_ids):
             detail = (
                 "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
@@ -66,7 +66,7 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
             )
             raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _of(panoptic, detail))
         raise UnusableError(Reason.SEGMENT_MISMATCH, _of(panoptic, fault))
-    return PanopticMap(data, places.astype(np.uint8))
+    return PanopticMap(data, indices.astype(np.uint8))
 
 
 def _of(panoptic: PanopticAnnotation, detail: str) -> str:
@@ -95,19 +95,19 @@ _UNKNOWN = -1
 
 
 def _places(ids: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
-    """int16 [height, width]: 1 + place of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN for any other."""
+    """int16 [height, width]: 1 + index of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN for any other."""
     known = np.concatenate([np.zeros(1, np.uint32), segment_ids])
     order = np.argsort(known)
     ranks = np.searchsorted(known[order], ids).clip(max=len(known) - 1)
     return np.where(known[order][ranks] == ids, order[ranks], _UNKNOWN).astype(np.int16)
 
 
-def _fault(panoptic: PanopticAnnotation, places: np.ndarray) -> str:
+def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
     """How PNG and row differ; empty where they do not."""
-    unknown = int(np.count_nonzero(places == _UNKNOWN))
+    unknown = int(np.count_nonzero(indices == _UNKNOWN))
     if unknown:
         return f"{unknown:,} of its pixels are of segments that segments_info does not list"
-    seen = np.bincount(places.ravel(), minlength=len(panoptic.segments) + 1)
+    seen = np.bincount(indices.ravel(), minlength=len(panoptic.segments) + 1)
     absent = [segment.id for segment, pixels in zip(panoptic.segments, seen[1:].tolist(), strict=True) if not pixels]
     return f"segments {', '.join(map(str, absent[:5]))} have no pixel in it" if absent else ""
 

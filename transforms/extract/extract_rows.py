@@ -172,20 +172,20 @@ class RowExtractor:
         boxes = list(_boxes(values, image.width, image.height))
         areas = _areas(values)
         crowds = values["objects.is_crowd"].tolist() if "objects.is_crowd" in values else [0] * len(ids)
-        for place, id_ in enumerate(ids):
-            category = self._categories.get(category_ids[place])
+        for index, id_ in enumerate(ids):
+            category = self._categories.get(category_ids[index])
             if category is None:
-                faults.append(("class", f"annotation {id_}: category id {category_ids[place]} is not in the manifest"))
-            row = InstanceRow(id_, image.id, category_ids[place], boxes[place], areas[place], crowds[place])
-            row = msgspec.structs.replace(row, segmentation=_segmentation(values, place, image, faults))
-            yield self._with_keypoints(row, category, values, place, image)
+                faults.append(("class", f"annotation {id_}: category id {category_ids[index]} is not in the manifest"))
+            row = InstanceRow(id_, image.id, category_ids[index], boxes[index], areas[index], crowds[index])
+            row = msgspec.structs.replace(row, segmentation=_segmentation(values, index, image, faults))
+            yield self._with_keypoints(row, category, values, index, image)
 
     def _with_keypoints(
-        self, row: InstanceRow, category: Category | None, values: dict[str, Any], place: int, image: ImageRow
+        self, row: InstanceRow, category: Category | None, values: dict[str, Any], index: int, image: ImageRow
     ) -> InstanceRow:
         if Part.KEYPOINTS not in self._parts or category is None or not category.keypoints:
             return row
-        first = place * self._keypoints
+        first = index * self._keypoints
         own = slice(first, first + len(category.keypoints))
         xyv = keypoints_px(
             values["objects.keypoint_x"][own],
@@ -194,7 +194,7 @@ class RowExtractor:
             image.width,
             image.height,
         )
-        number = int(values["objects.keypoint_num"][place])
+        number = int(values["objects.keypoint_num"][index])
         return msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
 
     def _captions(self, values: dict[str, Any], image_id: int) -> Iterator[CaptionRow]:
@@ -316,14 +316,14 @@ def _areas(values: dict[str, Any]) -> list[float]:
 
 
 def _segmentation(
-    values: dict[str, Any], place: int, image: ImageRow, faults: list[tuple[str, str]]
+    values: dict[str, Any], index: int, image: ImageRow, faults: list[tuple[str, str]]
 ) -> Segmentation | msgspec.UnsetType:
     try:
         if "objects.mask_rle" in values:
-            return mask_of_rle(values["objects.mask_rle"][place], image.width, image.height)
+            return mask_of_rle(values["objects.mask_rle"][index], image.width, image.height)
         if "objects.mask_png" in values:
-            return mask_of_png(values["objects.mask_png"][place], image.width, image.height)
+            return mask_of_png(values["objects.mask_png"][index], image.width, image.height)
     except UnusableRecordError as fault:
-        faults.append((fault.reason, f"annotation {values['objects.id'][place]}: {fault.detail}"))
+        faults.append((fault.reason, f"annotation {values['objects.id'][index]}: {fault.detail}"))
         return []
     return _UNSET

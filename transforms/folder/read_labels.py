@@ -136,7 +136,7 @@ def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
         AnnotationFileError: see `label_rows`.
     """
     with _text(path) as text:
-        has_splits = _read_header(path, text, columns).places.split is not None
+        has_splits = _read_header(path, text, columns).indices.split is not None
     if not has_splits:
         return None
     return tuple(sorted({row.split or "" for row in label_rows(path, columns) if not row.fault}))
@@ -156,7 +156,7 @@ def label_rows(path: str, columns: LabelColumns) -> Iterator[LabelRow]:
         try:
             for fields in rows:
                 if any(map(str.strip, fields)):
-                    yield _row(line, fields, header.places)
+                    yield _row(line, fields, header.indices)
                 line = rows.line_num + 2  # the header is not the reader's; a row begins where the last one ended
         except csv.Error as error:
             raise AnnotationFileError(f"{path} line {line} cannot be read as CSV ({error})") from error
@@ -187,7 +187,7 @@ def _decoding_fault(path: str) -> str:
     return ""
 
 
-class _Places(NamedTuple):
+class _ColumnIndices(NamedTuple):
     path: int
     label: int
     split: int | None
@@ -195,7 +195,7 @@ class _Places(NamedTuple):
 
 class _Header(NamedTuple):
     delimiter: str
-    places: _Places
+    indices: _ColumnIndices
 
 
 def _read_header(path: str, text: TextIO, columns: LabelColumns) -> _Header:
@@ -208,14 +208,14 @@ def _read_header(path: str, text: TextIO, columns: LabelColumns) -> _Header:
     return _Header(delimiter, _places(path, [name.strip() for name in names], columns))
 
 
-def _places(path: str, names: list[str], columns: LabelColumns) -> _Places:
+def _places(path: str, names: list[str], columns: LabelColumns) -> _ColumnIndices:
     def missing(what: str, expected: str) -> AnnotationFileError:
         there = ", ".join(map(repr, names)) or "none"
         return AnnotationFileError(
             f"{path} has no column {expected}; its first line has {there}: name the column with --{what}-column"
         )
 
-    def place(what: str, wanted: str | None, usual: tuple[str, ...]) -> int | None:
+    def index(what: str, wanted: str | None, usual: tuple[str, ...]) -> int | None:
         if wanted and wanted not in names:
             raise missing(what, f"called {wanted!r}")
         if wanted:
@@ -223,21 +223,21 @@ def _places(path: str, names: list[str], columns: LabelColumns) -> _Places:
         lower = [name.lower() for name in names]
         return next((lower.index(name) for name in usual if name in lower), None)
 
-    path_place = place("path", columns.path, PATH_COLUMNS)
-    label_place = place("label", columns.label, LABEL_COLUMNS)
-    if path_place is None:
+    path_index = index("path", columns.path, PATH_COLUMNS)
+    label_index = index("label", columns.label, LABEL_COLUMNS)
+    if path_index is None:
         raise missing("path", f"of paths ({', '.join(PATH_COLUMNS)})")
-    if label_place is None:
+    if label_index is None:
         raise missing("label", f"of labels ({', '.join(LABEL_COLUMNS)})")
-    return _Places(path_place, label_place, place("split", columns.split, SPLIT_COLUMNS))
+    return _ColumnIndices(path_index, label_index, index("split", columns.split, SPLIT_COLUMNS))
 
 
-def _row(line: int, fields: list[str], places: _Places) -> LabelRow:
-    def field(place: int) -> str:
-        return fields[place].strip() if place < len(fields) else ""
+def _row(line: int, fields: list[str], indices: _ColumnIndices) -> LabelRow:
+    def field(index: int) -> str:
+        return fields[index].strip() if index < len(fields) else ""
 
-    path, label = field(places.path), unicodedata.normalize("NFC", field(places.label))
-    split = None if places.split is None else field(places.split).lower()
+    path, label = field(indices.path), unicodedata.normalize("NFC", field(indices.label))
+    split = None if indices.split is None else field(indices.split).lower()
     fault = ""
     if not path:
         fault = "it has no path"

@@ -28,7 +28,7 @@ class Stratify(beam.PTransform):
         borders = (
             rows
             | "PlaceInClass" >> beam.Map(_placed, self._shares).with_output_types(tuple[str, int])
-            | "GroupByClass" >> beam.GroupByKey()  # (class, [place])
+            | "GroupByClass" >> beam.GroupByKey()  # (class, [position])
             | "Divide" >> beam.Map(_divided, self._shares)  # (class, borders)
         )
         return rows | "Assign" >> beam.Map(_assigned, AsDict(borders), self._shares).with_output_types(Row)
@@ -36,27 +36,27 @@ class Stratify(beam.PTransform):
 
 def _placed(row: Row, shares: SplitShares) -> tuple[str, int]:
     name, match = row
-    return _class_of(match), shares.place(name)
+    return _class_of(match), shares.position(name)
 
 
 def _divided(group: tuple[str, Iterable[int]], shares: SplitShares) -> tuple[str, tuple[int, ...]]:
-    class_name, places = group
-    return class_name, class_borders(class_name, np.fromiter(places, np.int64), shares)
+    class_name, positions = group
+    return class_name, class_borders(class_name, np.fromiter(positions, np.int64), shares)
 
 
-def class_borders(class_name: str, places: np.ndarray, shares: SplitShares) -> tuple[int, ...]:
-    """The place at which each split but the last ends, among the images of one class.
+def class_borders(class_name: str, positions: np.ndarray, shares: SplitShares) -> tuple[int, ...]:
+    """The position at which each split but the last ends, among the images of one class.
 
     Args:
-        places: int64 [N], `SplitShares.place` of each image, in any order.
+        positions: int64 [N], `SplitShares.position` of each image, in any order.
     """
-    ordered = np.append(np.sort(places), np.iinfo(np.int64).max)
-    return tuple(ordered[list(shares.ends(len(places), class_name))].tolist())
+    ordered = np.append(np.sort(positions), np.iinfo(np.int64).max)
+    return tuple(ordered[list(shares.ends(len(positions), class_name))].tolist())
 
 
 def _assigned(row: Row, borders: dict[str, tuple[int, ...]], shares: SplitShares) -> Row:
     name, match = row
-    split = shares.split_at(shares.place(name), borders[_class_of(match)])
+    split = shares.split_at(shares.position(name), borders[_class_of(match)])
     return name, JoinSide(msgspec.structs.replace(match.row, split=split), match.file)
 
 

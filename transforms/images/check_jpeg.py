@@ -46,9 +46,9 @@ def jpeg_frame(data: bytes) -> JpegFrame:
     Raises:
         JpegError: there is none.
     """
-    for marker, place, _ in _segments(data):
+    for marker, offset, _ in _segments(data):
         if marker in _FRAMES:
-            return _frame(data, marker, place)
+            return _frame(data, marker, offset)
     raise JpegError("it has no frame header")
 
 
@@ -57,7 +57,7 @@ def jpeg_ends(data: bytes) -> bool:
     if data.endswith(END):
         return True
     try:
-        return any(marker == _SOS and data.find(END, place) >= 0 for marker, place, _ in _segments(data))
+        return any(marker == _SOS and data.find(END, offset) >= 0 for marker, offset, _ in _segments(data))
     except JpegError:
         return False
 
@@ -76,43 +76,43 @@ def check_jpeg(data: bytes) -> None:
         raise JpegError(f"it has {frames} frame headers and {scans} scans")
 
 
-def _frame(data: bytes, marker: int, place: int) -> JpegFrame:
-    if len(data) < place + 8:
+def _frame(data: bytes, marker: int, offset: int) -> JpegFrame:
+    if len(data) < offset + 8:
         raise JpegError("its frame header is cut short")
-    return JpegFrame(marker, *struct.unpack_from(">BHHB", data, place + 2))
+    return JpegFrame(marker, *struct.unpack_from(">BHHB", data, offset + 2))
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(marker, place of its length, length) of each segment, up to the end marker; scans are passed over."""
-    place = 2
+    """(marker, offset of its length, length) of each segment, up to the end marker; scans are passed over."""
+    offset = 2
     while True:
-        place = data.find(b"\xff", place)  # libjpeg, too, passes over what stands between segments
-        while 0 <= place < len(data) and data[place] == 0xFF:
-            place += 1
-        if not 0 <= place < len(data):
+        offset = data.find(b"\xff", offset)  # libjpeg, too, passes over what stands between segments
+        while 0 <= offset < len(data) and data[offset] == 0xFF:
+            offset += 1
+        if not 0 <= offset < len(data):
             raise JpegError("it has no end marker")
-        marker = data[place]
-        place += 1
+        marker = data[offset]
+        offset += 1
         if marker == _EOI:
             return
         if marker == 0 or marker in _ALONE:
             continue
         if marker not in _SEGMENTS:
             raise JpegError(f"it has a marker 0x{marker:02x}, which is none, or no place for it")
-        length = int.from_bytes(data[place : place + 2], "big")
-        if length < 2 or place + length > len(data):
+        length = int.from_bytes(data[offset : offset + 2], "big")
+        if length < 2 or offset + length > len(data):
             raise JpegError(f"its segment 0x{marker:02x} is cut short")
-        yield marker, place, length
-        place += length
+        yield marker, offset, length
+        offset += length
         if marker == _SOS:
-            place = _scan_end(data, place)
+            offset = _scan_end(data, offset)
 
 
-def _scan_end(data: bytes, place: int) -> int:
+def _scan_end(data: bytes, offset: int) -> int:
     """Place of the marker that ends the scan. A regular expression takes as long as decoding does."""
-    pixels = np.frombuffer(data, np.uint8)[place:]
+    pixels = np.frombuffer(data, np.uint8)[offset:]
     marks = np.flatnonzero(pixels[:-1] == 0xFF)
     ends = marks[_ENDS_SCAN[pixels[marks + 1]]]
     if not len(ends):
         raise JpegError("it has no end marker")
-    return place + int(ends[0])
+    return offset + int(ends[0])

@@ -21,13 +21,13 @@ def check_png(data: bytes) -> None:
     Raises:
         ValueError, struct.error, zlib.error: what is wrong.
     """
-    place = len(START)
+    offset = len(START)
     kinds: list[bytes] = []
     pixels = _Inflated()
     while not kinds or kinds[-1] != b"IEND":
-        length, kind = struct.unpack_from(">I4s", data, place)
-        body = memoryview(data)[place + 8 : place + 8 + length]
-        (checksum,) = struct.unpack_from(">I", data, place + 8 + length)
+        length, kind = struct.unpack_from(">I4s", data, offset)
+        body = memoryview(data)[offset + 8 : offset + 8 + length]
+        (checksum,) = struct.unpack_from(">I", data, offset + 8 + length)
         if zlib.crc32(body, zlib.crc32(kind)) != checksum:
             raise ValueError(f"chunk {kind!r} has a wrong checksum")
         if (kind == b"IHDR") != (not kinds):
@@ -43,7 +43,7 @@ def check_png(data: bytes) -> None:
         elif kind[:1].isupper() and kind not in (b"PLTE", b"IEND"):
             raise ValueError(f"chunk {kind!r} is unknown and said to be needed")
         kinds.append(kind)
-        place += 12 + length
+        offset += 12 + length
     width, height, depth, colour, compression, filter_, interlace = header
     if max(width, height) > _PNG_MAX_SIDE:
         raise ValueError(f"{width}x{height}: libpng reads sides up to {_PNG_MAX_SIDE:,}")
@@ -62,11 +62,11 @@ def png_channels(data: bytes) -> int:
     Raises:
         ValueError, struct.error: it has no header.
     """
-    place, depth, colour, palette = len(START), 0, -1, 0
+    offset, depth, colour, palette = len(START), 0, -1, 0
     while True:
-        length, kind = struct.unpack_from(">I4s", data, place)
+        length, kind = struct.unpack_from(">I4s", data, offset)
         if kind == b"IHDR":
-            depth, colour = struct.unpack_from(">BB", data, place + 16)
+            depth, colour = struct.unpack_from(">BB", data, offset + 16)
         elif colour not in _CHANNELS_DECODED:
             raise ValueError("it has no header")
         elif kind == b"PLTE":
@@ -75,7 +75,7 @@ def png_channels(data: bytes) -> int:
             return 4
         elif kind in (b"IDAT", b"IEND"):
             return _CHANNELS_DECODED[colour]
-        place += 12 + length
+        offset += 12 + length
 
 
 def _png_bytes(width: int, height: int, bits: int, interlace: int) -> int:

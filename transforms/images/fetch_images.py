@@ -61,8 +61,8 @@ class FetchMembers:
             for task in window:
                 path = task.ref.path
                 storage = storage_for(path)
-                if is_remote(path) and isinstance(storage, ZipStorage) and (place := storage.span(path)):
-                    by_archive.setdefault(storage.archive, (storage, []))[1].append(Member(*place, path))
+                if is_remote(path) and isinstance(storage, ZipStorage) and (extent := storage.span(path)):
+                    by_archive.setdefault(storage.archive, (storage, []))[1].append(Member(*extent, path))
             for storage, members in by_archive.values():
                 for span in spans_of(members):
                     shared = _Span(storage, span)

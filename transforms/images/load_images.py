@@ -3,7 +3,7 @@
 `check` is how closely files are looked at: `none` tells JPEG from PNG by the first bytes and takes the JSON's word for
 the size; `header` reads the size and asks for the end marker; `decode` also walks every marker and decodes every pixel.
 
-A JPEG or PNG that TensorFlow decodes passes through as it is. Anything else that Pillow reads is encoded anew, and so
+A JPEG or PNG that TensorFlow decodes passes through as it is. Anything else that Pillow reads is transcoded, and so
 is a picture that has to be turned upright, is larger than wanted, or is wanted in another format.
 """
 
@@ -22,7 +22,7 @@ from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcod
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images import check_jpeg, check_png
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
-from recordmill.transforms.images.rewrite_picture import rewrite_picture, shrunk_size
+from recordmill.transforms.images.transcode_picture import shrunk_size, transcode_picture
 from recordmill.transforms.runtime.budget import Budget
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
@@ -64,7 +64,7 @@ def _load(task: ImageTask, rules: PictureRules) -> Iterator[object]:
 
 
 def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) -> Picture | Rejected:
-    """Read a task's image file by `fetch`, check it, and encode it anew if need be.
+    """Read a task's image file by `fetch`, check it, and transcode it if need be.
 
     Raises:
         OSError: storage fails in another way than that the file is gone or cannot be read.
@@ -230,7 +230,7 @@ def _rewritten(
 ) -> tuple[bytes, str]:
     try:
         with _opened(data, kind) as image:
-            return rewrite_picture(image, original, size, turn, rules)
+            return transcode_picture(image, original, size, turn, rules)
     except UnusableError:
         raise
     except Exception as error:  # as in _opened

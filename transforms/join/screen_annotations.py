@@ -94,12 +94,12 @@ def screen_annotations(
         name = known.names.get(annotation.category_id)
         if name is None:
             yield _unknown(task, annotation.id, [annotation.category_id])
-        elif tally := filters.unwanted(annotation, name):
-            filtered[tally] += 1
+        elif metric := filters.unwanted(annotation, name):
+            filtered[metric] += 1
         else:
             kept.append(annotation)
-    for tally, number in filtered.items():
-        yield Count(tally, number)
+    for metric, number in filtered.items():
+        yield Count(metric, number)
     regions, panoptic = [], []
     for region in task.labels.regions:
         if region.category_id in known.segments:

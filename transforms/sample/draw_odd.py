@@ -1,6 +1,6 @@
 """Odd pictures, as data sets have them, each with what becomes of it: for `recordmill sample --odd`.
 
-All show the same scene, so that what was encoded anew can be held against what it should look like.
+All show the same scene, so that what was transcoded can be held against what it should look like.
 """
 
 import io
@@ -20,7 +20,7 @@ class OddPicture(NamedTuple):
 
     Attributes:
         name: of the file.
-        becomes: PASSED, `jpeg` or `png` where it is encoded anew, or the reason for which it is rejected.
+        becomes: PASSED, `jpeg` or `png` where it is transcoded, or the reason for which it is rejected.
         width, height: pixels, as the JSON gives them.
     """
 
@@ -95,15 +95,15 @@ def _exif(orientation: int) -> Image.Exif:
 
 def _with_flipped_bit(png: bytes) -> bytes:
     """Within the compressed pixels."""
-    place = png.index(b"IDAT") + 40
-    return png[:place] + bytes((png[place] ^ 4,)) + png[place + 1 :]
+    offset = png.index(b"IDAT") + 40
+    return png[:offset] + bytes((png[offset] ^ 4,)) + png[offset + 1 :]
 
 
 def _with_precision(jpeg: bytes, bits: int) -> bytes:
-    place = jpeg.index(b"\xff\xc0") + 4
-    return jpeg[:place] + bytes((bits,)) + jpeg[place + 1 :]
+    offset = jpeg.index(b"\xff\xc0") + 4
+    return jpeg[:offset] + bytes((bits,)) + jpeg[offset + 1 :]
 
 
 def _with_marker_in_scan(jpeg: bytes) -> bytes:
-    place = jpeg.index(b"\xff\xda") + 100
-    return jpeg[:place] + b"\xff\x30" + jpeg[place + 2 :]
+    offset = jpeg.index(b"\xff\xda") + 100
+    return jpeg[:offset] + b"\xff\x30" + jpeg[offset + 2 :]

@@ -56,7 +56,7 @@ def _shard(result: ShardResult) -> tuple[str, ShardInfo]:
 
 
 def _counted(result: ShardResult) -> list[tuple[str, Count]]:
-    return [(result.key.split, Count(tally, number)) for tally, number in result.counted.items()]
+    return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]
 
 
 def _rejected(result: ShardResult) -> list[tuple[str, Rejected]]:

@@ -80,7 +80,7 @@ def _of_no_time(path: str) -> TimestampedValue:
 
 
 def _counted(encoded: Encoded) -> list[Count]:
-    return [Count(tally, number) for tally, number in encoded.counted.items()]
+    return [Count(metric, number) for metric, number in encoded.counted.items()]
 
 
 def _rejected(encoded: Encoded) -> list[Rejected]:

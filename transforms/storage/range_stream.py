@@ -10,7 +10,7 @@ class RangeStream(io.RawIOBase):
     """A file whose size is known.
 
     Args:
-        read_range: reads so many bytes from a place on.
+        read_range: reads so many bytes from an offset on.
         path: for messages.
         most_bytes: of one range.
         tail_bytes: of the file's end, which are read once and kept: a directory that is there is looked for in steps.
@@ -34,7 +34,7 @@ class RangeStream(io.RawIOBase):
         self._most = most_bytes or max(1, size_bytes)
         self._tail_start = max(0, size_bytes - tail_bytes)
         self._tail = self._whole_range(self._tail_start, size_bytes - self._tail_start) if tail_bytes else b""
-        self._place = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -43,11 +43,11 @@ class RangeStream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        if place < 0:
-            raise OSError(errno.EINVAL, "a place before the file's start", self._path)
-        self._place = place
-        return place
+        position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if position < 0:
+            raise OSError(errno.EINVAL, "an offset before the file's start", self._path)
+        self._position = position
+        return position
 
     def readinto(self, buffer: Any) -> int:
         data = self._read_some(len(buffer))
@@ -58,9 +58,9 @@ class RangeStream(io.RawIOBase):
         return b"".join(iter(lambda: self._read_some(self._most), b""))  # io's own would ask for 8 kB at a time
 
     def _read_some(self, most: int) -> bytes:
-        length = max(0, min(most, self._most, self._size - self._place))
-        data = self._bytes(self._place, length) if length else b""
-        self._place += length
+        length = max(0, min(most, self._most, self._size - self._position))
+        data = self._bytes(self._position, length) if length else b""
+        self._position += length
         return data
 
     def _bytes(self, start: int, length: int) -> bytes:

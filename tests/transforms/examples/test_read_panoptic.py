@@ -57,12 +57,12 @@ def fault(folder: Path, data: bytes, *segments: Segment, width: int = 2, height:
 @pytest.mark.parametrize("data", [png(), png(mode="RGBA"), with_palette(), png(compress_level=0)])
 def test_pixels_become_places_in_segments_info(tmp_path, data):
     found = read(tmp_path, data)
-    assert (found.data, found.places.dtype, found.places.tolist()) == (data, np.uint8, PLACES)
+    assert (found.data, found.indices.dtype, found.indices.tolist()) == (data, np.uint8, PLACES)
 
 
 def test_an_image_without_segments_is_all_void(tmp_path):
     found = read(tmp_path, png(np.zeros((3, 2, 3), np.uint8)), segments=())
-    assert found.places.tolist() == [[0, 0]] * 3
+    assert found.indices.tolist() == [[0, 0]] * 3
 
 
 IDS = st.integers(1, (1 << 24) - 1) | st.sampled_from([1, 255, 256, 65535, 65536, (1 << 24) - 1])
@@ -77,7 +77,7 @@ def test_every_id_is_found_whatever_its_order(tmp_path_factory, ids, rng):
     colours = np.stack([values & 255, values >> 8 & 255, values >> 16], -1)[None].astype(np.uint8)
     segments = [Segment(id_, 1, False) for id_ in ids]
     found = read(tmp_path_factory.getbasetemp(), png(colours), segments, len(places), 1)
-    assert found.places.tolist() == [places]
+    assert found.indices.tolist() == [places]
 
 
 def test_as_many_segments_as_a_byte_tells_apart_and_one_more(tmp_path):
@@ -85,7 +85,7 @@ def test_as_many_segments_as_a_byte_tells_apart_and_one_more(tmp_path):
     colours = np.stack([ids & 255, ids >> 8, 0 * ids], -1)[None].astype(np.uint8)
     segments = [Segment(int(id_), 1, False) for id_ in ids]
     found = read(tmp_path, png(colours[:, :-1]), segments[:-1], MAX_SEGMENTS, 1)
-    assert found.places.tolist() == [[*range(1, 256)]]
+    assert found.indices.tolist() == [[*range(1, 256)]]
     reason, detail = fault(tmp_path, png(colours), *segments, width=256, height=1)
     assert (reason, detail) == (Reason.TOO_MANY_SEGMENTS, "256 segments; masks of one byte tell 255 apart")
 
@@ -135,7 +135,7 @@ def test_a_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_fact
         damaged[place] = data.draw(st.integers(0, 255))
     damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
     try:
-        found = read(tmp_path_factory.getbasetemp(), bytes(damaged)).places.tolist()
+        found = read(tmp_path_factory.getbasetemp(), bytes(damaged)).indices.tolist()
     except UnusableError as error:
         found = error.reason
     assert found in (PLACES, Reason.MASK_UNREADABLE, Reason.MASK_SIZE_MISMATCH, Reason.SEGMENT_MISMATCH)
@@ -173,7 +173,7 @@ def archived(folder: Path, data: bytes = b"", method: int = zipfile.ZIP_DEFLATED
 def test_a_png_is_read_out_of_an_archive(tmp_path, name):
     path = archived(tmp_path) / name
     found = read_panoptic(panoptic(path, *SEGMENTS), 2, 3, CATEGORIES)
-    assert (found.data, found.places.tolist()) == (png(), PLACES)
+    assert (found.data, found.indices.tolist()) == (png(), PLACES)
 
 
 def test_a_png_that_an_archive_does_not_have_is_missing(tmp_path):
@@ -242,7 +242,7 @@ def test_the_two_channel_format_is_known_by_its_categories(tmp_path):
 def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
     colours = np.array([[[1, 0, 0], [1, 1, 0]]], np.uint8)
     segments = (Segment(257, 3, False), Segment(1, 1, False))
-    assert read(tmp_path, png(colours), segments, 2, 1).places.tolist() == [[2, 1]]
+    assert read(tmp_path, png(colours), segments, 2, 1).indices.tolist() == [[2, 1]]
 
 
 @pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1)])

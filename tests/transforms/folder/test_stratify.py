@@ -45,7 +45,7 @@ def expected_counts(images: int, shares: SplitShares, class_name: str = "cat") -
     ("images", "expected"), [(0, (0, 0, 0)), (10, (8, 1, 1)), (20, (16, 2, 2)), (1000, (800, 100, 100))]
 )
 def test_shares_without_a_remainder_are_exact(images, expected):
-    places = [THREE.place(f"cat/{number}.jpg") for number in range(images)]
+    places = [THREE.position(f"cat/{number}.jpg") for number in range(images)]
     assert counts(divided(places, THREE), THREE) == expected
 
 
@@ -70,15 +70,15 @@ def test_each_split_gets_its_share_of_a_class_rounded_up_or_down(places, shares,
 
 
 def test_an_image_moves_by_one_border_at_most_when_another_one_is_added():
-    places = [THREE.place(f"{number}.jpg") for number in range(1000)]
-    before, after = divided(places, THREE), divided([*places, THREE.place("new.jpg")], THREE)
+    places = [THREE.position(f"{number}.jpg") for number in range(1000)]
+    before, after = divided(places, THREE), divided([*places, THREE.position("new.jpg")], THREE)
     assert sum(old != new for old, new in zip(before, after, strict=False)) <= 2
 
 
 def test_the_shares_hold_over_classes_of_two():
     shares = SplitShares((("train", Fraction("0.8")), ("val", Fraction("0.2"))))
     names = [[f"{number}/{image}.jpg" for image in range(2)] for number in range(500)]
-    found = [split for pair in names for split in divided(list(map(shares.place, pair)), shares, pair[0][:-6])]
+    found = [split for pair in names for split in divided(list(map(shares.position, pair)), shares, pair[0][:-6])]
     assert found.count("train") == pytest.approx(800, abs=50)
 
 
@@ -119,10 +119,10 @@ def write(row: Row, path: str) -> None:
 def test_each_split_gets_its_share_of_every_class(stratified):
     found = stratified(ROWS)
     assert [name for name, _ in found] == sorted(name for name, _ in ROWS)
-    tally = Counter((match.image.labels.class_name, match.image.split) for _, match in found)
+    metric = Counter((match.image.labels.class_name, match.image.split) for _, match in found)
     for class_name, images in IMAGES.items():
         expected = expected_counts(images, THREE, class_name)
-        assert tuple(tally[class_name, name] for name in THREE.names) == expected
+        assert tuple(metric[class_name, name] for name in THREE.names) == expected
 
 
 def test_nothing_but_the_split_changes(stratified):

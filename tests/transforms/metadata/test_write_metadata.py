@@ -43,7 +43,7 @@ def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts
         "shards": [(split, shard) for shard in shards],
         "rejected": [(split, reject) for reject in rejected],
         "inputs": [(split, rows) for rows in inputs],
-        "counts": [((split, tally), number) for tally, number in counts.items()],
+        "counts": [((split, metric), number) for metric, number in counts.items()],
     }
 
 
@@ -273,17 +273,17 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
     def created(p, label, items):
         return p | label >> beam.Create(items)
 
-    counted = [(Metric(tally), number) for tally, number in COUNTS.items()]
+    counted = [(Metric(metric), number) for metric, number in COUNTS.items()]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         written = Written(
             created(p, "Shards", [("train", shard) for shard in SHARDS]),
-            created(p, "Counted", [("train", Count(tally, number - 1)) for tally, number in counted]),
+            created(p, "Counted", [("train", Count(metric, number - 1)) for metric, number in counted]),
             created(p, "Rejected", [("train", reject) for reject in REJECTED[:2]]),
         )
         findings = Findings(
             created(p, "Inputs", [("train", rows) for rows in INPUTS]),
             created(p, "FoundRejected", [("train", reject) for reject in REJECTED[2:]]),
-            created(p, "FoundCounted", [("train", Count(tally, 1)) for tally, _ in counted]),
+            created(p, "FoundCounted", [("train", Count(metric, 1)) for metric, _ in counted]),
             created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
         )
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])

@@ -1,4 +1,4 @@
-"""Pictures that training cannot decode, or that are wanted otherwise, are encoded anew as JPEG or PNG."""
+"""Pictures that training cannot decode, or that are wanted otherwise, are transcoded as JPEG or PNG."""
 
 import io
 
@@ -26,7 +26,7 @@ def shrunk_size(width: int, height: int, max_side: int | None) -> tuple[int, int
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def rewrite_picture(
+def transcode_picture(
     image: Image.Image, original: str, size: tuple[int, int], turn: bool, rules: PictureRules
 ) -> tuple[bytes, str]:
     """The picture's bytes and format.

@@ -1,4 +1,4 @@
-"""Pictures that are encoded anew: as what, and how they look."""
+"""Pictures that are transcoded: as what, and how they look."""
 
 import io
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.rejects import UnusableError
-from recordmill.transforms.images.rewrite_picture import rewrite_picture, shrunk_size
+from recordmill.transforms.images.transcode_picture import shrunk_size, transcode_picture
 
 KEEP = PictureRules("decode", jpeg_quality=100)
 # Smooth, so that JPEG keeps it; each corner of its own colour.
@@ -56,7 +56,7 @@ DEEP = Image.fromarray((ROWS * 40 * 50 + COLUMNS).astype(np.uint16))
 def test_what_it_becomes(image, format_, becomes, mode):
     how = {"lossless": True} if format_ == "WEBP" else {}
     source = opened(image, format_, **how)
-    data, found = rewrite_picture(source, format_.lower(), image.size, False, KEEP)
+    data, found = transcode_picture(source, format_.lower(), image.size, False, KEEP)
     assert (found, Image.open(io.BytesIO(data)).mode) == (becomes, mode)
     assert Image.open(io.BytesIO(data)).format == becomes.upper()
     expected = np.asarray(
@@ -77,7 +77,7 @@ def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
     stream = io.BytesIO()
     image.save(stream, original.upper(), **how)
     rules = PictureRules("decode", format_, jpeg_quality=100)
-    data, found = rewrite_picture(Image.open(io.BytesIO(stream.getvalue())), original, image.size, False, rules)
+    data, found = transcode_picture(Image.open(io.BytesIO(stream.getvalue())), original, image.size, False, rules)
     assert found == format_
     difference = np.abs(pixels(data) - pixels(stream.getvalue())).mean()
     assert difference < (25 if mode in ("P", "1") and format_ == "jpeg" else 3)
@@ -90,7 +90,7 @@ def test_turned_as_exif_says(orientation):
     exif[0x0112] = orientation
     source = opened(SMOOTH, "JPEG", exif=exif, quality=100)
     size = (30, 40) if orientation > 4 else (40, 30)
-    data, _ = rewrite_picture(source, "jpeg", size, True, KEEP)
+    data, _ = transcode_picture(source, "jpeg", size, True, KEEP)
     expected = {
         1: COLOURS,
         2: COLOURS[:, ::-1],
@@ -108,7 +108,7 @@ def test_turned_as_exif_says(orientation):
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L", "1", "I;16"])
 def test_shrunk(mode):
     image = DEEP if mode == "I;16" else SMOOTH.convert(mode)
-    data, _ = rewrite_picture(opened(image, "PNG"), "png", (20, 15), False, KEEP)
+    data, _ = transcode_picture(opened(image, "PNG"), "png", (20, 15), False, KEEP)
     found = pixels(data)
     assert found.shape == (15, 20, 3)
     whole = io.BytesIO()
@@ -121,7 +121,7 @@ def test_shrunk(mode):
 def test_pixels_that_no_format_holds(values):
     image = opened(Image.fromarray(np.full((3, 4), values)), "TIFF")
     with pytest.raises(UnusableError):
-        rewrite_picture(image, "tiff", (4, 3), False, KEEP)
+        transcode_picture(image, "tiff", (4, 3), False, KEEP)
 
 
 @pytest.mark.parametrize(
