@@ -194,6 +194,7 @@ def test_decode_finds_what_header_does_not(tmp_path):
         pytest.param(png(header(40, 30), (b"IDAT", pixels(30)[1][:-4]), END), id="pixels without their checksum"),
         pytest.param(png(header(40, 30, colour=3), pixels(30, 40), END), id="no palette"),
         pytest.param(png(header(40, 30, colour=3), (b"PLTE", b""), pixels(30, 40), END), id="empty palette"),
+        pytest.param(png(header(40, 30, colour=3), (b"PLTE", b"rgbr"), pixels(30, 40), END), id="palette of a third"),
         pytest.param(png(header(40, 30, colour=3), pixels(30, 40), (b"PLTE", b"rgb"), END), id="late palette"),
         pytest.param(png(header(40, 30), header(40, 30), pixels(30), END), id="two headers"),
         pytest.param(png(header(40, 30), (b"NEED", b""), pixels(30), END), id="unknown critical chunk"),

@@ -156,6 +156,28 @@ def test_an_error_in_a_thread_is_raised_where_its_images_would_come():
             next(ahead)
 
 
+class Pending(Executor):
+    """Fails with the first that it is given, and never comes to the others."""
+
+    def __init__(self):
+        self.futures: list[Future] = []
+
+    def submit(self, function, *arguments):
+        self.futures.append(Future())
+        if len(self.futures) == 1:
+            self.futures[0].set_exception(PermissionError("0.jpg"))
+        return self.futures[-1]
+
+
+def test_after_an_error_nothing_more_is_begun():
+    """A job that has failed would go on reading images that nobody wants."""
+    pool = Pending()
+    tasks = [sized(id_, BYTES_AHEAD // 4) for id_ in range(10)]
+    with pytest.raises(PermissionError, match=r"0\.jpg"):
+        next(prepare_ahead(tasks, prepare, pool, 8, size_of))
+    assert [future.cancelled() for future in pool.futures] == [False, True, True, True]
+
+
 # Files
 
 RECORDS = [b"", b"first", bytes(range(256)) * 10_000, b"last"]

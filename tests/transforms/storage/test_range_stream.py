@@ -61,6 +61,21 @@ def test_the_end_is_read_once():
     assert ranges.read == [(924, 100), (0, 1024)]
 
 
+@pytest.mark.parametrize(
+    ("most", "ranges"), [(None, [(0, 20_000)]), (9_000, [(0, 9_000), (9_000, 9_000), (18_000, 2_000)])]
+)
+def test_all_of_it_comes_in_ranges_as_large_as_may_be(most, ranges):
+    """Each is a request, where it is in a bucket."""
+    read: list[tuple[int, int]] = []
+
+    def read_range(start: int, length: int) -> bytes:
+        read.append((start, length))
+        return bytes(length)
+
+    assert RangeStream(read_range, "a", 20_000, most).read() == bytes(20_000)
+    assert read == ranges
+
+
 @pytest.mark.parametrize("tail", [0, 10])
 def test_a_range_that_is_too_short_is_an_error(tail):
     with pytest.raises(OSError, match=f"5 bytes came where there are {tail or 20}") as caught:
