@@ -26,7 +26,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of ShardKey
 
 RANGES = 4096
 _HASH_BITS = 63  # Beam's integers are signed, 64 bits

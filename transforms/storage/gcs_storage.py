@@ -266,6 +266,7 @@ def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None
 
 
 def _send(path: str, file: BinaryIO, crc32c: str) -> None:
+    from google.api_core.exceptions import NotFound, PreconditionFailed
     from google.cloud.storage.exceptions import DataCorruption
 
     blob = _blob(path)
@@ -275,7 +276,8 @@ def _send(path: str, file: BinaryIO, crc32c: str) -> None:
         file, rewind=True, size=size, checksum="crc32c", retry=retry(path), timeout=gcs_client.TIMEOUT_S
     )
     if blob.crc32c != crc32c:
-        blob.delete(if_generation_match=blob.generation, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+        with suppress(NotFound, PreconditionFailed):  # another run has replaced it already
+            blob.delete(if_generation_match=blob.generation, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
         raise DataCorruption(None, f"the checksum of what was written is {blob.crc32c}, where it should be {crc32c}")
 
 

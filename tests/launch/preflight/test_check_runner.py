@@ -256,6 +256,12 @@ def test_a_bucket_that_is_not_there_is_told(gcs):
         check_staging(staging("gs://nowhere/tmp"))
 
 
+def test_the_bucket_of_what_is_staged_must_be_there_as_well(gcs):
+    flags = ["--runner=DataflowRunner", f"--temp_location=gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/staged"]
+    with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/staged cannot be written"):
+        check_staging(beam_options(flags))
+
+
 @pytest.mark.parametrize("verb", ["verify", "extract"])
 def test_checking_is_local(verb):
     require_local(beam_options([]), verb)

@@ -436,9 +436,10 @@ HALVES = [of_division(split, "train=0.5,val=0.5") for split in ("train", "val")]
         [of_division("test", "test")],
         [of_division("test", "test", inputs=GROWN)],
         [of_division("test", "test", inputs=OTHER_INPUTS + RECIPE.inputs)],
+        [of_division("test", "test", inputs=(InputFile(AnnotationKind.INSTANCES, "./a.json", 1234, "yZRlqg=="),))],
         [of_division(split, "train=0.9,test=0.1") for split in ("train", "test")],
     ],
-    ids=["one more", "of inputs that have grown", "of more inputs", "in place of one"],
+    ids=["one more", "of inputs that have grown", "of more inputs", "by another name", "in place of one"],
 )
 def test_a_split_of_the_same_inputs_by_another_division_is_refused(tmp_path, recipes, overwrite):
     finish(tmp_path, *HALVES)

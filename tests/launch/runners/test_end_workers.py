@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,7 @@ def start() -> Iterator[Callable[[str], int]]:
         yield start
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to find them by")
 def test_workers_below_this_process_are_killed_and_nothing_else(start, monkeypatch):
     """Those of another command on the machine go on, whatever has become of who started them."""
     child, grandchild, _, _ = (start(script) for script in (CHILD, GRANDCHILD, ORPHAN, OTHER_CHILD))

@@ -4,6 +4,7 @@ import apache_beam as beam
 import pytest
 
 from recordmill.launch.runners.run import run
+from recordmill.launch.runners.signals import Terminated
 from recordmill.schemas.errors import (
     CategoryError,
     ConfigError,
@@ -51,6 +52,16 @@ def test_another_error_is_told_with_its_step(error, told):
     message = str(failure(error))
     assert message.startswith("the job failed in step Some: ")
     assert message.endswith(f"{told} (--debug shows the traceback)")
+
+
+def _interrupt(kind: type) -> None:
+    raise kind
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
+def test_ctrl_c_within_a_step_is_ctrl_c_and_no_failure(kind):
+    with pytest.raises(KeyboardInterrupt):
+        run(lambda p: p | "Once" >> beam.Create([kind]) | "Some" >> beam.Map(_interrupt), [])
 
 
 def test_a_pipeline_that_cannot_be_built_is_told():

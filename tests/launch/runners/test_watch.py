@@ -255,7 +255,11 @@ class Lost(grpc.RpcError):
 @pytest.mark.parametrize(("error", "is_told"), [(Lost(), False), (ValueError("a fault"), True)])
 def test_threads_that_lose_their_connection_are_silent(error, is_told, monkeypatch):
     told: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", lambda raised: told.append(raised.exc_value))
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        told.append(raised.exc_value)
+
+    monkeypatch.setattr(threading, "excepthook", hook)
 
     def fails() -> None:
         raise error
@@ -267,3 +271,4 @@ def test_threads_that_lose_their_connection_are_silent(error, is_told, monkeypat
 
     watch.wait(Job(loses), Runner.PORTABLE, OPTIONS)
     assert told == ([error] if is_told else [])
+    assert threading.excepthook is hook

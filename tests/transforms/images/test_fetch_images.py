@@ -19,7 +19,7 @@ from recordmill.transforms.images.fetch_images import (
     spans_of,
 )
 from recordmill.transforms.storage.resolve import storage_for
-from tests.gcs_stand_in import running
+from tests.gcs_stand_in import Fault, Kind, running
 
 KB = 1000
 
@@ -102,6 +102,16 @@ def test_members_are_fetched_by_one_read_and_forgotten_with_the_last(archive):
     assert [fetch(task) for task in tasks] == [bytes([task.image_id]) * 5000 for task in tasks]
     assert len(server.calls("read")) - before == 1
     assert all(not span._data for span in fetch._spans.values())
+
+
+def test_a_member_that_was_damaged_on_its_way_is_read_anew(archive):
+    """Once with its neighbours, once alone: ranges come without a checksum."""
+    tasks, server = archive
+    fetch = fetch_for(tasks)
+    server.log.clear()
+    server.faults.append(Fault(Kind.CORRUPTED, "read", times=2))
+    assert [fetch(task) for task in tasks] == [bytes([task.image_id]) * 5000 for task in tasks]
+    assert [call.operation for call in server.log] == ["read"] * 3  # and nobody asks whether the archive has changed
 
 
 def test_a_window_bounds_what_is_kept(archive, monkeypatch):

@@ -21,6 +21,7 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.images import load_images as module
 from recordmill.transforms.images.load_images import LoadImages, load_image
+from recordmill.transforms.runtime.budget import Budget
 from recordmill.transforms.runtime.outputs import REJECTED
 from recordmill.transforms.storage.local_storage import LocalStorage
 
@@ -194,6 +195,7 @@ def test_decode_finds_what_header_does_not(tmp_path):
         pytest.param(png(header(40, 30), (b"IDAT", pixels(30)[1][:-4]), END), id="pixels without their checksum"),
         pytest.param(png(header(40, 30, colour=3), pixels(30, 40), END), id="no palette"),
         pytest.param(png(header(40, 30, colour=3), (b"PLTE", b""), pixels(30, 40), END), id="empty palette"),
+        pytest.param(png(header(40, 30, colour=3), (b"PLTE", b"rgbr"), pixels(30, 40), END), id="palette of a third"),
         pytest.param(png(header(40, 30, colour=3), pixels(30, 40), (b"PLTE", b"rgb"), END), id="late palette"),
         pytest.param(png(header(40, 30), header(40, 30), pixels(30), END), id="two headers"),
         pytest.param(png(header(40, 30), (b"NEED", b""), pixels(30), END), id="unknown critical chunk"),
@@ -250,6 +252,21 @@ def test_a_header_that_claims_too_many_pixels_is_rejected_unread(tmp_path):
     for check in ("header", "decode"):
         loaded = load(tmp_path, data, None, None, check)
         assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; at most 178,000,000 are decoded")
+
+
+def test_pixels_are_decoded_out_of_a_budget_that_all_threads_share(tmp_path, monkeypatch):
+    """Or as many large pictures as there are threads take all the memory."""
+    parts: list[int] = []
+
+    class Noted(Budget):
+        def part(self, amount):
+            parts.append(amount)
+            return super().part(amount)
+
+    monkeypatch.setattr(module, "_decoding", Noted(module.MAX_PIXELS))
+    for data in (JPEG, PNG, encoded(NOISE, "GIF")):
+        assert isinstance(load(tmp_path, data), Picture)
+    assert parts == [1200] * 3
 
 
 def test_a_file_of_too_many_bytes_is_rejected_unread(tmp_path):

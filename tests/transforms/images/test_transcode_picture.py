@@ -117,6 +117,16 @@ def test_shrunk(mode):
     assert np.abs(found - expected).mean() < (30 if mode in ("1", "P") else 3)
 
 
+def test_a_palette_stays_see_through_when_it_is_shrunk():
+    halves = Image.fromarray((COLUMNS >= 20).astype(np.uint8)).convert("P")
+    data, found = transcode_picture(opened(halves, "PNG", transparency=0), "png", (20, 15), False, KEEP)
+    shrunk = Image.open(io.BytesIO(data))
+    assert (found, shrunk.mode) == ("png", "RGBA")
+    alpha = np.asarray(shrunk.getchannel("A"))
+    assert (alpha[:, :5] == 0).all()
+    assert (alpha[:, 15:] == 255).all()
+
+
 @pytest.mark.parametrize("values", [np.float32(0.5), np.int32(70_000), np.int32(-1)])
 def test_pixels_that_no_format_holds(values):
     image = opened(Image.fromarray(np.full((3, 4), values)), "TIFF")

@@ -107,6 +107,12 @@ def test_of_rows_that_agree_one_is_taken(count):
     assert found == [again] * (count - 1) + [task]
 
 
+def test_a_file_that_comes_with_each_of_its_rows_is_one_file():
+    again, task = match_files("a.jpg", [labelled("cat", file=ImageRef("images/a.jpg", 5)) for _ in range(2)])
+    assert again == rejected("train", Reason.DUPLICATE_IMAGE_ID, "another row says the same of 'a.jpg'")
+    assert task.ref == ImageRef("images/a.jpg", 5)
+
+
 def test_rows_that_agree_are_all_rejected_without_a_file():
     assert list(match_files("a.jpg", [labelled("cat"), labelled("cat")])) == [
         rejected("train", Reason.DUPLICATE_IMAGE_ID, "another row says the same of 'a.jpg'"),

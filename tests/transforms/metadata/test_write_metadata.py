@@ -140,6 +140,16 @@ def test_another_split_is_added(tmp_path):
     assert [line["split"] for line in lines(tmp_path)] == ["val"] * 3 + ["train"] * 3
 
 
+def test_lines_of_other_splits_stay_and_what_is_no_line_goes(tmp_path):
+    """As a disk leaves them that was full, or an editor."""
+    val = b'{"split":"val","id":1}\n'
+    (tmp_path / "rejects.jsonl").write_bytes(b'{"split":"train"}\n' + val + b'{"split":"va\n\n[]\n{}\n7')
+    write(tmp_path)
+    found = (tmp_path / "rejects.jsonl").read_bytes().splitlines(keepends=True)
+    assert found[0] == val
+    assert [line["split"] for line in lines(tmp_path)[1:]] == ["train"] * len(REJECTED)
+
+
 def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
     (tmp_path / ".recordmill-train").mkdir()
     with pytest.raises(TooManyRejectsError, match=f"All are in {tmp_path}/rejects.jsonl"):

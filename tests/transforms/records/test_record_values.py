@@ -58,7 +58,7 @@ def test_no_objects():
     assert {value.size for source, value in PARSE(record(**empty)).items() if source.startswith("objects.")} == {0}
 
 
-@pytest.mark.parametrize("data", [b"no record", b"", record(image=[])], ids=["no Example", "empty", "no image"])
+@pytest.mark.parametrize("data", [b"no\nrecord", b"", record(image=[])], ids=["no Example", "empty", "no image"])
 def test_what_is_no_record_of_the_table_is_told_in_a_line(data):
     with pytest.raises(RecordParseError) as caught:
         PARSE(data)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,22 @@ def test_delete_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_is_written_to_while_it_is_deleted_is_deleted(tmp_path, monkeypatch):
+    """By another run, which is done a moment later."""
+    state = tmp_path / "state"
+    STORAGE.write(str(state / "a"), b"")
+    rmdir, late = os.rmdir, ["b", "c"]
+
+    def rmdir_late(path):
+        if late:
+            (state / late.pop()).write_bytes(b"")
+        rmdir(path)
+
+    monkeypatch.setattr(os, "rmdir", rmdir_late)
+    STORAGE.delete_folder(str(state))
+    assert list(tmp_path.iterdir()) == []
+
+
 def killed_upload(path) -> Path:
     """A temporary file whose process was killed."""
     code = (
@@ -313,7 +330,16 @@ def test_join(tmp_path):
     assert STORAGE.join("out/", ".state/a.json") == "out/.state/a.json"
 
 
-def test_a_link_to_a_folder_beside_it_does_not_hide_that_folder(tmp_path):
+def test_a_link_to_a_folder_beside_it_does_not_hide_that_folder(tmp_path, monkeypatch):
+    """Whichever of the two the file system tells first."""
+    scandir = os.scandir
+
+    @contextmanager
+    def scandir_by_name(folder):
+        with scandir(folder) as entries:
+            yield sorted(entries, key=lambda entry: entry.name)
+
+    monkeypatch.setattr(os, "scandir", scandir_by_name)
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.jpg").write_bytes(b"x")
     for name in ("a link", "z link"):

@@ -39,7 +39,7 @@ def test_it_is_read_and_sought_as_the_bytes_themselves(steps, most, tail):
         else:
             place = number + {io.SEEK_SET: 0, io.SEEK_CUR: expected.tell(), io.SEEK_END: len(BYTES)}[how]
             if place < 0:
-                with pytest.raises(OSError, match="a place before the file's start"):
+                with pytest.raises(OSError, match="an offset before the file's start"):
                     stream.seek(number, how)
                 stream.seek(expected.tell())
             else:
@@ -59,6 +59,21 @@ def test_the_end_is_read_once():
     stream.seek(0)
     assert stream.readall() == BYTES
     assert ranges.read == [(924, 100), (0, 1024)]
+
+
+@pytest.mark.parametrize(
+    ("most", "ranges"), [(None, [(0, 20_000)]), (9_000, [(0, 9_000), (9_000, 9_000), (18_000, 2_000)])]
+)
+def test_all_of_it_comes_in_ranges_as_large_as_may_be(most, ranges):
+    """Each is a request, where it is in a bucket."""
+    read: list[tuple[int, int]] = []
+
+    def read_range(start: int, length: int) -> bytes:
+        read.append((start, length))
+        return bytes(length)
+
+    assert RangeStream(read_range, "a", 20_000, most).read() == bytes(20_000)
+    assert read == ranges
 
 
 @pytest.mark.parametrize("tail", [0, 10])
