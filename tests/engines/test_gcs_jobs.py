@@ -285,33 +285,6 @@ def read_records(shards: dict[str, bytes], scratch: Path) -> list[bytes]:
     return found
 
 
-def test_a_second_opinion(tmp_path, monkeypatch, sample, local_run, recordmill):
-    """Another emulator, whose authors have not read this code."""
-    emulator = pytest.importorskip("gcp_storage_emulator.server")
-    port = free_port()
-    other = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket=BUCKET)
-    other.start()
-    try:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-        source = Path(sample.images).parent
-        buckets = GcsStorage()
-        for name, data in files_of(source).items():
-            buckets.write(f"{ROOT}/second/{name}", data)
-        buckets.write(f"{ROOT}/second.zip", zipped(files_of(source / "images"), DEFLATED))
-        flags = in_bucket(layout_flags(sample, "detection", False), source, "second")
-        images = flags.index("--images") + 1
-        for folder, out in ((flags[images], OUT), (f"{ROOT}/second.zip", f"{OUT}-zip")):
-            flags[images] = folder
-            assert recordmill(*flags, "--output", out).code == 0
-            names = [name for name in buckets.names(out) if ".tfrecord-" in name]
-            written = {name: buckets.read(f"{out}/{name}") for name in names}
-            assert written == shards_of(files_of(local_run()))
-        assert recordmill("verify", out).code == 0
-        assert recordmill(*flags, "--output", out).out.startswith(f"{out} holds the whole split already")
-    finally:
-        other.stop()
-
-
 # Once more
 
 
