@@ -110,8 +110,6 @@ def first_of_each(kind: Kind, operation: str, **more: object) -> Fault:
 PASSING: dict[str, Callable[[], list[Fault]]] = {
     "503": lambda: [some(Kind.STATUS, status=503)],
     "429": lambda: [some(Kind.STATUS, status=429, headers={"Retry-After": "1"})],
-    "500": lambda: [some(Kind.STATUS, status=500)],
-    "408": lambda: [some(Kind.STATUS, status=408)],
     "reset": lambda: [some(Kind.RESET)],
     "answer lost": lambda: [some(Kind.LOST)],
     "truncated": lambda: [some(Kind.TRUNCATED)],

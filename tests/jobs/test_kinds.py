@@ -174,51 +174,27 @@ def rle(counts, size=(30, 40)) -> dict:
     return {"counts": counts, "size": list(size)}
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({"segmentation": [[1, 2, 3]]}, "malformed_segmentation"),
-        ({"segmentation": [[1, 2, float("nan"), 4, 5, 6]]}, "malformed_segmentation"),
-        ({"segmentation": [[1, 2, float("inf"), 4, 5, 6]]}, "malformed_segmentation"),
-        ({"segmentation": "a mask"}, "malformed_segmentation"),
-        ({"segmentation": rle([100, 5])}, "malformed_segmentation"),
-        ({"segmentation": rle([-1, 1201])}, "malformed_segmentation"),
-        ({"segmentation": rle("\u007f\u007f")}, "malformed_segmentation"),
-        ({"segmentation": rle([1200], size=(40, 30))}, "mask_size_mismatch"),
-        ({"segmentation": rle("PY1", size=(1, 1))}, "mask_size_mismatch"),
-        ({"bbox": [1, 2, float("nan"), 4]}, "malformed_box"),
-        ({"area": float("inf")}, "malformed_annotation"),
-        ({"id": 1 << 63}, "malformed_annotation"),
-        ({"category_id": -(1 << 63) - 1}, "malformed_annotation"),
-    ],
-)
-def test_a_bad_object_is_rejected_and_the_others_stay(row, reason, inputs, recordmill):
-    good = annotation(5, 1, segmentation=SQUARE)
-    instances = inputs.file("instances.json", [annotation(4, 1) | row, good])
+def test_bad_objects_are_rejected_and_the_others_stay(inputs, recordmill):
+    bad = [
+        {"segmentation": [[1, 2, 3]]},
+        {"segmentation": rle([1200], size=(40, 30))},
+        {"bbox": [1, 2, float("nan"), 4]},
+        {"area": float("inf")},
+    ]
+    rows = [annotation(id_, 1) | row for id_, row in enumerate(bad, 1)]
+    instances = inputs.file("instances.json", [*rows, annotation(5, 1, segmentation=SQUARE)])
     assert recordmill(*inputs.flags("--instances", instances, "--masks", "both")).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == [reason]
+    reasons = ["malformed_segmentation", "mask_size_mismatch", "malformed_box", "malformed_annotation"]
+    assert {reject["id"]: reject["reason"] for reject in rejects_of(inputs.out)} == dict(enumerate(reasons, 1))
     (example,) = read_examples(inputs.out)
     assert example["image/object/id"] == [5]
     assert grey(example["image/object/mask"][0]).sum() == 100
     assert recordmill("verify", inputs.out).code == 0
 
 
-@pytest.mark.parametrize(
-    "keypoints",
-    [
-        [1, 2, 2],
-        [1, 2, 2, 3, 4, 2, 5, 6, 2],
-        [1, 2, 3, 3, 4, 2],
-        [1, 2, 0.5, 3, 4, 2],
-        [1, float("nan"), 2, 3, 4, 2],
-        [1, 1e30, 2, 3, 4, 2],
-        ["1", 2, 2, 3, 4, 2],
-        {"nose": [1, 2]},
-    ],
-)
-def test_bad_keypoints_are_rejected_and_their_instance_stays(keypoints, inputs, recordmill):
+def test_bad_keypoints_are_rejected_and_their_instance_stays(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(4, 1), annotation(5, 1)])
-    rows = [annotation(4, 1, keypoints=keypoints), annotation(5, 1, keypoints=[8, 6, 2, 0, 0, 0])]
+    rows = [annotation(4, 1, keypoints=[1, 2, 3, 3, 4, 2]), annotation(5, 1, keypoints=[8, 6, 2, 0, 0, 0])]
     points = inputs.file("keypoints.json", rows, [{**CATEGORIES[0], **SKELETON}])
     assert recordmill(*inputs.flags("--instances", instances, "--keypoints", points)).code == 0
     (reject,) = rejects_of(inputs.out)
@@ -231,9 +207,8 @@ def test_bad_keypoints_are_rejected_and_their_instance_stays(keypoints, inputs, 
     assert example["image/object/keypoint/text"] == [b"nose", b"tail", b"nose", b"tail"]
 
 
-@pytest.mark.parametrize("caption", [7, None, ["a cat"], {"text": "a cat"}, float("nan")])
-def test_a_caption_that_is_no_text_is_rejected(caption, inputs, recordmill):
-    rows = [{"id": 4, "image_id": 1, "caption": caption}, {"id": 3, "image_id": 1, "caption": "été"}]
+def test_a_caption_that_is_no_text_is_rejected(inputs, recordmill):
+    rows = [{"id": 4, "image_id": 1, "caption": 7}, {"id": 3, "image_id": 1, "caption": "été"}]
     assert recordmill(*inputs.flags("--captions", inputs.file("captions.json", rows, []))).code == 0
     (reject,) = rejects_of(inputs.out)
     assert (reject["id"], reject["reason"], reject["image_id"]) == (4, "malformed_caption", 1)
@@ -241,22 +216,12 @@ def test_a_caption_that_is_no_text_is_rejected(caption, inputs, recordmill):
     assert example["image/caption"] == ["été".encode()]
 
 
-MANY = np.arange(1200).reshape(30, 40) % 300 + 1
-
-
 @pytest.mark.parametrize(
     ("ids", "segments", "reason"),
     [
         (None, GOOD_SEGMENTS, "mask_missing"),
-        (IDS[:, :20], GOOD_SEGMENTS, "mask_size_mismatch"),
         (IDS, GOOD_SEGMENTS[:1], "segment_mismatch"),
-        (IDS, [*GOOD_SEGMENTS, segment(9, 1)], "segment_mismatch"),
-        (MANY, [segment(id_, 1) for id_ in range(1, 301)], "too_many_segments"),
-        (np.where(IDS > 300, 3 + 256, 92), GOOD_SEGMENTS, "two_channel_panoptic"),
         (IDS, [segment(70_000, 92), segment(300, 77)], "unknown_category"),
-        (IDS, [segment(70_000, 92), segment(300, 3, bbox=[0, 0, float("nan"), 1])], "malformed_panoptic"),
-        (IDS, [segment(70_000, 92), segment(300, 3), segment(300, 1)], "malformed_panoptic"),
-        (IDS, [segment(0, 92)], "malformed_panoptic"),
         (IDS, "none", "malformed_panoptic"),
     ],
 )
@@ -273,22 +238,9 @@ def test_a_bad_panoptic_annotation_leaves_the_image_void(ids, segments, reason, 
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda data: data[:60], lambda data: data[:60] + b"xxxx" + data[64:], lambda _: b""]
-)
-def test_a_broken_panoptic_png_is_rejected(damage, inputs, recordmill):
-    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
-    path = inputs.folder / "masks" / "a.png"
-    path.write_bytes(damage(path.read_bytes()))
-    assert recordmill(*inputs.flags(*flags)).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["mask_unreadable"]
-
-
-@pytest.mark.parametrize(
     ("name", "reason"),
     [
-        (".", "mask_unreadable"),
         ("folder", "mask_unreadable"),
-        ("a.png/b.png", "mask_missing"),
         ("x" * 300, "mask_missing"),
         ("loop.png", "mask_missing"),
         ("pipe.png", "mask_missing"),
@@ -320,15 +272,6 @@ def test_a_panoptic_zip_that_is_none_or_damaged(inputs, recordmill):
     archive.write_bytes(data)
     assert recordmill(*inputs.flags(panoptic, path, "--panoptic-masks", archive)).code == 0
     assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["mask_unreadable"]
-
-
-@pytest.mark.parametrize("name", ["../masks/a.png", "/etc/passwd", "gs://bucket/a.png"])
-def test_a_panoptic_png_is_only_looked_for_below_its_folder(name, inputs, recordmill):
-    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
-    row = {"image_id": 1, "file_name": name, "segments_info": GOOD_SEGMENTS}
-    inputs.file("panoptic.json", [row], PANOPTIC_CATEGORIES)
-    assert recordmill(*inputs.flags(*flags)).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["malformed_panoptic"]
 
 
 def test_the_two_channel_format_is_refused_with_what_to_do(inputs, recordmill):
@@ -453,16 +396,11 @@ def test_without_masks_segmentations_are_never_parsed(inputs, recordmill, monkey
     assert "a segmentation was parsed" in outcome.err
 
 
-@pytest.mark.parametrize("added", [["--masks", "png"], ["--captions"], ["--panoptic"]])
-def test_splits_of_one_folder_hold_the_same_parts(added, inputs, recordmill):
+def test_splits_of_one_folder_hold_the_same_parts(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(5, 1)])
     assert recordmill(*inputs.flags("--instances", instances)).code == 0
     before = shard_bytes(inputs.out)
-    if added == ["--captions"]:
-        added = ["--captions", inputs.file("captions.json", [], [])]
-    elif added == ["--panoptic"]:
-        added = inputs.panoptic(IDS, GOOD_SEGMENTS)
-    outcome = recordmill(*inputs.flags("--instances", instances, *added, "--split", "val"))
+    outcome = recordmill(*inputs.flags("--instances", instances, "--masks", "png", "--split", "val"))
     assert outcome.code == 2
     assert "for all splits, or another --output" in outcome.err
     assert shard_bytes(inputs.out) == before

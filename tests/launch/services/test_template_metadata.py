@@ -87,7 +87,9 @@ VALUES = {
     "number_of_worker_harness_threads": (["1", "12"], ["0", "-1", "x", ""]),
 }
 
-EVERY = [(command, described["name"]) for command in COMMANDS for described in metadata(command)["parameters"]]
+_PARAMETERS = [(command, it["name"], it["regexes"]) for command in COMMANDS for it in metadata(command)["parameters"]]
+EVERY = list({(name, *regexes): (command, name) for command, name, regexes in _PARAMETERS}.values())
+"""Command and parameter; of one that both commands have alike, once."""
 
 
 def described(command: str, name: str) -> dict:
