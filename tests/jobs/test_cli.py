@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -263,23 +262,6 @@ def test_missing_inputs_are_all_named(tmp_path, recordmill):
     assert not (tmp_path / "out").exists()
 
 
-def test_malformed_json_is_told_with_its_place(sample, tmp_path, recordmill):
-    (tmp_path / "bad.json").write_text('{"images": [],\n "annotations": [1,]}')
-    files = sample._replace(instances=str(tmp_path / "bad.json"))
-    outcome = recordmill(*coco_flags(files, tmp_path / "out"))
-    assert outcome.code == 1
-    assert f"{tmp_path}/bad.json is not JSON" in outcome.err
-    assert "line 2, column 20" in outcome.err
-    assert "Traceback" not in outcome.err
-
-
-def test_a_category_that_is_not_there(sample, tmp_path, recordmill):
-    outcome = recordmill(*coco_flags(sample, tmp_path / "out", "--categories", "sqare"))
-    assert outcome.code == 1
-    assert "did you mean 'square'?" in outcome.err
-    assert shard_bytes(tmp_path / "out") == {}
-
-
 # The other verbs
 
 
@@ -293,21 +275,8 @@ def test_sample_writes_a_data_set_and_the_same_one_again(tmp_path, recordmill):
     assert [row["file_name"] for row in rows if not (tmp_path / "one" / "images" / row["file_name"]).exists()] != []
 
 
-def test_sample_draws_other_pictures_with_another_seed(tmp_path, recordmill):
-    for seed in (0, 1):
-        assert recordmill("sample", tmp_path / str(seed), "--count", 2, "--seed", seed).code == 0
-    one, two = (tmp_path / str(seed) / "annotations" / "instances.json" for seed in (0, 1))
-    assert one.read_text() != two.read_text()
-
-
 def test_sample_leaves_a_folder_with_files_alone(tmp_path, recordmill):
     (tmp_path / "mine").write_text("")
     outcome = recordmill("sample", tmp_path)
     assert outcome.code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_version(capfd, recordmill):
-    with pytest.raises(SystemExit):
-        recordmill("--version")
-    assert capfd.readouterr().out == f"recordmill {metadata.version('recordmill')}\n"

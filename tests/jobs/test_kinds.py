@@ -153,12 +153,6 @@ def test_panoptic_masks_in_a_zip_give_the_same_shards(converted, sample, tmp_pat
     assert shard_bytes(out) == shard_bytes(converted)
 
 
-def test_both_writers_write_the_same_records(converted, sample, tmp_path, recordmill):
-    flags = [*every_kind(sample), "--masks", "both", "--writer", "beam", "--num-shards", 2, "--output", tmp_path]
-    assert recordmill("coco", *flags).code == 0
-    assert by_image(tmp_path) == by_image(converted)
-
-
 # Small data sets, known by heart
 
 
@@ -308,33 +302,12 @@ def test_images_without_objects_captions_or_segments_have_empty_lists_and_void_m
     assert len({frozenset(example) for example in examples.values()}) == 1
 
 
-def test_two_kinds_that_disagree_about_an_image_s_size(inputs, recordmill):
-    instances = inputs.file("instances.json", [annotation(5, 1)])
-    rows = [{"id": 1, "image_id": 1, "caption": "x"}, {"id": 2, "image_id": 2, "caption": "y"}]
-    draw_jpeg(inputs.folder / "images" / "b.jpg")
-    captions = inputs.file("captions.json", rows, [], [image_row(1, "a.jpg", 30, 40), image_row(2, "b.jpg")])
-    assert recordmill(*inputs.flags("--instances", instances, "--captions", captions)).code == 0
-    (reject,) = rejects_of(inputs.out)
-    assert (reject["reason"], reject["annotations"]) == ("size_mismatch", 2)
-    assert "40x30" in reject["detail"]
-    assert "30x40" in reject["detail"]
-
-
 def test_kinds_that_number_different_images_alike_are_refused(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(5, 1)])
     captions = inputs.file("captions.json", [], [], [image_row(1, "b.jpg")])
     outcome = recordmill(*inputs.flags("--instances", instances, "--captions", captions))
     assert outcome.code == 1
     assert "convert each with a --split of its own, or renumber one" in outcome.err
-
-
-def test_an_annotation_id_that_two_files_give_is_written_once(inputs, recordmill):
-    rows = [annotation(5, 1), annotation(6, 1)]
-    first, second = inputs.file("a.json", rows), inputs.file("b.json", [annotation(6, 1, (0, 0, 5, 5))])
-    assert recordmill(*inputs.flags("--instances", first, "--instances", second)).code == 0
-    (reject,) = rejects_of(inputs.out)
-    assert (reject["id"], reject["reason"]) == (6, "duplicate_annotation_id")
-    assert read_examples(inputs.out)[0]["image/object/id"] == [5, 6]
 
 
 def test_stuff_paints_the_semantic_mask(inputs, recordmill):
@@ -371,29 +344,6 @@ def test_lvis(inputs, recordmill):
     assert example["image/object/is_crowd"] == [0]
     assert manifest_of(inputs.out)["parts"] == ["mask_png", "lvis"]
     assert recordmill("verify", inputs.out).code == 0
-
-
-def test_image_info_with_annotations_is_refused_not_dropped(inputs, recordmill):
-    outcome = recordmill(*inputs.flags("--image-info", inputs.file("info.json", [annotation(5, 1)])))
-    assert outcome.code == 1
-    assert "has 1 annotations, which --image-info would drop" in outcome.err
-
-
-def test_without_masks_segmentations_are_never_parsed(inputs, recordmill, monkeypatch):
-    from recordmill.transforms.coco import decode_coco
-    from recordmill.transforms.examples import encode_examples
-
-    def fail(*_):
-        raise AssertionError("a segmentation was parsed")
-
-    instances = inputs.file("instances.json", [annotation(5, 1, segmentation={"counts": "nonsense", "size": None})])
-    monkeypatch.setattr(encode_examples, "decode_segmentation", fail)
-    assert recordmill(*inputs.flags("--instances", instances)).code == 0
-    assert rejects_of(inputs.out) == []
-    rows = decode_coco.decode_coco("x", instances.read_bytes(), decode_coco.AnnotationKind.INSTANCES, masks=False)
-    assert not hasattr(rows.annotations[0], "segmentation")
-    outcome = recordmill(*inputs.flags("--instances", instances, "--masks", "png", "--overwrite"))
-    assert "a segmentation was parsed" in outcome.err
 
 
 def test_splits_of_one_folder_hold_the_same_parts(inputs, recordmill):

@@ -144,19 +144,6 @@ def test_panoptic_sample(tmp_path, recordmill):
     assert (things, stuff) == (43, 7)
 
 
-def test_panoptic_sample_in_two_channels_is_refused(tmp_path, recordmill):
-    folder = SHARED_DATA / "panopticapi" / "sample_data"
-    flags = [
-        "--panoptic",
-        folder / "panoptic_examples.json",
-        "--panoptic-masks",
-        folder / "panoptic_examples_2ch_format",
-    ]
-    outcome = recordmill("coco", "--images", folder / "input_images", *flags, "--output", tmp_path)
-    assert outcome.code == 1
-    assert "two_channel_panoptic 2" in outcome.err
-
-
 ASSETS = SHARED_DATA / "datumaro_coco_flavours" / "tests" / "assets"
 COCO_DATASET = ASSETS / "coco_dataset"
 # Folder of a flavour; images in it; flags that read it; records; and the reasons of what is rejected.

@@ -71,6 +71,10 @@ def shares(*pairs: tuple[str, str]) -> tuple[tuple[str, Fraction], ...]:
         ),
         ({"split": shares(("a", "1.5"))}, "--split: every share must be more than 0 and at most 1"),
         ({"format": "gif"}, "--format 'gif' is none of keep, jpeg, png"),
+        (
+            {"writer": "beam", "examples_per_shard": 5},
+            "--writer beam sizes shards by --num-shards only (without it, the runner chooses)",
+        ),
         ({"max_side": 0}, "--max-side 0 must be 1 to 65500 pixels"),
         ({"jpeg_quality": 101}, "--jpeg-quality 101 must be 1 to 100"),
         ({"seed": 1 << 63}, f"--seed {1 << 63} does not fit 64 bits"),

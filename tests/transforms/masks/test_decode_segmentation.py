@@ -159,6 +159,7 @@ def rle(counts: object, size: object = (3, 4)) -> bytes:
         (b"[[0, 0, 1, 0, true, 1]]", "got `bool`"),
         (b"[[[0, 0], [1, 0], [1, 1]]]", "got `array`"),
         (b"[[0, 0, 1e9, 0, 1, 1]]", "coordinates beyond any image"),
+        (b"[[0, 0, -1e300, 0, 1, 1]]", "coordinates beyond any image"),
         (b"[[1e308, 0, 1e308, 1]]", "coordinates beyond any image"),
         (b"[[0, 0, 1e999, 0, 1, 1]]", "out of range"),
         (b"[[0, 0, 1e7, 0, 1e7, 1]]", "edges of 20000001 px, of which at most 400000 are drawn"),

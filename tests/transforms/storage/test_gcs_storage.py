@@ -31,6 +31,7 @@ ODD_NAMES = [
     "a#b",
     "a?b=c&d",
     "%41",
+    "a+b",
     "ü/é/日本 🐈.png",
     "//a",
     "a/../b",
@@ -79,7 +80,7 @@ def test_no_character_of_a_name_is_special(gcs, name):
     assert gcs.objects() == {}
 
 
-@pytest.mark.parametrize("name", ["ü" * 513, "a\nb", "..", "\ud800"])
+@pytest.mark.parametrize("name", ["ü" * 513, "a\nb", "a\rb", ".", "..", "\ud800"])
 def test_a_name_that_no_object_can_have_is_one_that_is_missing(gcs, name):
     with pytest.raises(FileNotFoundError, match="no object can have such a name") as caught:
         STORAGE.read(path_of(name))

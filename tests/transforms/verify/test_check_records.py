@@ -251,6 +251,10 @@ def test_a_whole_record_of_one_class_has_no_fault_and_no_object(shape):
             {"image.class_index": 2},
             ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index 2 is not in the manifest"),
         ),
+        (
+            {"image.class_index": -1},
+            ("class", "class b'\\xc3\\xa9t\\xc3\\xa9' with class index -1 is not in the manifest"),
+        ),
         ({"image.class_name": b"cat"}, ("class", "class b'cat' with class index 1 is not in the manifest")),
         ({"image.channels": 1}, ("image_channels", "decodes to 3 channels, the record says 1")),
         ({"image.height": 21}, ("image_size", "decodes to 30x20, the record says 30x21")),
