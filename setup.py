@@ -56,7 +56,6 @@ setup(
     extras_require={
         "tensorflow": ["tensorflow>=2.19,<3"],
         "dev": [
-            "gcp-storage-emulator>=2026.7",
             "hypothesis>=6.100",
             "mypy>=1.13",
             "pytest>=8",

@@ -1,4 +1,4 @@
-"""build.sh and run.sh: which commands they come down to, and what they refuse."""
+"""build.sh and run.sh: which commands they come down to, which gcloud itself takes, and what they refuse."""
 
 import json
 import os
@@ -119,30 +119,26 @@ def test_a_job_is_started_with_careful_defaults(run):
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--template", "gs://x-1/y.json"], "--template-file-gcs-location=gs://x-1/y.json"),
-        (
-            ["--service-account", "a@p-1.iam.gserviceaccount.com"],
-            "--service-account-email=a@p-1.iam.gserviceaccount.com",
-        ),
-        (["--as", "l@p-1.iam.gserviceaccount.com"], "--impersonate-service-account=l@p-1.iam.gserviceaccount.com"),
-        (["--subnetwork", "https://x/s"], "--subnetwork=https://x/s"),
-        (["--no-public-ips", "--subnetwork", "https://x/s"], "--disable-public-ips"),
-        (["--machine-type", "n2-highcpu-4"], "--worker-machine-type=n2-highcpu-4"),
-        (["--max-workers", "3"], "--max-workers=3"),
-        (["--num-workers", "2"], "--num-workers=2"),
-        (["--flexrs"], "--flexrs-goal=COST_OPTIMIZED"),
-        (["--kms-key", "projects/p/k"], "--dataflow-kms-key=projects/p/k"),
-        (["--label", "team=vision", "--label", "run=7"], "--additional-user-labels=^;^team=vision;run=7"),
-        (["--experiment", "a", "--experiment", "b=1,2"], "--additional-experiments=^;^a;b=1,2"),
-        (["--temp", "gs://t-1/folder/"], "--staging-location=gs://t-1/folder/staging"),
-    ],
-)
-def test_every_option_is_heeded(run, options, expected):
-    arguments = run(*options)
-    assert expected in arguments
+EVERY_OPTION = {
+    "--template gs://x-1/y.json": "--template-file-gcs-location=gs://x-1/y.json",
+    "--service-account a@p-1.iam.gserviceaccount.com": "--service-account-email=a@p-1.iam.gserviceaccount.com",
+    "--as l@p-1.iam.gserviceaccount.com": "--impersonate-service-account=l@p-1.iam.gserviceaccount.com",
+    "--subnetwork https://x/s": "--subnetwork=https://x/s",
+    "--no-public-ips": "--disable-public-ips",
+    "--machine-type n2-highcpu-4": "--worker-machine-type=n2-highcpu-4",
+    "--max-workers 3": "--max-workers=3",
+    "--num-workers 2": "--num-workers=2",
+    "--flexrs": "--flexrs-goal=COST_OPTIMIZED",
+    "--kms-key projects/p/k": "--dataflow-kms-key=projects/p/k",
+    "--label team=vision --label run=7": "--additional-user-labels=^;^team=vision;run=7",
+    "--experiment a --experiment b=1,2": "--additional-experiments=^;^a;b=1,2",
+    "--temp gs://t-1/folder/": "--staging-location=gs://t-1/folder/staging",
+}
+
+
+def test_every_option_is_heeded(run):
+    arguments = run(*shlex.split(" ".join(EVERY_OPTION)))
+    assert set(EVERY_OPTION.values()) <= set(arguments)
     flags = [argument.partition("=")[0] for argument in arguments]
     assert len(flags) == len(set(flags))
 
@@ -150,14 +146,9 @@ def test_every_option_is_heeded(run, options, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "person,traffic light",
-        "a;b,c",
-        "a;b|c",
-        "a;b|c~d",
+        "traffic light=a;b,c",
         "a;b|c~d#e",
-        "a=b=c",
         "$(touch x) `touch y` ${HOME} \"'\\ *",
-        "é 猫",
         "^;^",
         "two\nlines",
     ],
@@ -177,13 +168,6 @@ def test_folder_has_a_template_of_its_own(scripts):
     assert value(scripts.calls[0], "--template-file-gcs-location") == "gs://t-1/templates/folder.json"
 
 
-def test_a_job_without_a_name_gets_one_that_dataflow_takes(scripts):
-    assert scripts("run.sh", *RUN[:-2], "--", *PATHS).returncode == 0
-    (call,) = scripts.calls
-    assert call[4].startswith("recordmill-coco-20")
-    assert set(call[4]) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-
-
 def test_dry_run_prints_the_command_that_would_be_run(scripts):
     options = [*RUN, "--label", "a=b", "--", *PATHS, "categories=traffic light;$HOME 'x'"]
     printed = scripts("run.sh", "--dry-run", *options)
@@ -193,38 +177,28 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        (["--project", "p-1"], "coco or folder is missing"),
-        ([*RUN, "folder"], "coco and folder cannot both be run"),
-        (["coco"], "--project is missing"),
-        (["coco", "--project", "p-1"], "--region is missing"),
-        (["coco", "--project", "p-1", "--region", "europe-west4"], "--temp is missing"),
-        ([*RUN, "--region", "europe-west4-a"], "--region europe-west4-a is no region like europe-west4"),
-        ([*RUN, "--temp", "/tmp"], "/tmp is no gs://BUCKET/FOLDER"),
-        ([*RUN, "--template", "coco.json"], "coco.json is no gs://BUCKET/FOLDER"),
-        ([*RUN, "--max-workers", "many"], "--max-workers many is no number"),
-        ([*RUN, "--max-workers", "0"], "--max-workers 0 is no number"),
-        ([*RUN, "--num-workers", "-1"], "--num-workers -1 is no number"),
-        ([*RUN, "--no-public-ips"], "--no-public-ips needs a --subnetwork"),
-        ([*RUN, "--label", "Team=Vision"], "--label Team=Vision must be lower-case"),
-        ([*RUN, "--job-name", "My_Job", "--", *PATHS], "--job-name My_Job must be lower-case"),
-        ([*RUN, "--workers", "3"], "unknown option --workers"),
-        ([*RUN, "--machine-type"], "--machine-type needs a value"),
-        (RUN, "-- and Recordmill's options are missing"),
-        ([*RUN, "--"], "-- and Recordmill's options are missing"),
-        ([*RUN, "--", "images=gs://b-1/i"], "output=gs://… is missing"),
-        ([*RUN, "--", "images=/data", "output=gs://b-1/o"], "images=gs://… is missing"),
-        ([*RUN, "--", *PATHS, "--gzip=true"], "--gzip=true is no NAME=VALUE"),
-        ([*RUN, "--", *PATHS, "num-shards=8"], "num-shards=8 is no NAME=VALUE"),
-        ([*RUN, "--", *PATHS, "gzip"], "gzip is no NAME=VALUE"),
-        ([*RUN, "--", *PATHS, "images=gs://b-1/more"], "images is given twice; of several values, put commas"),
+        (["--project", "p-1"], "coco or folder"),
+        ([*RUN, "folder"], "coco and folder"),
+        (["coco", "--project", "p-1"], "--region"),
+        ([*RUN, "--region", "europe-west4-a"], "europe-west4-a"),
+        ([*RUN, "--template", "coco.json"], "coco.json"),
+        ([*RUN, "--max-workers", "0"], "--max-workers 0"),
+        ([*RUN, "--num-workers", "-1"], "--num-workers -1"),
+        ([*RUN, "--no-public-ips"], "--subnetwork"),
+        ([*RUN, "--label", "Team=Vision"], "Team=Vision"),
+        ([*RUN, "--job-name", "My_Job", "--", *PATHS], "My_Job"),
+        ([*RUN, "--workers", "3"], "--workers"),
+        ([*RUN, "--machine-type"], "--machine-type"),
+        (RUN, "--"),
+        ([*RUN, "--", "images=/data", "output=gs://b-1/o"], "images=gs://"),
+        ([*RUN, "--", *PATHS, "num-shards=8"], "num-shards=8"),
+        ([*RUN, "--", *PATHS, "images=gs://b-1/more"], "images"),
     ],
 )
-def test_run_refuses(scripts, arguments, message):
-    line = refused(scripts, "run.sh", *arguments)
-    assert line.startswith(f"run.sh: {message}")
-    assert line.endswith("(--help lists the options)")
+def test_run_refuses_before_it_calls_gcloud(scripts, arguments, named):
+    assert named in refused(scripts, "run.sh", *arguments)
 
 
 # build.sh
@@ -272,47 +246,23 @@ def test_a_build_that_fails_makes_no_template(scripts, tmp_path):
     assert scripts("build.sh", *BUILD, "--local").returncode == 4
 
 
-def test_a_tag_is_made_up_that_tells_when(scripts):
-    done = scripts("build.sh", *BUILD[:-2], "--dry-run")
-    (image,) = {value(shlex.split(line), "--image") for line in done.stdout.splitlines() if "coco.json" in line}
-    assert image.startswith(f"{IMAGE}coco:20")
-    assert scripts.calls == []
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        (BUILD[2:], "--project is missing"),
-        (BUILD[:2], "--images is missing"),
-        (BUILD[:4], "--temp is missing"),
-        ([*BUILD, "--temp", "t-1"], "--temp t-1 is no gs://BUCKET"),
-        ([*BUILD, "--images", "https://x/y"], "--images https://x/y is no repository of images"),
-        ([*BUILD, "--tag", "a b"], "--tag a b is no tag"),
-        ([*BUILD, "--launcher-tag", "a,b"], "--launcher-tag a,b is no tag"),
-        ([*BUILD, "--push"], "unknown option --push"),
-        ([*BUILD, "--tag"], "--tag needs a value"),
+        (BUILD[2:], "--project"),
+        ([*BUILD, "--temp", "t-1"], "--temp t-1"),
+        ([*BUILD, "--images", "https://x/y"], "https://x/y"),
+        ([*BUILD, "--tag", "a b"], "a b"),
+        ([*BUILD, "--launcher-tag", "a,b"], "a,b"),
+        ([*BUILD, "--push"], "--push"),
+        ([*BUILD, "--tag"], "--tag"),
     ],
 )
-def test_build_refuses(scripts, arguments, message):
-    assert refused(scripts, "build.sh", *arguments) == f"build.sh: {message} (--help lists the options)"
+def test_build_refuses_before_it_calls_anything(scripts, arguments, named):
+    assert named in refused(scripts, "build.sh", *arguments)
 
 
 # Both
-
-
-@pytest.mark.parametrize("script", ["build.sh", "run.sh"])
-def test_help_names_every_option(scripts, script):
-    done = scripts(script, "--help")
-    assert (done.returncode, done.stderr, scripts.calls) == (0, "", [])
-    text = (DATAFLOW / script).read_text()
-    taken = {
-        word
-        for word in text.replace("|", " ").replace(")", " ").split()
-        if word.startswith("--") and word[2:3].isalpha()
-    }
-    options = {word for word in taken if f"        {word}) " in text or f"{word}) " in text}
-    assert len(options) >= 8
-    assert {option for option in options if option not in done.stdout} <= {"--help"}
 
 
 SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -378,11 +328,7 @@ def test_gcloud_knows_the_commands_of_the_docs(scripts, tmp_path, number):
 
 @needs_gcloud
 def test_gcloud_knows_every_flag_of_run(scripts, tmp_path):
-    options = [
-        *("--service-account", "a@p-1.iam.gserviceaccount.com", "--no-public-ips", "--subnetwork", "https://x/s"),
-        *("--as", "l@p-1.iam.gserviceaccount.com", "--kms-key", "projects/p/k"),
-        *("--num-workers", "2", "--flexrs", "--label", "a=b", "--experiment", "c"),
-    ]
+    options = shlex.split(" ".join(EVERY_OPTION))
     printed = scripts("run.sh", *RUN, *options, "--dry-run", "--", *PATHS).stdout
     assert unknown(tmp_path, printed) == ["--no-such-flag=1"]
 

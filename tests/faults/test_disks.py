@@ -29,8 +29,10 @@ from tests.faults.warm_process import Command
 
 
 @pytest.mark.usefixtures("small_writes")
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("stage", ["write", "flush", "fsync", "close"])
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [("write", errno.ENOSPC), ("flush", errno.EDQUOT), ("fsync", errno.EIO), ("close", errno.ENOSPC)],
+)
 def test_a_disk_that_takes_no_more(tmp_path, stage, number, monkeypatch):
     """The error says where; nothing is left; a rerun writes what the first would have written."""
     shard = Shard(LocalPlace(tmp_path), tmp_path)

@@ -109,14 +109,8 @@ def first_of_each(kind: Kind, operation: str, **more: object) -> Fault:
 
 PASSING: dict[str, Callable[[], list[Fault]]] = {
     "503": lambda: [some(Kind.STATUS, status=503)],
-    "429": lambda: [some(Kind.STATUS, status=429, headers={"Retry-After": "1"})],
-    "500": lambda: [some(Kind.STATUS, status=500)],
-    "408": lambda: [some(Kind.STATUS, status=408)],
-    "reset": lambda: [some(Kind.RESET)],
     "answer lost": lambda: [some(Kind.LOST)],
-    "truncated": lambda: [some(Kind.TRUNCATED)],
     "stalled": lambda: [some(Kind.STALL, 0.1, seconds=3)],
-    "slow uploads": lambda: [some(Kind.SLOW, 0.5, "chunk", seconds=0.05)],
     "corrupted reads": lambda: [first_of_each(Kind.CORRUPTED, "read")],
     "corrupted uploads": lambda: [first_of_each(Kind.CORRUPTED, "chunk")],
     "session lost": lambda: [first_of_each(Kind.STATUS, "chunk", status=410)],

@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,8 @@ def growth_of_rewritten(folder: Path) -> float:
 # For each flag of `coco`: what to add to a plain conversion of the sample, and what is then true of the output folder.
 # Flags whose effect is not in the folder have tests of their own below.
 COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
-    "--name": (["--name", "pets"], lambda out: shard_names(out) == ["pets-train.tfrecord-00000-of-00001"]),
-    "--split": (["--split", "val"], lambda out: shard_names(out) == ["coco-val.tfrecord-00000-of-00001"]),
+    "--name": (["--name", "pets"], lambda out: {name[:5] for name in shard_names(out)} == {"pets-"}),
+    "--split": (["--split", "val"], lambda out: {name.split("-")[1][:4] for name in shard_names(out)} == {"val."}),
     "--layout": (["--layout", "keras"], lambda out: [path.name[:8] for path in out.glob("file_*")] == ["file_00-"]),
     "--num-shards": (["--num-shards", 4], lambda out: len(shard_names(out)) == 4),
     "--shard-size": (["--shard-size", "30kB"], lambda out: len(shard_names(out)) > 2),
@@ -81,6 +80,16 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
     "--output": ([], lambda out: (out / "manifest.json").exists()),
 }
 FIRST_WITH_SEED_0 = b"1035"
+# Flags that leave each other's effects alone are given to one job.
+TOGETHER = [
+    ["--name", "--split", "--shard-size", "--gzip"],
+    ["--seed", "--no-crowd", "--min-area", "--masks", "--keypoints", "--captions", "--panoptic", "--workers"],
+    ["--num-shards", "--writer", "--stuff", "--categories", "--format"],
+    ["--examples-per-shard", "--image-info", "--max-side", "--no-list"],
+    ["--layout"],
+    ["--jpeg-quality"],
+    ["--instances", "--images", "--output"],
+]
 ELSEWHERE = {
     "--panoptic-masks",
     "--boxes",
@@ -98,14 +107,14 @@ def test_every_flag_of_coco_has_a_test():
     _, verbs = _parsers()
     flags = {flag for flag in verbs["coco"]._option_string_actions if flag.startswith("--")}
     assert flags == set(COCO_FLAGS) | ELSEWHERE
+    assert sorted(flag for job in TOGETHER for flag in job) == sorted(COCO_FLAGS)
 
 
-@pytest.mark.parametrize("flag", COCO_FLAGS)
-def test_flag(flag, sample, tmp_path, recordmill):
-    added, holds = COCO_FLAGS[flag]
-    more = [str(argument).format(**sample._asdict()) for argument in added]
+@pytest.mark.parametrize("flags", TOGETHER, ids=" ".join)
+def test_flags(flags, sample, tmp_path, recordmill):
+    more = [str(argument).format(**sample._asdict()) for flag in flags for argument in COCO_FLAGS[flag][0]]
     assert recordmill(*coco_flags(sample, tmp_path, *more)).code == 0
-    assert holds(tmp_path)
+    assert {flag: COCO_FLAGS[flag][1](tmp_path) for flag in flags} == dict.fromkeys(flags, True)
 
 
 def test_the_plain_conversion_lacks_what_the_flags_bring(sample, tmp_path, recordmill):
@@ -203,22 +212,13 @@ def test_debug_shows_where_an_error_came_from(tmp_path, recordmill):
     ("flags", "told"),
     [
         (["--ouput", "x"], "unknown flag --ouput; did you mean --output?"),
-        (["--num-shard=3"], "unknown flag --num-shard; did you mean --num-shards?"),
         (["stray"], "unexpected argument 'stray'"),
         (["--num-shards", "4", "--shard-size", "1MB"], "--num-shards and --shard-size contradict each other"),
-        (["--num-shards", "0"], "--num-shards 0 must be 1 to 99999"),
-        (["--shard-size", "big"], "a size like 150MB"),
         (["--num-shards", "many"], "invalid int value: 'many'"),
         (
             ["--boxes", "cut", "--check", "all"],
             "--check 'all' is none of none, header, decode; --boxes 'cut' is none of clip",
         ),
-        (["--split", "../x"], "--split '../x' must be"),
-        (["--name", "a/b"], "--name 'a/b' must be"),
-        (["--max-rejects", "2"], "must be a fraction"),
-        (["--min-area", "nan"], "--min-area nan must be"),
-        (["--workers", "0"], "--workers 0 must be"),
-        (["--writer", "beam", "--shard-size", "1MB"], "--writer beam sizes shards by --num-shards only"),
         (["--progress", "loud"], "--progress 'loud' is none of auto, plain, none"),
     ],
 )
@@ -265,23 +265,6 @@ def test_missing_inputs_are_all_named(tmp_path, recordmill):
     assert not (tmp_path / "out").exists()
 
 
-def test_malformed_json_is_told_with_its_place(sample, tmp_path, recordmill):
-    (tmp_path / "bad.json").write_text('{"images": [],\n "annotations": [1,]}')
-    files = sample._replace(instances=str(tmp_path / "bad.json"))
-    outcome = recordmill(*coco_flags(files, tmp_path / "out"))
-    assert outcome.code == 1
-    assert f"{tmp_path}/bad.json is not JSON" in outcome.err
-    assert "line 2, column 20" in outcome.err
-    assert "Traceback" not in outcome.err
-
-
-def test_a_category_that_is_not_there(sample, tmp_path, recordmill):
-    outcome = recordmill(*coco_flags(sample, tmp_path / "out", "--categories", "sqare"))
-    assert outcome.code == 1
-    assert "did you mean 'square'?" in outcome.err
-    assert shard_bytes(tmp_path / "out") == {}
-
-
 # The other verbs
 
 
@@ -295,21 +278,8 @@ def test_sample_writes_a_data_set_and_the_same_one_again(tmp_path, recordmill):
     assert [row["file_name"] for row in rows if not (tmp_path / "one" / "images" / row["file_name"]).exists()] != []
 
 
-def test_sample_draws_other_pictures_with_another_seed(tmp_path, recordmill):
-    for seed in (0, 1):
-        assert recordmill("sample", tmp_path / str(seed), "--count", 2, "--seed", seed).code == 0
-    one, two = (tmp_path / str(seed) / "annotations" / "instances.json" for seed in (0, 1))
-    assert one.read_text() != two.read_text()
-
-
 def test_sample_leaves_a_folder_with_files_alone(tmp_path, recordmill):
     (tmp_path / "mine").write_text("")
     outcome = recordmill("sample", tmp_path)
     assert outcome.code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_version(capfd, recordmill):
-    with pytest.raises(SystemExit):
-        recordmill("--version")
-    assert capfd.readouterr().out == f"recordmill {metadata.version('recordmill')}\n"

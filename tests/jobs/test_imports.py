@@ -3,9 +3,6 @@
 import os
 import subprocess
 import sys
-import time
-
-import pytest
 
 from tests.conftest import coco_flags
 
@@ -15,20 +12,18 @@ def run(code: str, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("writer", ["planned", "beam"])
-def test_writing_imports_no_tensorflow(sample, tmp_path, writer):
+def test_writing_imports_no_tensorflow(sample, tmp_path):
     code = (
         "import sys\n"
         "from recordmill.launch.cli import main\n"
         "assert main(sys.argv[1:]) == 0\n"
         "print(sorted(name for name in sys.modules if name.partition('.')[0] in ('tensorflow', 'keras')))"
     )
-    out = run(code, *coco_flags(sample, tmp_path, "--writer", writer))
+    out = run(code, *coco_flags(sample, tmp_path))
     assert out.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["coco", "--help"], ["verify", "--help"]])
-def test_help_imports_neither_beam_nor_tensorflow(arguments):
+def test_help_imports_neither_beam_nor_tensorflow():
     code = (
         "import sys\n"
         "from recordmill.launch.cli import main\n"
@@ -37,7 +32,7 @@ def test_help_imports_neither_beam_nor_tensorflow(arguments):
         "roots = {name.partition('.')[0] for name in sys.modules}\n"
         "print(sorted(roots & {'apache_beam', 'tensorflow', 'numpy', 'PIL'}))"
     )
-    assert run(code, *arguments).splitlines()[-1] == "[]"
+    assert run(code, "coco", "--help").splitlines()[-1] == "[]"
 
 
 def test_a_wrong_flag_is_refused_before_beam_is_imported():
@@ -46,22 +41,13 @@ def test_a_wrong_flag_is_refused_before_beam_is_imported():
     assert run(code).splitlines()[-1] == "2 False"
 
 
-def test_the_module_is_the_command():
-    began = time.monotonic()
-    out = subprocess.run(
-        [sys.executable, "-m", "recordmill.launch.cli", "--help"], check=True, capture_output=True, text=True
-    )
-    assert "recordmill" in out.stdout
-    assert time.monotonic() - began < 30  # the bound that counts, 0.3 s, is measured by `make bench`
-
-
-@pytest.mark.parametrize("beams", [[], ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]])
-def test_a_project_s_own_folders_and_modules_do_not_get_in_the_way(sample, tmp_path, beams):
+def test_a_project_s_own_folders_and_modules_do_not_get_in_the_way(sample, tmp_path):
     """With names as ours have in the checkout, and on the path before everything else."""
     for name in ("schemas", "pipelines", "launch"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('this is the project')\n")
     (tmp_path / "transforms.py").write_text("raise ImportError('this is the project')\n")
+    beams = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     command = [sys.executable, "-m", "recordmill.launch.cli", *coco_flags(sample, tmp_path / "out"), *beams]
     ended = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, check=False

@@ -153,12 +153,6 @@ def test_panoptic_masks_in_a_zip_give_the_same_shards(converted, sample, tmp_pat
     assert shard_bytes(out) == shard_bytes(converted)
 
 
-def test_both_writers_write_the_same_records(converted, sample, tmp_path, recordmill):
-    flags = [*every_kind(sample), "--masks", "both", "--writer", "beam", "--num-shards", 2, "--output", tmp_path]
-    assert recordmill("coco", *flags).code == 0
-    assert by_image(tmp_path) == by_image(converted)
-
-
 # Small data sets, known by heart
 
 
@@ -174,51 +168,27 @@ def rle(counts, size=(30, 40)) -> dict:
     return {"counts": counts, "size": list(size)}
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({"segmentation": [[1, 2, 3]]}, "malformed_segmentation"),
-        ({"segmentation": [[1, 2, float("nan"), 4, 5, 6]]}, "malformed_segmentation"),
-        ({"segmentation": [[1, 2, float("inf"), 4, 5, 6]]}, "malformed_segmentation"),
-        ({"segmentation": "a mask"}, "malformed_segmentation"),
-        ({"segmentation": rle([100, 5])}, "malformed_segmentation"),
-        ({"segmentation": rle([-1, 1201])}, "malformed_segmentation"),
-        ({"segmentation": rle("\u007f\u007f")}, "malformed_segmentation"),
-        ({"segmentation": rle([1200], size=(40, 30))}, "mask_size_mismatch"),
-        ({"segmentation": rle("PY1", size=(1, 1))}, "mask_size_mismatch"),
-        ({"bbox": [1, 2, float("nan"), 4]}, "malformed_box"),
-        ({"area": float("inf")}, "malformed_annotation"),
-        ({"id": 1 << 63}, "malformed_annotation"),
-        ({"category_id": -(1 << 63) - 1}, "malformed_annotation"),
-    ],
-)
-def test_a_bad_object_is_rejected_and_the_others_stay(row, reason, inputs, recordmill):
-    good = annotation(5, 1, segmentation=SQUARE)
-    instances = inputs.file("instances.json", [annotation(4, 1) | row, good])
+def test_bad_objects_are_rejected_and_the_others_stay(inputs, recordmill):
+    bad = [
+        {"segmentation": [[1, 2, 3]]},
+        {"segmentation": rle([1200], size=(40, 30))},
+        {"bbox": [1, 2, float("nan"), 4]},
+        {"area": float("inf")},
+    ]
+    rows = [annotation(id_, 1) | row for id_, row in enumerate(bad, 1)]
+    instances = inputs.file("instances.json", [*rows, annotation(5, 1, segmentation=SQUARE)])
     assert recordmill(*inputs.flags("--instances", instances, "--masks", "both")).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == [reason]
+    reasons = ["malformed_segmentation", "mask_size_mismatch", "malformed_box", "malformed_annotation"]
+    assert {reject["id"]: reject["reason"] for reject in rejects_of(inputs.out)} == dict(enumerate(reasons, 1))
     (example,) = read_examples(inputs.out)
     assert example["image/object/id"] == [5]
     assert grey(example["image/object/mask"][0]).sum() == 100
     assert recordmill("verify", inputs.out).code == 0
 
 
-@pytest.mark.parametrize(
-    "keypoints",
-    [
-        [1, 2, 2],
-        [1, 2, 2, 3, 4, 2, 5, 6, 2],
-        [1, 2, 3, 3, 4, 2],
-        [1, 2, 0.5, 3, 4, 2],
-        [1, float("nan"), 2, 3, 4, 2],
-        [1, 1e30, 2, 3, 4, 2],
-        ["1", 2, 2, 3, 4, 2],
-        {"nose": [1, 2]},
-    ],
-)
-def test_bad_keypoints_are_rejected_and_their_instance_stays(keypoints, inputs, recordmill):
+def test_bad_keypoints_are_rejected_and_their_instance_stays(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(4, 1), annotation(5, 1)])
-    rows = [annotation(4, 1, keypoints=keypoints), annotation(5, 1, keypoints=[8, 6, 2, 0, 0, 0])]
+    rows = [annotation(4, 1, keypoints=[1, 2, 3, 3, 4, 2]), annotation(5, 1, keypoints=[8, 6, 2, 0, 0, 0])]
     points = inputs.file("keypoints.json", rows, [{**CATEGORIES[0], **SKELETON}])
     assert recordmill(*inputs.flags("--instances", instances, "--keypoints", points)).code == 0
     (reject,) = rejects_of(inputs.out)
@@ -231,9 +201,8 @@ def test_bad_keypoints_are_rejected_and_their_instance_stays(keypoints, inputs, 
     assert example["image/object/keypoint/text"] == [b"nose", b"tail", b"nose", b"tail"]
 
 
-@pytest.mark.parametrize("caption", [7, None, ["a cat"], {"text": "a cat"}, float("nan")])
-def test_a_caption_that_is_no_text_is_rejected(caption, inputs, recordmill):
-    rows = [{"id": 4, "image_id": 1, "caption": caption}, {"id": 3, "image_id": 1, "caption": "été"}]
+def test_a_caption_that_is_no_text_is_rejected(inputs, recordmill):
+    rows = [{"id": 4, "image_id": 1, "caption": 7}, {"id": 3, "image_id": 1, "caption": "été"}]
     assert recordmill(*inputs.flags("--captions", inputs.file("captions.json", rows, []))).code == 0
     (reject,) = rejects_of(inputs.out)
     assert (reject["id"], reject["reason"], reject["image_id"]) == (4, "malformed_caption", 1)
@@ -241,22 +210,12 @@ def test_a_caption_that_is_no_text_is_rejected(caption, inputs, recordmill):
     assert example["image/caption"] == ["été".encode()]
 
 
-MANY = np.arange(1200).reshape(30, 40) % 300 + 1
-
-
 @pytest.mark.parametrize(
     ("ids", "segments", "reason"),
     [
         (None, GOOD_SEGMENTS, "mask_missing"),
-        (IDS[:, :20], GOOD_SEGMENTS, "mask_size_mismatch"),
         (IDS, GOOD_SEGMENTS[:1], "segment_mismatch"),
-        (IDS, [*GOOD_SEGMENTS, segment(9, 1)], "segment_mismatch"),
-        (MANY, [segment(id_, 1) for id_ in range(1, 301)], "too_many_segments"),
-        (np.where(IDS > 300, 3 + 256, 92), GOOD_SEGMENTS, "two_channel_panoptic"),
         (IDS, [segment(70_000, 92), segment(300, 77)], "unknown_category"),
-        (IDS, [segment(70_000, 92), segment(300, 3, bbox=[0, 0, float("nan"), 1])], "malformed_panoptic"),
-        (IDS, [segment(70_000, 92), segment(300, 3), segment(300, 1)], "malformed_panoptic"),
-        (IDS, [segment(0, 92)], "malformed_panoptic"),
         (IDS, "none", "malformed_panoptic"),
     ],
 )
@@ -273,22 +232,9 @@ def test_a_bad_panoptic_annotation_leaves_the_image_void(ids, segments, reason, 
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda data: data[:60], lambda data: data[:60] + b"xxxx" + data[64:], lambda _: b""]
-)
-def test_a_broken_panoptic_png_is_rejected(damage, inputs, recordmill):
-    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
-    path = inputs.folder / "masks" / "a.png"
-    path.write_bytes(damage(path.read_bytes()))
-    assert recordmill(*inputs.flags(*flags)).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["mask_unreadable"]
-
-
-@pytest.mark.parametrize(
     ("name", "reason"),
     [
-        (".", "mask_unreadable"),
         ("folder", "mask_unreadable"),
-        ("a.png/b.png", "mask_missing"),
         ("x" * 300, "mask_missing"),
         ("loop.png", "mask_missing"),
         ("pipe.png", "mask_missing"),
@@ -320,15 +266,6 @@ def test_a_panoptic_zip_that_is_none_or_damaged(inputs, recordmill):
     archive.write_bytes(data)
     assert recordmill(*inputs.flags(panoptic, path, "--panoptic-masks", archive)).code == 0
     assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["mask_unreadable"]
-
-
-@pytest.mark.parametrize("name", ["../masks/a.png", "/etc/passwd", "gs://bucket/a.png"])
-def test_a_panoptic_png_is_only_looked_for_below_its_folder(name, inputs, recordmill):
-    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
-    row = {"image_id": 1, "file_name": name, "segments_info": GOOD_SEGMENTS}
-    inputs.file("panoptic.json", [row], PANOPTIC_CATEGORIES)
-    assert recordmill(*inputs.flags(*flags)).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == ["malformed_panoptic"]
 
 
 def test_the_two_channel_format_is_refused_with_what_to_do(inputs, recordmill):
@@ -365,33 +302,12 @@ def test_images_without_objects_captions_or_segments_have_empty_lists_and_void_m
     assert len({frozenset(example) for example in examples.values()}) == 1
 
 
-def test_two_kinds_that_disagree_about_an_image_s_size(inputs, recordmill):
-    instances = inputs.file("instances.json", [annotation(5, 1)])
-    rows = [{"id": 1, "image_id": 1, "caption": "x"}, {"id": 2, "image_id": 2, "caption": "y"}]
-    draw_jpeg(inputs.folder / "images" / "b.jpg")
-    captions = inputs.file("captions.json", rows, [], [image_row(1, "a.jpg", 30, 40), image_row(2, "b.jpg")])
-    assert recordmill(*inputs.flags("--instances", instances, "--captions", captions)).code == 0
-    (reject,) = rejects_of(inputs.out)
-    assert (reject["reason"], reject["annotations"]) == ("size_mismatch", 2)
-    assert "40x30" in reject["detail"]
-    assert "30x40" in reject["detail"]
-
-
 def test_kinds_that_number_different_images_alike_are_refused(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(5, 1)])
     captions = inputs.file("captions.json", [], [], [image_row(1, "b.jpg")])
     outcome = recordmill(*inputs.flags("--instances", instances, "--captions", captions))
     assert outcome.code == 1
     assert "convert each with a --split of its own, or renumber one" in outcome.err
-
-
-def test_an_annotation_id_that_two_files_give_is_written_once(inputs, recordmill):
-    rows = [annotation(5, 1), annotation(6, 1)]
-    first, second = inputs.file("a.json", rows), inputs.file("b.json", [annotation(6, 1, (0, 0, 5, 5))])
-    assert recordmill(*inputs.flags("--instances", first, "--instances", second)).code == 0
-    (reject,) = rejects_of(inputs.out)
-    assert (reject["id"], reject["reason"]) == (6, "duplicate_annotation_id")
-    assert read_examples(inputs.out)[0]["image/object/id"] == [5, 6]
 
 
 def test_stuff_paints_the_semantic_mask(inputs, recordmill):
@@ -430,39 +346,11 @@ def test_lvis(inputs, recordmill):
     assert recordmill("verify", inputs.out).code == 0
 
 
-def test_image_info_with_annotations_is_refused_not_dropped(inputs, recordmill):
-    outcome = recordmill(*inputs.flags("--image-info", inputs.file("info.json", [annotation(5, 1)])))
-    assert outcome.code == 1
-    assert "has 1 annotations, which --image-info would drop" in outcome.err
-
-
-def test_without_masks_segmentations_are_never_parsed(inputs, recordmill, monkeypatch):
-    from recordmill.transforms.coco import decode_coco
-    from recordmill.transforms.examples import encode_examples
-
-    def fail(*_):
-        raise AssertionError("a segmentation was parsed")
-
-    instances = inputs.file("instances.json", [annotation(5, 1, segmentation={"counts": "nonsense", "size": None})])
-    monkeypatch.setattr(encode_examples, "decode_segmentation", fail)
-    assert recordmill(*inputs.flags("--instances", instances)).code == 0
-    assert rejects_of(inputs.out) == []
-    rows = decode_coco.decode_coco("x", instances.read_bytes(), decode_coco.AnnotationKind.INSTANCES, masks=False)
-    assert not hasattr(rows.annotations[0], "segmentation")
-    outcome = recordmill(*inputs.flags("--instances", instances, "--masks", "png", "--overwrite"))
-    assert "a segmentation was parsed" in outcome.err
-
-
-@pytest.mark.parametrize("added", [["--masks", "png"], ["--captions"], ["--panoptic"]])
-def test_splits_of_one_folder_hold_the_same_parts(added, inputs, recordmill):
+def test_splits_of_one_folder_hold_the_same_parts(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(5, 1)])
     assert recordmill(*inputs.flags("--instances", instances)).code == 0
     before = shard_bytes(inputs.out)
-    if added == ["--captions"]:
-        added = ["--captions", inputs.file("captions.json", [], [])]
-    elif added == ["--panoptic"]:
-        added = inputs.panoptic(IDS, GOOD_SEGMENTS)
-    outcome = recordmill(*inputs.flags("--instances", instances, *added, "--split", "val"))
+    outcome = recordmill(*inputs.flags("--instances", instances, "--masks", "png", "--split", "val"))
     assert outcome.code == 2
     assert "for all splits, or another --output" in outcome.err
     assert shard_bytes(inputs.out) == before

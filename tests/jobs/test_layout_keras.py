@@ -96,32 +96,6 @@ def test_keras_goes_on_after_a_failure_and_leaves_no_other_shard(inputs, recordm
     assert recordmill("verify", inputs.out).code == 0
 
 
-def test_keras_keeps_a_folder_for_one_split(inputs, recordmill):
-    instances = inputs.file("instances.json", [annotation(1, 1)])
-    flags = inputs.flags("--instances", instances, "--layout", "keras")
-    assert recordmill(*flags).code == 0
-    assert "holds the whole split already" in recordmill(*flags).out
-    outcome = recordmill(*flags, "--split", "val")
-    assert outcome.code == 2
-    assert "give --split val an --output of its own" in outcome.err
-    assert [path.name for path in inputs.out.glob("file_*")] == ["file_00-1.tfrec"]
-
-
-def test_an_unfinished_keras_run_is_not_mixed_with_another(inputs, recordmill):
-    instances = inputs.file("instances.json", [annotation(1, 1), annotation(3, 1, (100, 100, 5, 5))])
-    unfinished = inputs.flags("--instances", instances, "--layout", "keras", "--max-rejects", 0)
-    assert recordmill(*unfinished).code == 1
-    outcome = recordmill(*inputs.flags("--instances", instances))
-    assert outcome.code == 2
-    assert "layout was keras, now detection" in outcome.err
-    outcome = recordmill(*unfinished, "--split", "val", "--overwrite")
-    assert outcome.code == 2
-    assert "holds the split train" in outcome.err
-    assert [path.name for path in inputs.out.glob("file_*")] == ["file_00-1.tfrec"]
-    assert recordmill(*inputs.flags("--instances", instances, "--overwrite")).code == 0
-    assert list(inputs.out.glob("file_*")) == []
-
-
 def test_overwriting_keras_deletes_its_shards_and_links(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(1, 1)])
     assert recordmill(*inputs.flags("--instances", instances, "--layout", "keras")).code == 0
@@ -133,9 +107,3 @@ def test_overwriting_keras_deletes_its_shards_and_links(inputs, recordmill):
         "coco-train.tfrecord-00000-of-00001": "file_00-2.tfrec",
     }
     shutil.rmtree(inputs.out)
-
-
-def test_a_data_set_without_an_object_has_no_keras_record(inputs, recordmill):
-    outcome = recordmill(*inputs.flags("--instances", inputs.file("instances.json", []), "--layout", "keras"))
-    assert outcome.code == 2
-    assert "of the 1 images of split train none has an object" in outcome.err

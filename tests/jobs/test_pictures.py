@@ -140,18 +140,6 @@ def test_odd_formats_are_written_as_jpeg_or_png_and_counted(album, recordmill):
     assert rewritten["bytes_read"] == sum(len(data) for data, _ in ODD.values())
 
 
-@pytest.mark.parametrize("format_", ["jpeg", "png"])
-def test_all_in_one_format(album, recordmill, format_):
-    for name, (data, _) in (ODD | AS_THEY_ARE).items():
-        album.add(f"{name}.jpg", data)
-    examples = album.convert(recordmill, "--format", format_)
-    assert {example["image/format"][0] for example in examples.values()} == {format_.encode()}
-    for example in examples.values():
-        decoded(example)
-    passed = {name for name, (data, _) in AS_THEY_ARE.items() if examples[f"{name}.jpg"]["image/encoded"] == [data]}
-    assert passed == {name for name, (_, kind) in AS_THEY_ARE.items() if kind == format_}
-
-
 # Turned and shrunk: what is annotated stays where it is in the picture
 
 LYING = np.zeros((40, 60, 3), np.uint8)
@@ -166,15 +154,14 @@ def test_a_picture_whose_json_has_the_size_of_the_stored_pixels_passes_through(a
     assert decoded(example)[grey(example["image/object/mask"][0]) == 1].mean(0) == pytest.approx([250, 20, 30], abs=5)
 
 
-@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+@pytest.mark.parametrize("orientation", [6, 7])
 def test_a_picture_whose_json_has_the_size_upright_is_turned(album, recordmill, orientation):
     """The annotations are of what a viewer shows: drawn upright, and stored lying as a camera does."""
     upright = np.zeros((60, 40, 3), np.uint8)
     upright[12:42, 8:28] = (250, 20, 30)
     upright[15:23, 10:18] = (20, 250, 30)
-    back = {5: lambda a: a.transpose(1, 0, 2), 6: lambda a: np.rot90(a, 1), 8: lambda a: np.rot90(a, -1)}
-    back[7] = lambda a: a[::-1, ::-1].transpose(1, 0, 2)
-    stored = Image.fromarray(np.ascontiguousarray(back[orientation](upright)))
+    lying = np.rot90(upright, 1) if orientation == 6 else upright[::-1, ::-1].transpose(1, 0, 2)
+    stored = Image.fromarray(np.ascontiguousarray(lying))
     data = encoded(stored, "JPEG", quality=100, subsampling=0, exif=exif(orientation))
     box = {"bbox": [8, 12, 20, 30], "segmentation": [[8, 12, 28, 12, 28, 42, 8, 42]], "keypoints": [14, 19, 2, 0, 0, 0]}
     album.add("a.jpg", data, 40, 60, **box)
@@ -192,7 +179,7 @@ def test_a_picture_whose_json_has_the_size_upright_is_turned(album, recordmill, 
     assert (rewritten["by_format"], rewritten["turned"]) == ({"jpeg": 1}, 1)
 
 
-@pytest.mark.parametrize(("size", "orientation"), [((40, 60), 1), ((40, 60), 3), ((61, 40), 6), ((20, 30), 6)])
+@pytest.mark.parametrize(("size", "orientation"), [((40, 60), 3), ((61, 40), 6)])
 def test_a_size_that_is_neither_is_a_mismatch(album, recordmill, size, orientation):
     album.add("a.jpg", encoded(PICTURE, "JPEG", exif=exif(orientation)), *size)
     album.add("b.jpg", encoded(PICTURE, "JPEG"))
@@ -236,10 +223,9 @@ def test_boxes_in_pixels_are_of_the_shrunk_picture(album, recordmill):
 # Images in a .zip
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_zip_is_read_in_place_and_gives_the_same_shards(sample, tmp_path, recordmill, method):
+def test_a_zip_is_read_in_place_and_gives_the_same_shards(sample, tmp_path, recordmill):
     archive = tmp_path / "train2017.zip"
-    with zipfile.ZipFile(archive, "w", method) as file:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for path in sorted(Path(sample.images).rglob("*.*")):
             file.write(path, f"train2017/{path.relative_to(sample.images)}")
     flags = ["--instances", sample.instances, "--max-rejects", 0.2, "--num-shards", 2]

@@ -1,22 +1,31 @@
 """`recordmill verify` finds what is done to a finished data set."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+from recordmill.launch.cli import main
 from recordmill.schemas.tfrecord import frame
 from tests.conftest import coco_flags, shard_bytes
 
 SHARD = "coco-train.tfrecord-00001-of-00003"
 
 
-@pytest.fixture
-def folder(sample, tmp_path, recordmill) -> Path:
+@pytest.fixture(scope="module")
+def converted(sample, tmp_path_factory) -> Path:
     """A whole data set of three shards."""
-    assert recordmill(*coco_flags(sample, tmp_path / "out", "--num-shards", 3)).code == 0
-    return tmp_path / "out"
+    folder = tmp_path_factory.mktemp("converted")
+    assert main(coco_flags(sample, folder, "--num-shards", 3)) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(converted, tmp_path) -> Path:
+    """A copy of that data set."""
+    return Path(shutil.copytree(converted, tmp_path / "out"))
 
 
 def records(path: Path) -> list[bytes]:
@@ -43,15 +52,14 @@ def test_a_whole_data_set_passes(folder, recordmill):
     assert "whole: every record read, parsed and decoded" in outcome.out
 
 
-@pytest.mark.parametrize("place", [0, 8, 500, -1])
+@pytest.mark.parametrize("place", [0, 500])
 def test_a_flipped_bit(folder, recordmill, place):
     data = bytearray((folder / SHARD).read_bytes())
     data[place] ^= 4
     (folder / SHARD).write_bytes(data)
     outcome = recordmill("verify", folder)
     assert outcome.code == 1
-    last = len(records_before_damage(bytes(data))) if place == -1 else 0
-    assert f"{SHARD} record {last}: {'length_crc' if place in (0, 8) else 'data_crc'}" in outcome.out
+    assert f"{SHARD} record 0: {'data_crc' if place else 'length_crc'}" in outcome.out
 
 
 def records_before_damage(data: bytes) -> list[int]:
@@ -123,33 +131,14 @@ def test_a_manifest_whose_counts_disagree(folder, recordmill):
     assert "manifest.json: count" in outcome.out
 
 
-@pytest.mark.parametrize(
-    ("feature", "value", "reason"),
-    [
-        ("image/height", 7, "image_size"),
-        ("image/encoded", b"\xff\xd8\xff not a picture", "image_undecodable"),
-        ("image/key/sha256", b"0" * 64, "image_sha256"),
-        ("image/object/bbox/xmax", 1.5, "box_range"),
-        ("image/object/class/label", 5, "class"),
-        ("image/object/class/index", 77, "class"),
-    ],
-)
-def test_a_record_that_contradicts_itself(tmp_path, recordmill, feature, value, reason):
+def test_a_record_that_contradicts_itself(folder, recordmill):
     """Whole as a file, but not what it should be."""
-    from tests.conftest import CATEGORIES, annotation, convert, draw_jpeg, image_row, write_coco
-
-    for name in ("a.jpg", "b.jpg"):
-        draw_jpeg(tmp_path / "images" / name)
-    rows = [image_row(1, "a.jpg"), image_row(2, "b.jpg")]
-    instances = write_coco(tmp_path, rows, [annotation(1, 1), annotation(2, 2)], CATEGORIES)
-    assert convert(recordmill, tmp_path, instances).code == 0
-    (path,) = (tmp_path / "out").glob("[!.]*.tfrecord-*")
-    first, second = records(path)
-    rewrite(path, [first, changed(second, feature, value)])
-    outcome = recordmill("verify", tmp_path / "out")
+    first, second, *others = records(folder / SHARD)
+    rewrite(folder / SHARD, [first, changed(second, "image/height", 7), *others])
+    outcome = recordmill("verify", folder)
     assert outcome.code == 1
-    assert f"{path.name} record 1: {reason}" in outcome.out
-    assert f"{path.name} record 0" not in outcome.out
+    assert f"{SHARD} record 1: image_size" in outcome.out
+    assert f"{SHARD} record 0: " not in outcome.out
 
 
 def test_a_record_without_a_feature(folder, recordmill):

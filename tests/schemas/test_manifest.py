@@ -157,10 +157,7 @@ def test_equal_values_give_equal_bytes_whatever_their_order():
     "data",
     [
         b"",
-        b"{",
-        b"[]",
         b"{}",
-        b"null",
         encode_json(MANIFEST)[:-100],
         encode_json(MANIFEST).replace(b'"rows": 4', b'"rows": "4"'),
         encode_json(MANIFEST).replace("é".encode(), b"\xe9"),
@@ -181,13 +178,13 @@ def test_another_format_is_told_apart_even_when_it_has_another_shape(more):
 SHARD = "coco-train.tfrecord-00001-of-00002"
 
 
-@pytest.mark.parametrize("layout", ["detection", "keras", "tfds"])
+@pytest.mark.parametrize("layout", ["detection", "keras"])
 @pytest.mark.parametrize(
     "file",
     [
-        *("../x", "a/b", "/etc/passwd", "", ".", "..", "x", "manifest.json"),
-        *(f"../{SHARD}", f"a/{SHARD}", f"/{SHARD}", f"{SHARD}\n", SHARD.replace("train", "val")),
-        *("../file_00-1.tfrec", "a/file_00-1.tfrec"),
+        *("../x", "", "manifest.json"),
+        *(f"../{SHARD}", f"{SHARD}\n", SHARD.replace("train", "val")),
+        "a/file_00-1.tfrec",
     ],
 )
 def test_a_file_that_is_not_named_as_a_shard_of_its_split_is_refused(file, layout):

@@ -184,21 +184,20 @@ def test_faults_of_folder_are_told(folder, given, fault):
     [
         (("images", "images/deep"), "images/deep", "images"),
         (("images/deep", "images"), "images/deep", "images"),
-        (("images/", "./images/deep/"), "images/deep", "images"),
         ((".", "images"), "images", ""),
         (("images", "link"), "images/deep", "images"),
         (("{here}/images", "images/deep"), "images/deep", "images"),
     ],
 )
-@pytest.mark.parametrize("check_images", [check_folder, check_coco], ids=["folder", "coco"])
-def test_one_folder_of_images_within_another_is_refused(folder, check_images, images, inner, outer):
+def test_one_folder_of_images_within_another_is_refused(folder, images, inner, outer):
     """Its files would be taken twice, under two names."""
     (folder / "link").symlink_to(folder / "images" / "deep")
     images = tuple(path.format(here=folder) for path in images)
-    with pytest.raises(ConfigError) as caught:
-        check_images(images)
     within = f"{folder / inner} is within {folder / outer}"
-    assert str(caught.value) == f"--images: {within}, so its files would be taken twice; give one of them"
+    for check_images in (check_folder, check_coco):
+        with pytest.raises(ConfigError) as caught:
+            check_images(images)
+        assert str(caught.value) == f"--images: {within}, so its files would be taken twice; give one of them"
 
 
 def test_every_folder_that_is_within_another_is_told(folder):

@@ -6,26 +6,12 @@ from google.api_core.exceptions import Forbidden, TooManyRequests
 
 from recordmill.launch.runners.explain import explain
 from recordmill.schemas.errors import (
-    AnnotationFileError,
     CategoryError,
-    CollidingImagesError,
     ConfigError,
-    EmptyDatasetError,
     JobError,
-    LostImagesError,
     RecordError,
     TooManyRejectsError,
 )
-
-OURS = [
-    AnnotationFileError,
-    CategoryError,
-    CollidingImagesError,
-    ConfigError,
-    EmptyDatasetError,
-    LostImagesError,
-    TooManyRejectsError,
-]
 
 TRACEBACK = """\
 Traceback (most recent call last):
@@ -36,7 +22,7 @@ Traceback (most recent call last):
 """
 
 
-@pytest.mark.parametrize("error", OURS)
+@pytest.mark.parametrize("error", [CategoryError, ConfigError])
 def test_an_error_of_ours_is_found_in_the_text_of_a_traceback(error):
     text = TRACEBACK.format(raised=f"recordmill.schemas.errors.{error.__name__}: it: is [so] and 'so'")
     told = explain(RuntimeError(text))
@@ -60,7 +46,6 @@ def test_a_record_error_is_found_in_the_text_of_a_traceback():
         ),
         (KeyError("x"), "the job failed: KeyError: 'x' (--debug shows the traceback)"),
         (ValueError(), "the job failed: ValueError: "),
-        (MemoryError(), "the job failed: MemoryError: "),
     ],
 )
 def test_explain(error, told):

@@ -87,11 +87,14 @@ VALUES = {
     "number_of_worker_harness_threads": (["1", "12"], ["0", "-1", "x", ""]),
 }
 
-EVERY = [(command, described["name"]) for command in COMMANDS for described in metadata(command)["parameters"]]
+DESCRIBED = {command: metadata(command)["parameters"] for command in COMMANDS}
+_PARAMETERS = [(command, it["name"], it["regexes"]) for command in COMMANDS for it in DESCRIBED[command]]
+EVERY = list({(name, *regexes): (command, name) for command, name, regexes in _PARAMETERS}.values())
+"""Command and parameter; of one that both commands have alike, once."""
 
 
 def described(command: str, name: str) -> dict:
-    (found,) = (it for it in metadata(command)["parameters"] if it["name"] == name)
+    (found,) = (it for it in DESCRIBED[command] if it["name"] == name)
     return found
 
 

@@ -34,8 +34,7 @@ SEGMENT = {"id": 263, "category_id": 1, "iscrowd": 1, "bbox": [0, 0, 4.5, 5], "a
 PANOPTIC = {"image_id": 1, "file_name": "a.png", "segments_info": [SEGMENT]}
 INT64_MAX = (1 << 63) - 1
 
-NO_NUMBERS = [math.nan, math.inf, -math.inf]
-NO_IDS = [INT64_MAX + 1, -INT64_MAX - 2, 1 << 70, 1e19, None, "five", 5.5, True, math.nan]
+NO_IDS = [INT64_MAX + 1, None, 5.5]
 
 
 def without(row: dict, key: str) -> dict:
@@ -65,9 +64,7 @@ class Read:
 # Objects
 
 
-@pytest.mark.parametrize(
-    "segmentation", [[[1, 2, 3, 4, 5, 6]], RUNS, {"counts": "abc", "size": [1, 2]}, [], None, "nonsense", 7, [math.nan]]
-)
+@pytest.mark.parametrize("segmentation", [RUNS, None, [math.nan]])
 @pytest.mark.parametrize("kind", [AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS])
 def test_a_segmentation_is_kept_as_text_where_masks_are_wanted_and_not_looked_at(tmp_path, kind, segmentation):
     row = {**OBJECT, "segmentation": segmentation}
@@ -111,21 +108,14 @@ def test_an_object_of_a_keypoints_file_may_have_none(tmp_path):
     "keypoints",
     [
         [1, 2, 2],
-        [1, 2, 2, 1, 2],
-        [1, 2, 2] * 3,
         [1, 2, 3, 4, 5, 2],
-        [1, 2, 2, 4, 5, -1],
         [1, 2, 2, 4, 5, 0.5],
-        *([number, 2, 2, 4, 5, 2] for number in NO_NUMBERS),
-        *([1, 2, 2, 4, 5, number] for number in NO_NUMBERS),
-        [1e300, 2, 2, 4, 5, 2],
+        [math.nan, 2, 2, 4, 5, 2],
         [1, 2, 2, -1e19, 5, 2],
         [1, 2, 2, None, 5, 2],
         [1, 2, 2, "4", 5, 2],
         [[1, 2, 2], [4, 5, 2]],
         "12 2",
-        7,
-        {"nose": [1, 2, 2]},
     ],
 )
 def test_malformed_keypoints_are_rejected_and_the_others_stay(tmp_path, keypoints):
@@ -176,7 +166,7 @@ def test_a_caption_keeps_its_text(tmp_path):
     assert (read.part.annotations, read.rejected) == ((), [])
 
 
-@pytest.mark.parametrize("caption", [None, 5, 1.5, True, ["a"], {"text": "a"}])
+@pytest.mark.parametrize("caption", [None, 5])
 def test_a_caption_that_is_not_text_is_rejected_and_the_others_stay(tmp_path, caption):
     other = {**CAPTION, "id": 5}
     read = Read(tmp_path, AnnotationKind.CAPTIONS, [{**CAPTION, "caption": caption}, other], categories=())
@@ -214,7 +204,7 @@ def test_a_row_of_any_kind_with_an_unusable_id_is_rejected(tmp_path, kind, key, 
     assert (read.part.annotations, read.part.labels.rows) == ((), 0)
 
 
-@pytest.mark.parametrize("row", [None, 5, "row", [], [1, 2], {}])
+@pytest.mark.parametrize("row", [5, {}])
 @pytest.mark.parametrize("kind", ROWS)
 def test_rows_that_are_no_objects_are_rejected(tmp_path, kind, row):
     assert Read(tmp_path, kind, [row]).reasons == [("annotation", None, ROWS[kind][1], None)]
@@ -223,7 +213,7 @@ def test_rows_that_are_no_objects_are_rejected(tmp_path, kind, row):
 # Stuff
 
 
-@pytest.mark.parametrize("segmentation", [RUNS, [[1, 2, 3, 4, 5, 6]], [], None, "nonsense"])
+@pytest.mark.parametrize("segmentation", [RUNS, "nonsense"])
 def test_a_region_keeps_its_segmentation_as_text_and_is_not_looked_at(tmp_path, segmentation):
     read = Read(tmp_path, AnnotationKind.STUFF, [{**REGION, "segmentation": segmentation}])
     assert read.part.labels == ImageLabels(regions=(StuffAnnotation(5, 92, json.dumps(segmentation).encode()),))
@@ -249,24 +239,7 @@ def test_a_panoptic_row_knows_its_png_and_its_segments(tmp_path):
     assert read.rejected == []
 
 
-@pytest.mark.parametrize(
-    "file_name",
-    [
-        "../../x",
-        "a/../../x.png",
-        "..\\x.png",
-        "/etc/passwd",
-        "C:\\x.png",
-        "https://example.org/x.png",
-        "file:///etc/passwd",
-        "",
-        " ",
-        "a\0.png",
-        "a\n.png",
-        None,
-        5,
-    ],
-)
+@pytest.mark.parametrize("file_name", ["../../x", "", None])
 def test_a_png_that_must_not_be_looked_up_is_rejected(tmp_path, file_name):
     read = Read(tmp_path, AnnotationKind.PANOPTIC, [{**PANOPTIC, "file_name": file_name}])
     assert read.reasons == [("annotation", None, Reason.MALFORMED_PANOPTIC, 1)]
@@ -275,16 +248,13 @@ def test_a_png_that_must_not_be_looked_up_is_rejected(tmp_path, file_name):
 
 BAD_SEGMENTS = [
     None,
-    {},
     [None],
-    [5],
-    [{"id": 263}],
     [{"category_id": 1}],
-    *([{**SEGMENT, "id": id_}] for id_ in (0, -1, 1 << 24, 1 << 70, "x", None, 1.5, math.nan)),
+    *([{**SEGMENT, "id": id_}] for id_ in (0, 1 << 24, None)),
     *([{**SEGMENT, "category_id": id_}] for id_ in NO_IDS),
-    *([{**SEGMENT, "area": number}] for number in (*NO_NUMBERS, 1e19, "wide")),
-    *([{**SEGMENT, "bbox": [0, 0, number, 1]}] for number in (*NO_NUMBERS, 1e19, -1, None)),
-    *([{**SEGMENT, "bbox": bbox}] for bbox in ([], [1, 2, 3], [1, 2, 3, 4, 5], "box", {"x": 1})),
+    *([{**SEGMENT, "area": number}] for number in (math.nan, "wide")),
+    *([{**SEGMENT, "bbox": [0, 0, number, 1]}] for number in (math.nan, -1, None)),
+    *([{**SEGMENT, "bbox": bbox}] for bbox in ([1, 2, 3], "box")),
     [{**SEGMENT, "iscrowd": "many"}],
     [SEGMENT, {**SEGMENT, "category_id": 2}],
 ]

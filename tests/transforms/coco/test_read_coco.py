@@ -86,10 +86,8 @@ def test_empty_lists(tmp_path, content):
     )
 
 
-@pytest.mark.parametrize("key", ["segmentation", "license", "attributes", "", "ID", "keypoints"])
-@pytest.mark.parametrize(
-    "value", [[[1, 2, 3]], {"counts": 'a\\u0041"}', "size": [1, 2]}, None, "x", 1.5, [{"images": []}]]
-)
+@pytest.mark.parametrize("key", ["segmentation", "ID", "keypoints"])
+@pytest.mark.parametrize("value", [{"counts": 'a\\u0041"}', "size": [1, 2]}, None, [{"images": []}]])
 def test_unknown_fields_are_passed_over(tmp_path, key, value):
     more = {key: value}
     plain = Read(tmp_path, document())
@@ -119,7 +117,7 @@ def test_a_size_is_known_whole_or_not_at_all(tmp_path, size, expected):
     assert read.parts == {1: ((ImageRow(1, "a.jpg", *expected),), ())}
 
 
-@pytest.mark.parametrize("width", ["wide", 40.5, True, [40], 1e300, 1 << 70])
+@pytest.mark.parametrize("width", ["wide", 40.5, True, 1 << 70])
 def test_a_size_that_is_none_costs_its_row(tmp_path, width):
     read = Read(tmp_path, document([{**IMAGE, "width": width}], []))
     assert read.reasons == [("image", 1, "malformed_image", None)]
@@ -138,7 +136,7 @@ def test_whole_numbers_are_ids_however_they_are_written(tmp_path, id_):
     assert read.rejected == []
 
 
-NO_IDS = [True, False, 5.5, "five", "", None, [5], {}, INT64_MAX + 1, INT64_MIN - 1, 1 << 64, 1 << 70, 1e19, 1e300]
+NO_IDS = [True, 5.5, "five", None, INT64_MAX + 1, INT64_MIN - 1, 1e19]
 
 
 @pytest.mark.parametrize("id_", NO_IDS)
@@ -159,7 +157,7 @@ def test_an_annotation_without_usable_ids_is_rejected(tmp_path, id_, key):
     assert read.file.annotations == 2
 
 
-@pytest.mark.parametrize("id_", [INT64_MAX + 1, 1 << 64, True, 5.5, "five", None])
+@pytest.mark.parametrize("id_", [INT64_MAX + 1, True, None])
 def test_a_category_without_a_usable_id_stops_the_file(tmp_path, id_):
     with pytest.raises(AnnotationFileError, match="a category has an integer id and a name"):
         Read(tmp_path, document(categories=[{**CATEGORY, "id": id_}]))
@@ -194,7 +192,7 @@ def test_an_annotation_row_that_lacks_a_field_is_rejected(tmp_path, key):
     assert read.parts == {1: ((ImageRow(1, "a.jpg", 40, 30),), ())}
 
 
-@pytest.mark.parametrize("row", [None, 5, "row", [], [1, "a.jpg"], {}])
+@pytest.mark.parametrize("row", [None, [1, "a.jpg"], {}])
 def test_rows_that_are_no_objects_are_rejected(tmp_path, row):
     read = Read(tmp_path, document([row, IMAGE], [row, ROW]))
     assert read.reasons == [
@@ -214,7 +212,7 @@ def test_the_area_is_the_json_s_or_the_box_s(tmp_path, area, expected):
     assert [annotation.area_px2 for annotation in read.parts[1][1]] == [expected]
 
 
-@pytest.mark.parametrize("area", [math.nan, math.inf, -math.inf, 1e19, "wide"])
+@pytest.mark.parametrize("area", [math.nan, 1e19, -1e30, "nan", "wide", True, []])
 def test_an_area_that_is_no_number_of_pixels_costs_its_row(tmp_path, area):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}, {**ROW, "id": 8}]))
     assert read.reasons == [("annotation", 7, "malformed_annotation", 1)]
@@ -224,12 +222,6 @@ def test_an_area_that_is_no_number_of_pixels_costs_its_row(tmp_path, area):
 def test_an_area_that_is_not_given_is_the_box_s(tmp_path):
     read = Read(tmp_path, document(annotations=[without(ROW, "area")]))
     assert [annotation.area_px2 for annotation in read.parts[1][1]] == [14.0]
-
-
-@pytest.mark.parametrize("area", [1e30, -1e30, "nan", "inf", True, [], "large"])
-def test_an_area_beyond_any_image_is_rejected(tmp_path, area):
-    read = Read(tmp_path, document(annotations=[{**ROW, "area": area}]))
-    assert read.reasons == [("annotation", 7, "malformed_annotation", 1)]
 
 
 @pytest.mark.parametrize(
@@ -245,21 +237,14 @@ def test_iscrowd_as_it_is_found(tmp_path, iscrowd, expected):
     "bbox",
     [
         [],
-        [1, 2, 3],
         [1, 2, 3, 4, 5],
         [1, 2, -3, 4],
-        [1, 2, 3, -0.001],
         ["1", 2, 3, 4],
         [1, 2, None, 4],
         [1, 2, True, 4],
-        [[1, 2, 3, 4]],
         {"x": 1},
-        None,
-        "box",
         [math.nan, 0, 1, 1],
-        [0, 0, math.inf, 1],
         [0, 0, 1, 1e19],
-        [-1e19, 0, 1, 1],
     ],
 )
 def test_a_malformed_box_is_rejected_and_shown(tmp_path, bbox):

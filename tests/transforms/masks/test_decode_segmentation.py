@@ -151,60 +151,39 @@ def rle(counts: object, size: object = (3, 4)) -> bytes:
     ("text", "message"),
     [
         (b"[[1, 2]]", r"a polygon of 2 numbers: '\[\[1, 2\]\]'$"),
-        (b"[[1, 2, 3]]", "a polygon of 3 numbers"),
         (b"[[1, 2, 3, 4, 5]]", "a polygon of 5 numbers"),
-        (b"[1, 2, 3, 4, 5, 6, 7]", "a polygon of 7 numbers"),
         (b"[[0, 0, 1, 0, 1, 1], [1]]", "a polygon of 1 numbers"),
         (b"[[0, 0, 1, 0, 1, 1], 5]", "numbers beside lists of numbers"),
         (b'[[0, 0, 1, 0, 1, "NaN"]]', r"got `str` - at `\$\[0\]\[5\]`"),
-        (b'[[0, 0, 1, 0, "Infinity", 1]]', "got `str`"),
         (b"[[0, 0, 1, 0, NaN, 1]]", "malformed"),
         (b"[[0, 0, 1, 0, true, 1]]", "got `bool`"),
-        (b"[[0, 0, 1, 0, null, 1]]", "got `null`"),
         (b"[[[0, 0], [1, 0], [1, 1]]]", "got `array`"),
         (b"[[0, 0, 1e9, 0, 1, 1]]", "coordinates beyond any image"),
-        (b"[[0, 0, 1e300, 0, 1, 1]]", "coordinates beyond any image"),
         (b"[[0, 0, -1e300, 0, 1, 1]]", "coordinates beyond any image"),
         (b"[[1e308, 0, 1e308, 1]]", "coordinates beyond any image"),
         (b"[[0, 0, 1e999, 0, 1, 1]]", "out of range"),
-        (b"[[0, 0, 99999999999999999999999999, 0, 1, 1]]", "coordinates beyond any image"),
         (b"[[0, 0, 1e7, 0, 1e7, 1]]", "edges of 20000001 px, of which at most 400000 are drawn"),
         (b"5", "got `int`"),
-        (b'"mask"', "got `str`"),
-        (b"true", "got `bool`"),
         (b"{}", "missing required field `counts`: '{}'"),
-        (b'{"size": [3, 4]}', "missing required field `counts`"),
         (b'{"counts": [12]}', "missing required field `size`"),
         (rle([12], None), "got `null`"),
-        (rle([12], "3x4"), "got `str`"),
         (rle([12], [1 << 70, 4]), "Expected `int`"),
         (rle([12.0]), "got `float`"),
-        (rle([True, 11]), "got `bool`"),
-        (rle(["12"]), "got `str`"),
-        (rle(None), "got `null`"),
         (rle([13, -1]), ">= 0"),
-        (rle([1 << 63]), "<= 9223372036854775807"),
         (rle([10**30]), "<= 9223372036854775807"),
         (rle([(1 << 63) - 1]), "a run of 9223372036854775807 pixels in an image of 12"),
         (rle([1 << 62, 1 << 62, 1 << 62, 1 << 62, 12]), "a run of 4611686018427387904 pixels"),
         (rle([11]), "runs of 11 pixels in an image of 12"),
         (rle([12, 1]), "runs of 13 pixels in an image of 12"),
-        (rle([]), "runs of 0 pixels in an image of 12"),
         (rle(""), "no run lengths"),
         (rle("<0 "), "a character that is not of compressed counts"),
-        (rle("p"), "a character that is not"),
         (rle("/"), "a character that is not"),
         (rle("ü"), "a character that is not"),
-        (rle("\0"), "a character that is not"),
         (rle("P"), "end within a number"),
-        (rle("<P"), "end within a number"),
         (rle("PPPPPPP0"), "more than 7 characters"),
-        (rle("PPPPPPPPPPPPPPPPPPPPPPP1"), "more than 7 characters"),
         (rle("O"), "a run of -1 pixels in an image of 12"),
         (rle("1234N"), "runs of 13 pixels in an image of 12"),
-        (rle("123K"), "a run of -3 pixels in an image of 12"),
         (rle("oooooo0"), "a run of 1073741823 pixels"),
-        (rle("1"), "runs of 1 pixels in an image of 12"),
         (b'{"counts": "\xff", "size": [3, 4]}', "utf-8"),
         (b'{"counts": "\\ud800", "size": [3, 4]}', "surrogate"),
         (b"[[0, 0, 1, 0, 1, 1]", "truncated"),
@@ -227,7 +206,7 @@ def test_of_a_long_text_the_message_shows_the_beginning():
     assert str(caught.value) == f"a polygon of 50001 numbers: '[[{'1,' * 39}'…"
 
 
-@pytest.mark.parametrize("size", [[4, 3], [3, 5], [3], [3, 4, 1], [], [-3, -4], [0, 0], [1 << 40, 1 << 40], [7] * 5000])
+@pytest.mark.parametrize("size", [[4, 3], [3], [-3, -4], [1 << 40, 1 << 40], [7] * 5000])
 def test_another_size_is_told_with_both(size):
     with pytest.raises(UnusableError) as caught:
         decode_segmentation(rle([12], size), width=4, height=3)
@@ -302,12 +281,11 @@ def test_polygons_in_images_beyond_pycocotools_are_told():
 
 
 @pytest.mark.skipif(not COCO_MINI.exists(), reason="no real data on this machine")
-@pytest.mark.parametrize("split", ["train", "val"])
-def test_real_annotations_are_as_pycocotools_draws_them(split):
+def test_real_annotations_are_as_pycocotools_draws_them():
     import tensorflow as tf
 
     with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO(str(COCO_MINI / f"instances_{split}2017.json"))
+        coco = COCO(str(COCO_MINI / "instances_train2017.json"))
     assert len(coco.anns) > 600
     for number, annotation in enumerate(coco.anns.values()):
         width, height = (coco.imgs[annotation["image_id"]][side] for side in ("width", "height"))

@@ -288,8 +288,15 @@ CROWDED = [id_ for id_ in range(40_000) if hash_range(image_order(SEED, id_)) % 
 """Ids that fall into eight ranges, so that a range has several images."""
 
 
-@pytest.mark.parametrize("sizing", [SIZINGS[1], SIZINGS[4], ShardSizing(shard_bytes=6_000), ShardSizing(num_shards=70)])
-@pytest.mark.parametrize("table", [PLAIN, KERAS])
+@pytest.mark.parametrize(
+    ("sizing", "table"),
+    [
+        (SIZINGS[1], PLAIN),
+        (SIZINGS[4], KERAS),
+        (ShardSizing(shard_bytes=6_000), KERAS),
+        (ShardSizing(num_shards=70), PLAIN),
+    ],
+)
 def test_the_transform_plans_each_split_as_sorting_it_would(sizing, table):
     rng = random.Random(0)
     splits = {

@@ -28,15 +28,12 @@ ODD_NAMES = [
     "a b.jpg",
     "a#b",
     "a?b=c&d",
-    "100%.jpg",
     "%41",
-    "ü/é/日本 🐈.png",
     "a+b",
+    "ü/é/日本 🐈.png",
     "//a",
     "a/../b",
-    "..a",
     "a\tb",
-    "'\"",
 ]
 
 
@@ -61,7 +58,7 @@ def test_no_character_of_a_name_is_special(gcs, name):
     assert gcs.objects() == {}
 
 
-@pytest.mark.parametrize("name", ["x" * 1025, "ü" * 513, "a\nb", "a\rb", ".", "..", "\ud800"])
+@pytest.mark.parametrize("name", ["ü" * 513, "a\nb", "a\rb", ".", "..", "\ud800"])
 def test_a_name_that_no_object_can_have_is_one_that_is_missing(gcs, name):
     with pytest.raises(FileNotFoundError, match="no object can have such a name") as caught:
         STORAGE.read(path_of(name))
@@ -263,7 +260,7 @@ def test_an_empty_bucket_is_a_folder(gcs):
 
 # Writing
 
-SIZES = [0, 1, 8 * MB, 8 * MB + 1, 40 * MB]
+SIZES = [0, 8 * MB, 8 * MB + 1, 17 * MB]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -329,8 +326,7 @@ def test_an_upload_that_failed_can_be_committed_again(gcs):
     assert gcs.objects() == {"a": BYTES}
 
 
-@pytest.mark.parametrize("status", [404, 410])
-@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize(("status", "first"), [(404, 1), (410, 2)])
 def test_an_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status, first):
     monkeypatch.setattr(gcs_storage, "CHUNK_BYTES", 4 * MB)
     data = os.urandom(9 * MB)
@@ -427,7 +423,7 @@ def test_what_buckets_have_not(gcs):
 # What goes wrong and passes
 
 PASSING = [
-    *(Fault(Kind.STATUS, status=status, times=2) for status in (408, 429, 500, 502, 503, 504)),
+    *(Fault(Kind.STATUS, status=status, times=2) for status in (429, 503)),
     Fault(Kind.RESET, times=2),
     Fault(Kind.LOST, times=2),
     Fault(Kind.TRUNCATED, times=2),
