@@ -95,25 +95,16 @@ def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
         check_runner(beam_options(beam_arguments), options.paths)
 
 
-def _coco(command: Command, beam_arguments: list[str]) -> int:
+def _convert(command: Command, beam_arguments: list[str]) -> int:
     _check_beam(beam_arguments, command.options)
-    from recordmill.launch.verbs.coco import plan_coco, run_coco
+    from recordmill.launch.verbs import coco, folder
+    from recordmill.launch.verbs.convert import convert, show_plan
 
+    conversion = {"coco": coco.conversion, "folder": folder.conversion}[command.verb](command.options)
     if command.options.dry_run:
-        plan_coco(command.options, command.terminal.progress)
+        show_plan(conversion, command.terminal.progress)
     else:
-        run_coco(command.options, command.terminal.progress, beam_arguments)
-    return 0
-
-
-def _folder(command: Command, beam_arguments: list[str]) -> int:
-    _check_beam(beam_arguments, command.options)
-    from recordmill.launch.verbs.folder import plan_folder, run_folder
-
-    if command.options.dry_run:
-        plan_folder(command.options, command.terminal.progress)
-    else:
-        run_folder(command.options, command.terminal.progress, beam_arguments)
+        convert(conversion, command.terminal.progress, beam_arguments)
     return 0
 
 
@@ -137,8 +128,8 @@ def _sample(command: Command, _: list[str]) -> int:
 
 
 _COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
-    "coco": _coco,
-    "folder": _folder,
+    "coco": _convert,
+    "folder": _convert,
     "verify": _verify,
     "extract": _extract,
     "sample": _sample,

@@ -26,36 +26,38 @@ class Conversion(NamedTuple):
     """What makes one kind of conversion.
 
     Attributes:
+        splits: that are written.
+        recipes: gives what decides the bytes of each split; reads the annotation files.
         gather: of a `beam.Pipeline`, the `recordmill.pipelines.convert.Gathered`; imports Beam when it is called, not
             before.
     """
 
     options: ConvertOptions
+    splits: tuple[str, ...]
+    recipes: Callable[[], list[Recipe]]
     gather: Callable[[Any], Any]
 
 
-def convert(
-    conversion: Conversion, recipes: Sequence[Recipe], progress_mode: str, beam_arguments: Sequence[str]
-) -> None:
-    """Write the splits that there are recipes for, or find that it has been done, and print what is there.
+def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:
+    """Write the splits, or find that it has been done, and print what is there.
 
     Raises:
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
-    options = conversion.options
+    options, console = conversion.options, terminal()
     purpose, is_dataflow = _check_places(options, beam_arguments) if beam_arguments else ("run", False)
-    splits, console = [recipe.split for recipe in recipes], terminal()
+    recipes = conversion.recipes()
+    job = _Job(conversion, recipes, progress_mode, beam_arguments)
     if purpose == "dry run":
-        _run(conversion, recipes, "none", beam_arguments)
+        job.run(shows_progress=False)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
         return
     before = read_manifest(options.output) if options.overwrite else None
     if before:
-        _check_there_is_something(conversion, splits, progress_mode)
+        _check_there_is_something(conversion, progress_mode)
     # Dataflow may refuse a job: what it is to replace stays until it is taken.
     is_late = is_dataflow and options.overwrite
     states = claim_output(options.output, recipes, options.overwrite, look_only=is_late)
-    claim = partial(claim_late, options.output, recipes, before) if is_late else None
     if set(states) == {OutputState.COMPLETE}:
         if purpose == "template":
             raise ConfigError(f"{options.output} holds all of it already, so no job was made; overwrite=true makes one")
@@ -65,32 +67,36 @@ def convert(
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
-        _run(conversion, recipes, progress_mode, beam_arguments, claim)
+        job.run(partial(claim_late, options.output, recipes, before) if is_late else None)
         if purpose == "template":
             console.print("The template was made; what launches it runs the job.")
             return
     manifest = require_manifest(options.output)
-    for split in splits:  # a run that was killed as it ended may have left something
+    for split in conversion.splits:  # a run that was killed as it ended may have left something
         tidy(options.output, manifest.splits[split])
-    print_splits(console, options.output, manifest, splits)
+    print_splits(console, options.output, manifest, conversion.splits)
 
 
-def _run(
-    conversion: Conversion,
-    recipes: Sequence[Recipe],
-    progress_mode: str,
-    beam_arguments: Sequence[str],
-    submitted: Callable[[], Any] | None = None,
-) -> None:
-    from recordmill.launch.runners.run import run
-    from recordmill.launch.runners.watch import polling
-    from recordmill.launch.terminal import progress
-    from recordmill.pipelines.convert import write_all
+class _Job(NamedTuple):
+    """A conversion on its way to a runner."""
 
-    # Workers in other processes count what they do for themselves.
-    count = partial(_tell_finished, conversion.options.output, recipes)
-    with progress.shown(progress_mode), polling(count) if beam_arguments else nullcontext():
-        run(lambda p: write_all(conversion.gather(p), conversion.options, recipes), beam_arguments, submitted)
+    conversion: Conversion
+    recipes: Sequence[Recipe]
+    progress_mode: str
+    beam_arguments: Sequence[str]
+
+    def run(self, submitted: Callable[[], Any] | None = None, shows_progress: bool = True) -> None:
+        from recordmill.launch.runners.run import run
+        from recordmill.launch.runners.watch import polling
+        from recordmill.launch.terminal import progress
+        from recordmill.pipelines.convert import write_all
+
+        options = self.conversion.options
+        # Workers in other processes count what they do for themselves.
+        count = partial(_tell_finished, options.output, self.recipes)
+        polled = polling(count) if self.beam_arguments else nullcontext()
+        with progress.shown(self.progress_mode if shows_progress else "none"), polled:
+            run(lambda p: write_all(self.conversion.gather(p), options, self.recipes), self.beam_arguments, submitted)
 
 
 def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
@@ -117,7 +123,7 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> tup
     return purpose, runner_of(beams) is Runner.DATAFLOW
 
 
-def _check_there_is_something(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:
+def _check_there_is_something(conversion: Conversion, progress_mode: str) -> None:
     """Plan, before --overwrite deletes what was made the last time: inputs that are none are told by that. (Without it,
     the job finds out itself.)
 
@@ -125,16 +131,16 @@ def _check_there_is_something(conversion: Conversion, splits: Sequence[str], pro
         RecordmillError: see `recordmill.launch.runners.run.run`; or there is no image for a split.
     """
     plan = _plan(conversion, progress_mode)
-    for split in splits:
+    for split in conversion.splits:
         if not plan.images_by_split.get(split):
             raise EmptyDatasetError(
                 f"there is no image to write to split {split}; {conversion.options.output} is left as it was"
             )
 
 
-def show_plan(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:
+def show_plan(conversion: Conversion, progress_mode: str) -> None:
     """Print what `convert` would do. The plan is made in this process, whatever runner the job will have."""
-    print_plan(terminal(), _plan(conversion, progress_mode), conversion.options, splits)
+    print_plan(terminal(), _plan(conversion, progress_mode), conversion.options, conversion.splits)
 
 
 def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:

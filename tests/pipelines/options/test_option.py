@@ -1,0 +1,67 @@
+"""What is known of an option is what it is checked by."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from recordmill.pipelines.options.option import Kind, Option, Options, option, options_of, redefined
+from recordmill.schemas.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base(Options):
+    files: tuple[str, ...] = option(kind=Kind.PATHS, group="read", help="files")
+    pairs: tuple[str, ...] = option((), kind=Kind.PATHS, group="read", help="pairs", may_repeat=True)
+    share: float = option(
+        0.5, kind=Kind.NUMBER, group="write", help="a share", least=0, largest=1, measure="a fraction"
+    )
+    mode: str = option("fast", kind=Kind.CHOICE, group="write", help="how", choices=("fast", "slow"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other(Base):
+    share: float = redefined(Base, "share", 0.25, largest=2, unit="parts")
+    count: int | None = option(None, kind=Kind.INTEGER, group="write", help="how many", least=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"files": ()}, "--files is missing"),
+        ({"files": ("a", "b", "a")}, "--files a is given twice"),
+        ({"share": -0.1}, "--share -0.1 must be a fraction, 0 to 2 parts"),
+        ({"share": 2.1}, "--share 2.1 must be a fraction, 0 to 2 parts"),
+        ({"share": float("nan")}, "--share nan must be a fraction, 0 to 2 parts"),
+        ({"count": 0}, "--count 0 must be 1 or more"),
+        ({"count": 1, "mode": "quick"}, "--mode 'quick' is none of fast, slow"),
+        ({"files": (), "count": -1}, "--files is missing; --count -1 must be 1 or more"),
+    ],
+)
+def test_a_fault_is_told(given, fault):
+    with pytest.raises(ConfigError) as caught:
+        Other(**{"files": ("a",), **given})
+    assert str(caught.value) == fault
+
+
+def test_what_is_within_bounds_is_taken():
+    assert Other(files=("a",), pairs=("m", "m"), share=2, count=1).share == 2
+    assert Base(files=("a",), share=0).share == 0
+
+
+def test_a_redefined_option_keeps_what_is_not_said_anew():
+    share = {each.name: each for each in options_of(Other)}["share"]
+    assert share.option == Option(
+        kind=Kind.NUMBER, group="write", help="a share", least=0, largest=2, measure="a fraction", unit="parts"
+    )
+    assert (share.default, share.is_required, share.flag, share.usual) == (0.25, False, "--share", "0.25")
+
+
+def test_options_stand_in_their_order_and_know_their_defaults():
+    found = {each.name: (each.default, each.is_required, each.usual) for each in options_of(Other)}
+    assert list(found.items()) == [
+        ("files", (None, True, "")),
+        ("pairs", ((), False, "")),
+        ("share", (0.25, False, "0.25")),
+        ("mode", ("fast", False, "fast")),
+        ("count", (None, False, "")),
+    ]
