@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from recordmill.launch.command_line.parser import VERBS, Command, parse
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
@@ -100,7 +100,8 @@ def _convert(command: Command, beam_arguments: list[str]) -> int:
     from recordmill.launch.verbs import coco, folder
     from recordmill.launch.verbs.convert import convert, show_plan
 
-    conversion = {"coco": coco.conversion, "folder": folder.conversion}[command.verb](command.options)
+    of_verb: dict[str, Callable[[Any], Any]] = {"coco": coco.conversion, "folder": folder.conversion}
+    conversion = of_verb[command.verb](command.options)
     if command.options.dry_run:
         show_plan(conversion, command.terminal.progress)
     else:
