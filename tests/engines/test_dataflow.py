@@ -137,13 +137,13 @@ def everything_told(monkeypatch) -> dict[str, int]:
     from recordmill.transforms.runtime import progress
 
     seen: dict[str, int] = {}
-    real = progress.told
+    real = progress.update_from_counters
 
     def told(step, counts):
         seen.update({name: max(number, seen.get(name, 0)) for name, number in counts.items()})
         real(step, counts)
 
-    monkeypatch.setattr(progress, "told", told)
+    monkeypatch.setattr(progress, "update_from_counters", told)
     return seen
 
 

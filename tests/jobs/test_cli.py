@@ -283,3 +283,10 @@ def test_sample_leaves_a_folder_with_files_alone(tmp_path, recordmill):
     outcome = recordmill("sample", tmp_path)
     assert outcome.code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_runs_no_pipeline_takes_no_flags_of_beam_s(tmp_path, recordmill):
+    outcome = recordmill("sample", tmp_path / "new", "--", "--runner=FlinkRunner")
+    assert outcome.code == 2
+    assert "--runner=FlinkRunner would do nothing" in outcome.err
+    assert not (tmp_path / "new").exists()
