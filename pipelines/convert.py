@@ -1,4 +1,4 @@
-"""What every conversion does with what it has gathered: write it, and say so in the manifest."""
+"""The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 import os
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Gathered(NamedTuple):
 
 
 def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Recipe]) -> None:
-    """Write the splits that there are recipes for; tasks are of no other."""
+    """Write the splits that there are recipes for; every task belongs to one of them."""
     written = _written(gathered, options, [recipe.split for recipe in recipes])
     written | "WriteMetadata" >> WriteMetadata(
         gathered.labels,

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Conversion(NamedTuple):
-    """What makes one kind of conversion.
+    """One kind of conversion with its options.
 
     Attributes:
-        gather: of a `beam.Pipeline`, the `recordmill.pipelines.convert.Gathered`; imports Beam when it is called, not
-            before.
+        gather: takes a `beam.Pipeline` and returns a `recordmill.pipelines.convert.Gathered`; imports Beam only when it
+            is called.
     """
 
     options: ConvertOptions
@@ -87,7 +87,7 @@ def _run(
     from recordmill.launch.terminal import progress
     from recordmill.pipelines.convert import write_all
 
-    # Workers in other processes count what they do for themselves.
+    # Workers in other processes have counters of their own, so finished shards are counted in the folder.
     count = partial(_tell_finished, conversion.options.output, recipes)
     with progress.shown(progress_mode), polling(count) if beam_arguments else nullcontext():
         run(lambda p: write_all(conversion.gather(p), conversion.options, recipes), beam_arguments, submitted)
@@ -100,8 +100,8 @@ def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
 
 
 def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> tuple["Purpose", bool]:
-    """Refuse buckets that Dataflow could not use, warn of distant ones; what is to be done with the job, and whether
-    Dataflow is to do it."""
+    """Refuse buckets that Dataflow could not use, and warn of distant ones. Returns the purpose of the job, and whether
+    it runs on Dataflow."""
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
     from recordmill.launch.preflight.check_runner import check_staging
@@ -118,8 +118,8 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> tup
 
 
 def _check_there_is_something(conversion: Conversion, splits: Sequence[str], progress_mode: str) -> None:
-    """Plan, before --overwrite deletes what was made the last time: inputs that are none are told by that. (Without it,
-    the job finds out itself.)
+    """Make a plan before --overwrite deletes the previous output, so that unusable inputs are reported first. (Without
+    --overwrite, the job itself reports them.)
 
     Raises:
         RecordmillError: see `recordmill.launch.runners.run.run`; or there is no image for a split.

@@ -17,10 +17,10 @@ _VOID = PanopticAnnotation("", "", ())
 
 
 class RegionEncoder:
-    """Masks of one data set's images.
+    """Encodes the stuff and panoptic masks of one data set's images.
 
     Args:
-        labels: whose segments are the categories of stuff and of panoptic segments.
+        labels: its `segments` are the categories of stuff and of panoptic segments.
         sources: which values of `recordmill.schemas.layouts` are wanted; no other is computed.
     """
 
@@ -57,7 +57,7 @@ class RegionEncoder:
     def of_stuff(
         self, regions: Iterable[tuple[StuffAnnotation, np.ndarray]], width: int, height: int
     ) -> dict[str, Any]:
-        """The semantic mask of regions, each with its run lengths; of two that overlap, the later one is seen."""
+        """The semantic mask of stuff annotations, each with its run lengths; where two overlap, the later counts."""
         pixels = np.full((height, width), SEMANTIC_IGNORE, np.uint8)
         for region, runs in regions:
             pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
