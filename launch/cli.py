@@ -22,14 +22,14 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; errors are told on standard error."""
+    """Run one command and return its exit code; errors are reported on standard error."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     own, beam_arguments = _split_at_dashes(arguments)
     for stream in (sys.stdout, sys.stderr):  # names that the terminal's encoding lacks are no reason to fail
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in own
-    # Beam's workers print the traceback of what is told in one line here.
+    # Beam's workers would print the traceback of an error that is reported in one line here.
     hiding = others_hidden() if beam_arguments and not debug else nullcontext()
     with hiding, terminated_as_by_ctrl_c() as signals:
         return _run(own, beam_arguments, debug, signals)
@@ -40,7 +40,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     code = run()
     if sys.stderr and "--debug" not in sys.argv:
         sys.stderr.flush()
-        silence()  # all has been told; Beam's threads that the end of the interpreter cuts off have nothing to add
+        silence()  # all has been reported; Beam's threads that the interpreter's end cuts off would only print noise
     sys.exit(code)
 
 
@@ -70,8 +70,8 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
 def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
     if "--" not in arguments:
         return arguments, []
-    place = arguments.index("--")
-    return arguments[:place], arguments[place + 1 :]
+    dashes = arguments.index("--")
+    return arguments[:dashes], arguments[dashes + 1 :]
 
 
 def _complain(error: BaseException, debug: bool) -> None:
@@ -87,7 +87,7 @@ def _tell_interrupted(own: list[str], terminated: bool) -> None:
 
 
 def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
-    """What is wrong with them is told before anything is looked for, which in a bucket takes its time."""
+    """Check Beam's options before any input is looked for, which takes a while in a bucket."""
     if beam_arguments:
         from recordmill.launch.preflight.check_runner import check_runner
         from recordmill.launch.runners.beam_options import beam_options

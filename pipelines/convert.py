@@ -1,4 +1,4 @@
-"""What every conversion does with what it has gathered: write it, and say so in the manifest."""
+"""The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.plan_shards import PlanShards
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_shards import WriteShards
-from recordmill.transforms.shards.write_stock import WriteWithBeamSink
+from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink
 from recordmill.transforms.storage.interface import is_remote
 
 _IN_FLIGHT = 32
@@ -40,7 +40,7 @@ class Gathered(NamedTuple):
 
 
 def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Recipe]) -> None:
-    """Write the splits that there are recipes for; tasks are of no other."""
+    """Write the splits that there are recipes for; every task belongs to one of them."""
     written = _written(gathered, options, [recipe.split for recipe in recipes])
     written | "WriteMetadata" >> WriteMetadata(
         gathered.labels,
@@ -63,7 +63,7 @@ def _written(gathered: Gathered, options: ConvertOptions, splits: Sequence[str])
         parts = [
             gathered.tasks
             | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
-            | f"WriteStock-{split}"
+            | f"WriteWithBeamSink-{split}"
             >> WriteWithBeamSink(gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
             for split in splits
         ]

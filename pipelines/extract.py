@@ -34,10 +34,10 @@ def claim_folder(folder: str) -> None:
 
 
 def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestShard]:
-    """The shards of a split; of all, where `split` is empty.
+    """The manifest's shards of a split; of all splits, where `split` is empty.
 
     Raises:
-        ConfigError: there is no such split, or one has a name that is no part of a file's.
+        ConfigError: there is no such split, or a split's name cannot be part of a file name.
     """
     if split and split not in manifest.splits:
         raise ConfigError(f"--split {split!r}: {folder} has no such split; it has {', '.join(manifest.splits)}")
@@ -54,7 +54,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
 
 
 def not_extracted(manifest: Manifest) -> Iterator[str]:
-    """What the records of a data set do not tell, and so cannot come back."""
+    """What the records of a data set do not hold, and so cannot be extracted: a line of text for each."""
     layout, sources = manifest.layout, manifest.table.sources
     if "objects.id" not in sources:
         return

@@ -77,7 +77,7 @@ def _from_table(p: beam.Pipeline, files: PCollection, options: FolderOptions, sp
 
 
 def _class_folders(options: FolderOptions) -> tuple[str, ...]:
-    """The folders whose folders are classes."""
+    """The folders whose sub-folders are classes."""
     return () if options.labels or options.label_from != "folder" else options.images
 
 

@@ -1,4 +1,4 @@
-"""`recordmill verify`: a data set is read back and proven whole."""
+"""`recordmill verify`: a data set is read back, and all of it is checked."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShar
 
 
 def expected_shards(folder: str) -> list[ShardToVerify]:
-    """Every shard that the folder's manifest lists.
+    """Every shard that is in the folder's manifest.
 
     Raises:
         ConfigError: the folder has no manifest.
@@ -40,7 +40,8 @@ def expected_shards(folder: str) -> list[ShardToVerify]:
 
 
 def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
-    """What is wrong with a data set besides what is in its shards: counts that disagree, shards that nobody listed."""
+    """Faults of a data set outside of its shards: counts in the manifest that disagree, and shard files that are not in
+    the manifest."""
     manifest = require_manifest(folder)
     faults = []
     listed = set()
@@ -51,15 +52,15 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         objects = sum(check.objects for check in checks if check.split == name)
         images, annotations = split.images, split.annotations
         records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
-        for what, said, found in (
+        for what, stated, found in (
             ("records", records, split.examples),
             ("image rows", images.rows, images.accounted),
             ("annotation rows", annotations.rows, annotations.accounted),
             ("objects", annotations.objects, objects),
         ):
-            if said != found:
+            if stated != found:
                 faults.append(
-                    Fault(MANIFEST, None, "count", f"split {name}: {what} {said:,}, but {found:,} by its parts")
+                    Fault(MANIFEST, None, "count", f"split {name}: {what} {stated:,}, but {found:,} by its parts")
                 )
     for file in storage_for(folder).names(folder):
         if file not in listed and any(split.recipe.shard_names.is_one(file) for split in manifest.splits.values()):

@@ -23,19 +23,20 @@ def dataset(
 
     Args:
         path: the folder that Recordmill wrote, local or gs://.
-        shuffle_shards: visit the shards in another order each epoch, by `seed`; the records within are in random
-            order already.
+        shuffle_shards: visit the shards in another order each epoch; the records within a shard were shuffled when it
+            was written.
+        seed: of that shuffle; with one, the order of examples is deterministic.
 
     Returns:
-        A dataset of dicts, one a record, with those of these that the layout has:
+        A dataset of dicts, one per record, with those of the following keys that the layout has:
             image           uint8 [height, width, 3]
             boxes           float32 [N, 4]: ymin, xmin, ymax, xmax, as fractions of height and width
             labels          int64 [N]: contiguous class index, 0 .. classes - 1
-            label           int64 []: likewise, of an image of one class
+            label           int64 []: likewise, for image classification
             category_ids    int64 [N]: as in the COCO file
             annotation_ids  int64 [N]
             is_crowd        int64 [N]
-            area            float32 [N], pixels² by the COCO file; int64 in the layout tfds
+            area            float32 [N], in pixels², from the COCO file; int64 in the layout tfds
             masks           uint8 [N, height, width], 0 and 1
             keypoints       float32 [N, K, 3]: x and y as fractions of width and height, visibility 0, 1 or 2
             captions        string [C]
@@ -44,11 +45,11 @@ def dataset(
             instances       uint8 [height, width]: number of the panoptic segment, 0 for stuff and void
             image_id        int64 []
             file_name       string []
-        In the layout keras, where a record is one annotation, N is not there, and `box_xywh_px`, float32 [4], takes the
-        place of `boxes`.
+        In the layout keras, where a record is one annotation, there is no dimension N, and `box_xywh_px`, float32 [4],
+        stands in for `boxes`: x, y, width, height in pixels.
 
     Raises:
-        ConfigError: no manifest there (the data set is not complete), or no such split.
+        ConfigError: `path` has no manifest (the data set is not complete), or no such split.
     """
     import tensorflow as tf
 
@@ -72,7 +73,7 @@ def dataset(
 
 
 def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -> dict[str, Any]:
-    """One serialised record of `table` as the dict that `dataset` yields; `keypoints` is K."""
+    """Parse one serialised record (string []) of `table` into the dict that `dataset` yields; `keypoints` is K."""
     import tensorflow as tf
 
     parsed = tf.io.parse_single_example(record, parse_spec(table))
@@ -121,7 +122,7 @@ _MAPS = {
 
 
 def _masks(pngs: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
-    """uint8 [N, height, width], even where N is 0, which map_fn could not know the other two from."""
+    """uint8 [N, height, width], also where N is 0: from no PNG, map_fn could not infer height and width."""
     import tensorflow as tf
 
     drawn = tf.TensorSpec([None, None], tf.uint8)

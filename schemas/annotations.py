@@ -1,4 +1,4 @@
-"""What is said of an image, whatever the format that said it: its row, its objects, captions, segments and class.
+"""Annotations of an image, whatever format they were read from: its row, objects, captions, segments and class.
 
 Boxes are x, y, width, height in pixels from the top left corner of the stored pixels.
 """
@@ -43,8 +43,9 @@ class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         bbox_xywh_px: x, y, width, height; finite, width and height not negative; it may cross the image's edge.
         area_px2: from the JSON; width * height of the box where the JSON gives none.
-        segmentation: as JSON text, not looked at yet; empty where masks are not asked for, or there is none.
-        keypoints_xyv: x and y in pixels and visibility (0, 1, 2) of each keypoint of its category; empty without.
+        segmentation: JSON text, not parsed or checked yet; empty where masks are not asked for, or there is none.
+        keypoints_xyv: x and y in pixels and visibility (0, 1, 2) of each keypoint of its category; empty if the row has
+            no keypoints.
     """
 
     id: int
@@ -64,7 +65,7 @@ class Caption(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StuffAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `annotations` of a stuff file; `segmentation` as JSON text, not looked at yet."""
+    """A row of `annotations` of a stuff file; `segmentation` is JSON text, not parsed or checked yet."""
 
     id: int
     category_id: int
@@ -75,7 +76,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say.
 
     Attributes:
-        id: R + 256 G + 65536 B of its pixels.
+        id: the value R + 256 G + 65536 B of its pixels in the panoptic PNG.
     """
 
     id: int
@@ -99,13 +100,13 @@ class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
-    """What is said of an image as a whole.
+    """Annotations of an image other than its objects.
 
     Attributes:
-        captions, regions: by annotation id.
+        captions, regions: captions and stuff annotations, ordered by annotation id.
         panoptic: one at most, once all files are joined.
         neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
-        class_name: of an image that is of one class; None where images are not.
+        class_name: the class of the whole image (`recordmill folder`); None in COCO data.
     """
 
     captions: tuple[Caption, ...] = ()

@@ -37,10 +37,10 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
         image_id: the id.
         source: the annotation file.
         kind: of that file.
-        rows: its image rows with that id, in file order: one, or none (annotations of an image that this file does not
-            list), or several (a duplicate id).
-        annotations: its usable annotations of that image, in no particular order.
-        labels: likewise.
+        rows: its image rows with that id, in file order: one, or none (the file has annotations of the image, but no
+            row for it), or several (a duplicate id).
+        annotations: its usable objects of that image, in no particular order.
+        labels: its other usable annotations of that image, likewise in no particular order.
     """
 
     image_id: int
@@ -52,7 +52,7 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AnnotationFile(msgspec.Struct, frozen=True):
-    """What was in an annotation file: counts of rows, good and bad.
+    """Summary of an annotation file: its categories and how many rows it has, good and bad.
 
     Attributes:
         lvis: whether its image rows have LVIS's lists of categories.

@@ -7,9 +7,10 @@ An Example is four nested protocol buffer messages (tensorflow/core/example/{exa
     Feature  { oneof { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
     *List    { repeated ... value = 1; }            packed, for numbers
 
-Map entries are sorted by key, so that equal values give equal bytes. They are those of
-`tf.train.Example.SerializeToString(deterministic=True)` as long as no key begins another: protobuf then has the longer
-first. Readers do not mind the order.
+Map entries are sorted by key, so that equal values give equal bytes. They are the bytes of
+`tf.train.Example.SerializeToString(deterministic=True)` as long as no key is a prefix of another. Where one is, the
+order depends on the implementation of protobuf: upb writes the longer key first, pure Python the shorter (see
+docs/decisions/0011-example-and-tfrecord-by-hand.md). The order makes no difference to readers.
 """
 
 import struct

@@ -30,7 +30,7 @@ class Part(str, Enum):
 
 
 def listed(parts: tuple[Part, ...]) -> str:
-    """Parts for a person."""
+    """Parts as text for a message."""
     return ", ".join(part.value for part in parts) or "no further part"
 
 
@@ -38,12 +38,12 @@ class Feature(msgspec.Struct, frozen=True):
     """One key of a record.
 
     Attributes:
-        source: what value it is, whatever the layout calls it (see `recordmill.schemas.layouts`).
+        source: which value it holds; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
         shape: names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same
             length.
         unit: of the values, or how they are written.
-        meaning: for a person.
-        part: what it belongs to; None where every record has it.
+        meaning: description for the documentation.
+        part: the optional part of a record that it belongs to; None where every record has it.
     """
 
     name: str
@@ -74,7 +74,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
     Attributes:
         groups: prefixes of names that TFDS shows as one nested feature; all lists below one have the same length.
-        examples_per_shard: where nothing else is asked for; None for shards of equal size.
+        examples_per_shard: the default where no sizing option is given; None for shards of about equal size in bytes.
     """
 
     layout: str
@@ -108,9 +108,9 @@ class FeatureTable(msgspec.Struct, frozen=True):
 def parse_spec(table: FeatureTable) -> dict[str, Any]:
     """What `tf.io.parse_single_example` and `tf.io.parse_example` need to read records of `table`.
 
-    What has a fixed size (a single value, a box) becomes a dense tensor, and is demanded; a list becomes a dense vector
-    when one record is parsed and a ragged tensor when a batch is; a list of boxes, likewise, [N, 4] or [batch, N, 4].
-    Imports TensorFlow.
+    A feature of fixed size (a single value, a box) becomes a dense tensor, and parsing fails where it is missing. A
+    list becomes a dense vector when one record is parsed, and a ragged tensor when a batch is; a list of boxes becomes
+    [N, 4] or [batch, N, 4] in the same way. Imports TensorFlow.
     """
     return {feature.name: _spec(feature) for feature in table.features}
 

@@ -7,14 +7,14 @@ import msgspec
 PATH_COLUMNS = ("path", "image", "image_path", "image_uri", "filename", "file_name", "file", "name", "id")
 LABEL_COLUMNS = ("label", "class", "class_name", "category", "target")
 SPLIT_COLUMNS = ("split", "set", "subset", "ml_use")
-"""What tables of labels call their columns, as far as is usual; the first that there is."""
+"""Usual column names in tables of labels, in lower case; the first of them that a table has is used."""
 
 _FORMATS = "jpg jpeg jpe jfif png webp gif bmp dib tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
 IMAGE_SUFFIXES = frozenset(f".{format_}" for format_ in _FORMATS.split())
 
 
 class LabelColumns(msgspec.Struct, frozen=True):
-    """Columns of a table of labels; None for those that are called as usual."""
+    """Column names in a table of labels; None to look for one of the usual names above."""
 
     path: str | None = None
     label: str | None = None
@@ -22,16 +22,16 @@ class LabelColumns(msgspec.Struct, frozen=True):
 
 
 class PathLabels(msgspec.Struct, frozen=True):
-    """How an image's path tells its class.
+    """Rule by which an image's path gives its class.
 
     Attributes:
-        separator: the file's name up to the last of these is the class; None where its first folder is.
+        separator: the class is the file's name up to the last of these; None: the class is the path's first folder.
     """
 
     separator: str | None = None
 
     def class_of(self, path: str) -> str:
-        """The class; empty where the path tells none.
+        """The class; empty where the path gives none.
 
         >>> PathLabels().class_of("Cat/more/1.jpg"), PathLabels("_").class_of("x/big_cat_0.jpg")
         ('Cat', 'big_cat')

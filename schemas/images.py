@@ -5,7 +5,7 @@ import msgspec
 from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels
 
 USUAL_IMAGE_BYTES = 133_000
-"""The mean of COCO's, for files whose size is not known."""
+"""The mean of COCO's images, taken for files whose size is not known."""
 
 
 class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -13,7 +13,7 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         path: local path or URI.
-        size_bytes: as listed.
+        size_bytes: as found when the folder was listed.
         version: what changes when the file does (modification time, generation); resume compares it, records do not
             depend on it.
     """
@@ -33,7 +33,7 @@ class JoinSide(msgspec.Struct, frozen=True, array_like=True):
     def row(self) -> AnnotatedImage:
         """
         Raises:
-            ValueError: it is a file alone.
+            ValueError: it has no image row, only a file.
         """
         if self.image is None:
             raise ValueError("a file, where a row is expected")
@@ -44,10 +44,10 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     """One image to write, with all that is known of it but its bytes.
 
     Attributes:
-        width, height: pixels, by the JSON; None where it does not say.
+        width, height: pixels, from the JSON; None where it does not give them.
         annotations: ordered by annotation id.
-        is_continuation: whether this is not the first of several tasks of the image, with some of its annotations each;
-            the image is counted by the first.
+        is_continuation: True where an image is split into several tasks, with some of its annotations each, and this is
+            not the first of them. The image is counted with the first.
     """
 
     image_id: int
@@ -67,7 +67,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnreferencedFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file below the image folders that no image row names."""
+    """A file found below the image folders that no image row references."""
 
     name: str
 
@@ -76,7 +76,7 @@ class PictureRules(msgspec.Struct, frozen=True):
     """What is done with image files.
 
     Attributes:
-        check: how closely they are looked at, see `recordmill.transforms.images.load_images`.
+        check: how thoroughly they are checked, see `recordmill.transforms.images.load_images`.
         format: `keep`, or the one that all are written in, `jpeg` or `png`.
         max_side: pixels; larger pictures are shrunk to it.
         jpeg_quality: 1..100, of pictures that are transcoded.
@@ -112,7 +112,7 @@ class Picture(msgspec.Struct, frozen=True):
         format: `jpeg` or `png`: what the bytes are, whatever the file is called.
         width, height: of the encoded pixels.
         sha256: hex digest of `data`.
-        annotated_size: width and height of the picture that annotations refer to, where it was shrunk since.
+        annotated_size: width and height in the frame of the annotations, where the picture was shrunk; else None.
         transcoding: None where `data` is the file as it was.
     """
 

@@ -10,7 +10,7 @@ from recordmill.schemas.annotations import Category
 SEMANTIC_THING = 1
 SEMANTIC_IGNORE = 255
 _COCO_STUFF_OFFSET = 90
-"""Model Garden's script (official/vision/data/create_coco_tf_record.py) takes this from the id of COCO's stuff."""
+"""Model Garden's script (official/vision/data/create_coco_tf_record.py) subtracts this from COCO's stuff ids."""
 
 
 class LabelMap(msgspec.Struct, frozen=True):
@@ -38,10 +38,10 @@ class LabelMap(msgspec.Struct, frozen=True):
         return max((len(category.keypoints) for category in self.categories), default=0)
 
     def semantic_by_id(self) -> dict[int, int]:
-        """The value of each category in semantic masks: 1 for things, above for stuff.
+        """The value of each category in semantic masks: 1 for every thing, 2 and above for stuff.
 
-        COCO's stuff has its id - 90, as in Model Garden; where that does not fit (ids below 92 or above 344), stuff is
-        numbered from 2 on.
+        The value of COCO's stuff is id - 90, as in Model Garden. Where that does not fit (ids below 92 or above 344),
+        stuff categories are numbered from 2 on, by id.
         """
         stuff = [category.id for category in self.segments if not category.isthing]
         as_coco = all(SEMANTIC_THING < id_ - _COCO_STUFF_OFFSET < SEMANTIC_IGNORE for id_ in stuff)

@@ -313,5 +313,5 @@ LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICAT
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:
-    """How the shards of a split are called."""
+    """The file names of a split's shards in a layout."""
     return ShardNames(name, split, LAYOUTS[layout].naming)

@@ -1,4 +1,4 @@
-"""manifest.json: what a data set folder holds. It is written last; where it lists a split, that split is complete."""
+"""manifest.json: what a data set folder holds. It is written last: a split that is in the manifest is complete."""
 
 import msgspec
 
@@ -38,7 +38,8 @@ class InputFile(msgspec.Struct, frozen=True):
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """What decides the bytes of a split's shards, besides the images themselves. Equal recipes may go on in one folder.
+    """Everything that decides the bytes of a split's shards, besides the images themselves. A run may resume an
+    unfinished one only if their recipes are equal.
 
     Attributes:
         parts: what records hold besides what the layout always has, as far as it was asked for.
@@ -60,7 +61,12 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 class Unlisted(msgspec.Struct, frozen=True):
-    """Files under --images that no image row names; they are not part of the data set. `first` are a few of them."""
+    """Files found under --images that no image row references; they are not part of the data set.
+
+    Attributes:
+        files: how many.
+        first: names of a few of them.
+    """
 
     files: int
     first: tuple[str, ...]
@@ -87,10 +93,12 @@ class RewrittenPictures(msgspec.Struct, frozen=True):
 
 
 class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`rows` (image rows read) = `written` + `without_record` + `of_other_classes` + the sum of `rejected` (by reason).
+    """How many image rows were read, and what became of them.
+
+    `rows` (image rows read) = `written` + `without_record` + `of_other_classes` + the sum of `rejected` (by reason).
 
     `without_record` have no object, in a layout of one record an object. `of_other_classes` are of none of the classes
-    that were asked for. `rewritten` of the written ones are not their files' bytes; None where all are.
+    that were asked for. `rewritten` counts those written ones that were transcoded; None where there are none.
     """
 
     rows: int
@@ -107,7 +115,9 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AnnotationCounts(msgspec.Struct, frozen=True):
-    """`rows` = `objects` + `captions` + `stuff` + `panoptic`, all in records, + `joined` + the sums of `rejected` and
+    """How many annotation rows were read, and what became of them.
+
+    `rows` = `objects` + `captions` + `stuff` + `panoptic`, all in records, + `joined` + the sums of `rejected` and
     `filtered` (by reason) + `of_rejected_images`.
 
     `joined` are keypoint rows that became one object with the instance row of the same id. Of the objects,
@@ -139,7 +149,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True):
 
 
 class SplitManifest(msgspec.Struct, frozen=True):
-    """A complete split."""
+    """The manifest's entry of one split, which is complete."""
 
     recipe: Recipe
     compression: str
@@ -160,7 +170,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """manifest.json.
+    """The content of manifest.json.
 
     Attributes:
         parts: what the records of all splits hold besides what the layout always has.

@@ -1,4 +1,4 @@
-"""File names as COCO rows give them, which anybody may have written."""
+"""File names as COCO rows give them. They are input that must not be trusted."""
 
 import posixpath
 import re
@@ -33,7 +33,8 @@ def has_control_character(text: str) -> bool:
 
 
 def name_key(file_name: str) -> str:
-    """What two spellings of one name share: `./a//b.jpg` is `a/b.jpg`, and an accent is one character or two.
+    """A key that is equal for all spellings of one name: `./a//b.jpg` and `a/b.jpg`; an accented letter written as one
+    character or as two (NFC).
 
     macOS stores names decomposed, JSON files mostly hold them composed.
     """

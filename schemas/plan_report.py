@@ -1,16 +1,16 @@
-"""What jobs report to the person who started them."""
+"""Reports to the person who started a job: the plan of a dry run, and what verify found."""
 
 import msgspec
 
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """What a run would do, as far as that is known before an image is read.
+    """What a run would do, as far as that is known before any image is read.
 
     Attributes:
-        images, bytes: that would be written; bytes as expected before compression.
+        images, bytes: how many would be written; bytes are estimated, before compression.
         images_by_split: images of each split.
-        shard_bytes: the size aimed at, where shards are sized by bytes.
-        rejected: by reason, images and annotations apart.
+        shard_bytes: the target size, where shards are sized by bytes.
+        rejected: counts by `image` or `annotation`, then by reason.
     """
 
     images: int
@@ -35,8 +35,8 @@ class ShardCheck(msgspec.Struct, frozen=True):
     """What was found in a shard.
 
     Attributes:
-        examples, objects: that were read, up to the first damaged record.
-        bytes: of the file.
+        examples, objects: how many were read, up to the first damaged record.
+        bytes: size of the file.
     """
 
     split: str

@@ -1,4 +1,4 @@
-"""Bad data: what was left out, and why; and what else is counted on the way."""
+"""Bad data: what was left out, and why. Also the metrics that are counted besides."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Reason(str, Enum):
     IMAGE_MISSING = "image_missing"  # image: no file of that name under --images
     IMAGE_UNREADABLE = "image_unreadable"  # image: empty, cut short, or its pixels do not decode
     IMAGE_INACCESSIBLE = "image_inaccessible"  # image: its file is there, and cannot be read
-    UNSUPPORTED_FORMAT = "unsupported_format"  # image: no format that is known, or pixels that no JPEG or PNG can hold
+    UNSUPPORTED_FORMAT = "unsupported_format"  # image: an unknown format, or pixels that no JPEG or PNG can hold
     TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
     DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: a second row with the same id
@@ -134,7 +134,7 @@ FILTERS = (Metric.FILTERED_CATEGORY, Metric.FILTERED_CROWD, Metric.FILTERED_AREA
 
 
 class Count(msgspec.Struct, frozen=True, array_like=True):
-    """So many of something."""
+    """A number to add to a metric."""
 
     what: Metric
     number: int

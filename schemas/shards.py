@@ -1,4 +1,4 @@
-"""Shards: how many, how they are called, what is known of one when it is finished."""
+"""Shards: their number, their file names, and what is known of one when it is finished."""
 
 import re
 
@@ -17,7 +17,7 @@ class ShardKey(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class ShardSizing(msgspec.Struct, frozen=True):
-    """How a split is cut into shards: by one of the three, the first that is set."""
+    """How a split is divided into shards: by the first of the three attributes that is set."""
 
     num_shards: int | None = None
     shard_bytes: int | None = None
@@ -41,7 +41,7 @@ class ShardInfo(msgspec.Struct, frozen=True):
 
 
 class ShardResult(msgspec.Struct, frozen=True):
-    """All that writing a shard brought to light; kept as its resume state.
+    """The outcome of writing a shard; kept as its resume state.
 
     Attributes:
         plan: digest of what was to be written (images, their files' sizes and versions, annotations, options).
@@ -57,7 +57,7 @@ class ShardResult(msgspec.Struct, frozen=True):
 
 
 class ShardNames(msgspec.Struct, frozen=True):
-    """How the shards of one split are called.
+    """File names of the shards of one split.
 
     As TFDS and Beam do, `coco-train.tfrecord-00003-of-00128`; or as the Keras recipe does, `file_03-4096.tfrec`, with
     the number of examples, which is known when the shard is finished. `.gz` is added to the names of compressed ones.
@@ -69,7 +69,7 @@ class ShardNames(msgspec.Struct, frozen=True):
 
     @property
     def stable_prefix(self) -> str:
-        """What the names by which TFDS and Beam know all shards start with."""
+        """What the `stable` names of all shards of the split start with."""
         return f"{self.name}-{self.split}.tfrecord"
 
     def file(self, key: ShardKey, examples: int, gzip: bool) -> str:
@@ -84,11 +84,12 @@ class ShardNames(msgspec.Struct, frozen=True):
         return self.stable(key) + ending
 
     def stable(self, key: ShardKey) -> str:
-        """The name TFDS and Beam give the shard, whatever it is called; known before it is finished."""
+        """The shard's name in the scheme of TFDS and Beam, even where its file has another; known before it is
+        finished."""
         return f"{self.stable_prefix}-{key.index:05d}-of-{key.count:05d}"
 
     def is_one(self, file: str) -> bool:
-        """Whether `file` is named as a shard of the split, of any count, compressed or not, or as a link to one."""
+        """Whether `file` is named as a shard of the split or as a link to one: any shard count, compressed or not."""
         match = _SHARD_FILE.fullmatch(file)
         if match is not None and match[1] == self.stable_prefix:
             return True

@@ -1,4 +1,5 @@
-"""Which split an image goes to: a matter of its name, so that it stays where it is when others join."""
+"""Which split an image goes to. It depends on the image's name only, so an image stays in its split when others are
+added."""
 
 import re
 from bisect import bisect_right
@@ -23,11 +24,11 @@ def split_name_fault(name: str) -> str:
 
 
 class SplitShares(msgspec.Struct, frozen=True):
-    """How a data set is divided.
+    """How a data set is divided into splits.
 
     Attributes:
         shares: splits and the fraction of images that each gets; they sum to 1.
-        seed: another one, another division.
+        seed: another seed gives another division.
     """
 
     shares: tuple[tuple[str, Fraction], ...]
@@ -54,20 +55,20 @@ class SplitShares(msgspec.Struct, frozen=True):
         return self.shares[bisect_right(borders, position)][0]
 
     def position(self, name: str) -> int:
-        """Where a name stands in 0 .. 2**63 - 1: evenly spread, and the same everywhere."""
+        """A hash of the name in 0 .. 2**63 - 1: evenly distributed, and the same on every machine."""
         return _hashed(f"split {self.seed}/{name}")
 
     def ends(self, images: int, group: str) -> tuple[int, ...]:
-        """At which of so many images, in order, each split but the last ends: it gets its share, rounded up or down.
+        """The index, among the ordered images of a group, at which each split but the last ends.
 
-        Which of the two is the group's luck, by a hash of its name. So the shares hold over many small groups, too,
-        where rounding to the nearest would favour the same split in each.
+        Each split gets its share, rounded up or down; which of the two depends on a hash of the group's name. So the
+        shares also hold over many small groups, where rounding to the nearest would favour the same split in each.
 
         >>> SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5)))).ends(17, "cat")
         (14,)
         """
-        luck = Fraction(_hashed(f"group {self.seed}/{group}"), _PLACES)
-        return tuple(min(images, int(share * images + luck)) for share in self._sums[:-1])
+        rounding = Fraction(_hashed(f"group {self.seed}/{group}"), _PLACES)
+        return tuple(min(images, int(share * images + rounding)) for share in self._sums[:-1])
 
     def __str__(self) -> str:
         """As --split has it, for shares that are decimal."""

@@ -26,7 +26,7 @@ _CLASSES_OF = {
     "objects.class_index": "categories",
     "segments.class_index": "segments",
 }
-"""Sources that are class indices, and which categories of the label map they count."""
+"""Sources that are class indices, and which categories of the label map they index."""
 
 
 def is_readable(manifest: Manifest) -> bool:
@@ -35,7 +35,7 @@ def is_readable(manifest: Manifest) -> bool:
 
 
 def shard_links(names: ShardNames, split: SplitManifest) -> dict[str, str]:
-    """The names by which TFDS asks for shards that are called otherwise, each with the shard's."""
+    """Links that TFDS needs where shards have other names than it expects: expected name -> the shard's file."""
     if names.naming is ShardNaming.TFDS:
         return {}
     files = [shard.file for shard in split.shards]
@@ -72,7 +72,7 @@ def class_names(categories: Sequence[Category]) -> list[str]:
 
 
 def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
-    """The categories that a feature counts; none where it is no class index, or there are no classes."""
+    """The categories that a feature indexes; none where it is no class index, or there are no classes."""
     kind = _CLASSES_OF.get(feature.source)
     return getattr(labels, kind) if kind else ()
 
@@ -125,7 +125,7 @@ def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
 
 
 def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[str, Any]:
-    """What TFDS calls a feature connector, for one value of `shape`."""
+    """The configuration of TFDS's feature connector for one value of `shape`."""
     if channels := _channels(feature):
         image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
         return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}

@@ -12,7 +12,7 @@ import google_crc32c
 from recordmill.schemas.errors import RecordError
 
 FRAME_BYTES = 16
-"""What framing adds to each record."""
+"""How many bytes framing adds to each record."""
 
 
 class ByteStream(Protocol):

@@ -1,5 +1,5 @@
 """The tables of options in docs/cli.md, made of the options. `python -m recordmill.launch.command_line.documentation
-docs/cli.md` writes them anew, between comments that name them; the rest of the page is left as it is."""
+docs/cli.md` replaces them, between comments that name them; the rest of the page is left as it is."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ def with_tables(page: str) -> str:
     """A page with its tables as the options are now.
 
     Raises:
-        KeyError: it asks for a table that there is not.
+        KeyError: a comment names a table that does not exist.
     """
     tables = {
         "all conversions": [*_shared(), *options_of(TerminalOptions)],

@@ -8,7 +8,7 @@ from recordmill.schemas.errors import ConfigError
 def distant_buckets(paths: Iterable[str], region: str) -> Iterator[str]:
     """A line for each bucket of `paths` that is in another region than `region`, as `europe-west4`.
 
-    One whose place may not be asked for is passed over: that takes a permission which the job does not need.
+    A bucket whose location cannot be read is passed over: that takes a permission which the job does not need.
     """
     from recordmill.transforms.storage.gcs_storage import GcsStorage
 

@@ -1,4 +1,4 @@
-"""What is wrong with Beam's options is told before anything is submitted: the runners find it late, or never."""
+"""Faults of Beam's options are reported before anything is submitted: the runners find them late, or never."""
 
 import os
 import re
@@ -45,7 +45,7 @@ _MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 
 
 def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
-    """Refuse what could not run.
+    """Refuse options with which the job could not run.
 
     Args:
         paths: all that the job reads and writes.
@@ -183,7 +183,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     if relative and not here:
         yield f"workers run in folders of their own, so give whole paths, not {', '.join(relative)}"
     yield from _environment_faults(portable)
-    # What Beam does by itself: a container of its own image, in which there is nothing of ours.
+    # Beam's default: a container of Beam's own image, which does not have Recordmill.
     needs_image = portable.environment_type in (None, "DOCKER") and not here
     if needs_image and not portable.environment_config and not _ships_packages(options):
         yield (

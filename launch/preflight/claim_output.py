@@ -50,8 +50,8 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool, look_o
 
 
 def claim_late(output: str, recipes: Sequence[Recipe], before: Manifest | None) -> None:
-    """What `claim_output` does to replace splits, for when the job may be at work already: nothing is deleted that it
-    may have written. Shards that are called as its own are replaced one by one, or go when it is done.
+    """Replace splits as `claim_output` does, but when the job may be running already: nothing is deleted that it may
+    have written. Old shards whose names the job may use, too, are overwritten by it, or deleted when it is done.
 
     Args:
         before: the manifest that the folder had before the job was submitted.
@@ -111,7 +111,7 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
 
 
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
-    """What is seen to be wrong with a split's files without reading them."""
+    """Faults of a split's files that show without reading them: a shard is missing, or of another size."""
     faults = []
     for shard in split.shards:
         size = storage.size(storage.join(output, shard.file))
@@ -229,7 +229,7 @@ def _note(storage: Storage, output: str, recipe: Recipe) -> str:
 
 
 def _forget_split(storage: Storage, output: str, manifest: Manifest | None, recipe: Recipe, shards: list[str]) -> None:
-    """Delete the split: its entry in the manifest first, so that nothing is listed that is not there."""
+    """Delete the split: its entry in the manifest first, so that no entry names a shard that is gone."""
     if manifest and recipe.split in manifest.splits:
         _unlist_split(storage, output, manifest, recipe.split)
         shards = sorted({*shards, *_listed_shards(manifest, recipe)})
@@ -248,7 +248,7 @@ def _unlist_split(storage: Storage, output: str, manifest: Manifest, split: str)
 
 
 def _listed_shards(manifest: Manifest, recipe: Recipe) -> list[str]:
-    """Shards that a manifest lists of the recipe's split. It may have been edited: what is not named as a shard is not
-    ours to delete."""
+    """Shards of the recipe's split that are in a manifest. It may have been edited, so a file that is not named as a
+    shard is left out: it is not ours to delete."""
     known = msgspec.structs.replace(recipe, name=manifest.name, layout=manifest.layout).shard_names
     return [shard.file for shard in manifest.splits[recipe.split].shards if known.is_one(shard.file)]

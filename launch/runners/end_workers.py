@@ -18,9 +18,9 @@ _SIGNALS = (signal.SIGINT, *TERMINATING)
 
 @contextlib.contextmanager
 def workers_end_too() -> Iterator[None]:
-    """Within, a signal that interrupts the command kills, after a grace, the worker processes that it has started: Beam
-    waits for ever for one that was just being started when it gave up."""
-    if threading.current_thread() is not threading.main_thread():  # which is the only one that may ask for signals
+    """While the block runs, a signal that interrupts the command also kills its worker processes, after a grace period:
+    Beam would wait for ever for a worker that was just starting when it gave up."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}

@@ -1,4 +1,4 @@
-"""What stops a pipeline is told in one line, as what it is."""
+"""The exception of a failed pipeline is explained in one line."""
 
 import re
 
@@ -16,7 +16,7 @@ _OURS = r"named 'recordmill\b"
 
 
 def explain(error: Exception) -> errors.RecordmillError:
-    """What a failed pipeline's exception comes down to."""
+    """The one-line error that is at the root of a failed pipeline's exception."""
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
         return errors.JobError(f"the job server is gone, and perhaps the job with it ({_of_connection(error)})")
     if isinstance(error, GoogleAPICallError):
@@ -61,9 +61,9 @@ def _of_others(error: Exception, name: str, message: str, step: str) -> str:
             "server looks for one?"
         )
     # Beam wraps an error whose class wants more than a message: `RuntimeError: OSError: [Errno 28] …`.
-    told = message if name == "RuntimeError" else f"{name}: {message}"
+    failure = message if name == "RuntimeError" else f"{name}: {message}"
     where = f" in step {step}" if step else ""
-    return f"the job failed{where}: {told} (--debug shows the traceback)"
+    return f"the job failed{where}: {failure} (--debug shows the traceback)"
 
 
 def _of_connection(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A pipeline is run, and what stops it is told in one line."""
+"""A pipeline is run, and what stops it is reported in one line."""
 
 import logging
 import re

@@ -10,20 +10,20 @@ TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if h
 
 
 class Terminated(KeyboardInterrupt):
-    """One of TERMINATING came; other than after Ctrl-C, there is nobody to ask anything."""
+    """One of the signals TERMINATING came; unlike after Ctrl-C, there is nobody who could be asked anything."""
 
 
 @contextmanager
 def terminated_as_by_ctrl_c() -> Iterator[list[int]]:
-    """Within, TERMINATING raise a KeyboardInterrupt as Ctrl-C does; the list tells which came. (nohup has SIGHUP
-    ignored, which stays.)"""
+    """While the block runs, the signals TERMINATING raise a KeyboardInterrupt as Ctrl-C does. The list has those that
+    came. (nohup sets SIGHUP to be ignored, and that is left so.)"""
     signals: list[int] = []
 
     def interrupt(number: int, _: FrameType | None) -> None:
         signals.append(number)
         raise Terminated
 
-    if threading.current_thread() is not threading.main_thread():  # which is the only one that may ask for signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield signals
         return
     before = {number: signal.getsignal(number) for number in TERMINATING}

@@ -1,5 +1,5 @@
-"""A job that runs elsewhere is watched to its end: its state and counts become the progress line, what the service says
-is told, and Ctrl-C asks what is to become of it."""
+"""A job that runs elsewhere is watched to its end: its state and counters become the progress line, the service's
+warnings are printed, and Ctrl-C asks whether to cancel the job."""
 
 import logging
 import re
@@ -25,12 +25,12 @@ _LOGGER = logging.getLogger(__name__)
 _ASK_EVERY_S = 5.0
 _LINE_CHARACTERS = 300
 
-# The time and the importance, which Beam puts before the text.
+# Time and severity, which Beam puts before the text.
 _MESSAGE_HEAD = re.compile(r"^\S+ ?\S*: JOB_MESSAGE_\w+: ")
 
 
 class LeftRunning(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended the watching, and the job goes on; the message tells how to stop it."""
+    """Ctrl-C or SIGTERM ended the watching, and the job goes on; the message says how to stop it."""
 
 
 def submit(pipeline: beam.Pipeline, runner: Runner, options: PipelineOptions) -> Any:
@@ -149,14 +149,14 @@ def _counts(result: Any) -> dict[str, int]:
 
 @contextmanager
 def polling(ask: Callable[[], None]) -> Iterator[None]:
-    """Within, a thread asks how far a job is, again and again; the progress line shows what it is told."""
+    """While the block runs, a thread calls `ask` every few seconds, which updates the progress line."""
     ended = threading.Event()
 
     def ask_on() -> None:
         while not ended.wait(_ASK_EVERY_S):
             try:
                 ask()
-            except Exception as error:  # the line stands still; whether the job does, who waits for its end will know
+            except Exception as error:  # only the line stands still: a failed job shows in `wait`
                 _LOGGER.debug("How far the job is could not be had: %r", error)
 
     asking = threading.Thread(target=ask_on, name="asking", daemon=True)
@@ -170,7 +170,7 @@ def polling(ask: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _quiet_threads() -> Iterator[None]:
-    """Within, a thread that loses its job server says nothing: the main thread finds out, and tells it."""
+    """While the block runs, threads that lose the job server print no traceback: the main thread reports the loss."""
     before = threading.excepthook
 
     def hook(raised: threading.ExceptHookArgs) -> None:
@@ -196,22 +196,22 @@ class _Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         lines = _MESSAGE_HEAD.sub("", record.getMessage()).strip().splitlines() or [""]
         line = lines[-1 if lines[0].startswith("Traceback") else 0][:_LINE_CHARACTERS]
-        if line not in self._seen and not line.startswith("Console URL"):  # which has been told
+        if line not in self._seen and not line.startswith("Console URL"):  # has been printed by _DataflowJob
             self._seen.add(line)
             _tell(f"Dataflow: {line}")
 
 
 @contextmanager
 def _messages_told() -> Iterator[None]:
-    """Within, warnings and errors of Dataflow are told as they come: a quota that is used up, no machines."""
+    """While the block runs, Dataflow's warnings and errors are printed as they come: used-up quota, no machines."""
     service = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
-    before, told = service.level, _Told()
+    before, handler = service.level, _Told()
     service.setLevel(min(service.getEffectiveLevel(), logging.WARNING))
-    service.addHandler(told)
+    service.addHandler(handler)
     try:
         yield
     finally:
-        service.removeHandler(told)
+        service.removeHandler(handler)
         service.setLevel(before)
 
 

@@ -17,7 +17,7 @@ from recordmill.pipelines.options.option import Kind, OptionField
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import decode_manifest
 
-# Airflow hands lists on with commas between their items.
+# Airflow passes lists on with commas between their items, so a path must have none.
 _BUCKET_PATH = r"^gs://[^,]+$"
 _ANY_PATH = r"^(gs://|/)[^,]+$"
 
@@ -77,16 +77,16 @@ _JSON_TYPES = {
     Kind.PATHS: "array",
     Kind.SWITCH: "boolean",
 }
-"""Of the others: string."""
+"""Options of all other kinds are strings."""
 
 
 def _schema(each: OptionField, names: Mapping[str, str], of_buckets: bool) -> dict[str, Any]:
-    """Of one option; `names` are those of all, by flag, as help speaks of flags."""
+    """The JSON schema of one option. `names` are parameter names by flag: help texts mention flags."""
     known, default = each.option, plain_default(each)
-    told = re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), known.help)
+    description = re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), known.help)
     kind = _JSON_TYPES.get(known.kind, "string")
     is_optional = default is None and not each.is_required
-    schema: dict[str, Any] = {"description": told, "type": ["null", kind] if is_optional else kind}
+    schema: dict[str, Any] = {"description": description, "type": ["null", kind] if is_optional else kind}
     if known.kind is Kind.PATHS:
         schema["items"] = {"type": "string", "pattern": _path_pattern(of_buckets)}
         if each.is_required:
@@ -200,7 +200,7 @@ def _joined(value: Any) -> str:
 
 
 def manifest_facts(data: bytes, folder: str) -> dict[str, Any]:
-    """What an asset event tells of a data set, from its manifest.json.
+    """The extra fields of an asset event: facts about a data set, from its manifest.json.
 
     Raises:
         ConfigError: it is no manifest.

@@ -17,12 +17,12 @@ _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What is the same for all runs of a DAG. Each comes from an environment variable, see `beam_site`.
+    """Settings that are the same for all runs of a DAG. Each comes from an environment variable, see `beam_site`.
 
     Attributes:
         python: of the environment that Recordmill is installed in, with TensorFlow.
         output_root: folder of the runs' folders; local paths are absolute.
-        schedule: cron or a preset as @daily; None to run when somebody, or something, asks for it.
+        schedule: a cron expression or a preset such as @daily; None to run only when triggered.
         params: defaults of Params, by name.
         retry_s: seconds before the first retry; each waits twice as long as the one before it.
         timeout_h: hours that a try of a task may take.
@@ -39,8 +39,11 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class BeamSite(Site):
-    """Attributes:
-    beam_options: Beam's own, by name, as job_endpoint.
+    """Settings of a DAG that runs its jobs anywhere but on Dataflow.
+
+    Attributes:
+        runner: Beam's, as in --runner.
+        beam_options: Beam's own options by name, without dashes: job_endpoint for example.
     """
 
     runner: str = "DirectRunner"
@@ -49,10 +52,12 @@ class BeamSite(Site):
 
 @dataclass(frozen=True, kw_only=True)
 class DataflowSite(Site):
-    """Attributes:
-    templates: gs:// folder of the Flex Templates coco.json and folder.json, as launch/dataflow/build.sh fills it.
-    image: container image of the workers; None for the one that the template runs in.
-    deferrable: whether Airflow's triggerer waits for the job, rather than a worker.
+    """Settings of a DAG that runs its jobs on Dataflow.
+
+    Attributes:
+        templates: gs:// folder of the Flex Templates coco.json and folder.json, which launch/dataflow/build.sh writes.
+        image: container image of the workers; None for the one that the template runs in.
+        deferrable: whether Airflow's triggerer waits for the job, rather than a worker.
     """
 
     templates: str

@@ -1,8 +1,8 @@
-"""What Dataflow is told of a Flex Template: its parameters, what they mean, and which values they take.
+"""The metadata of a Flex Template for Dataflow: its parameters, what they mean, and which values they take.
 
 `python -m recordmill.launch.services.template_metadata` writes launch/dataflow/coco.json and folder.json.
 
-Dataflow holds values against the regexes before it starts anything, and Cloud Console shows labels and help. The
+Dataflow matches values with the regexes before it starts anything, and Cloud Console shows labels and help. The
 regexes are POSIX-egrep's, which is what Google's documentation names: no \\d, no lookaround. The fields are those of
 https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#ParameterMetadata.
 """
@@ -18,7 +18,7 @@ from recordmill.pipelines.options.option import Kind, Option, OptionField
 
 FOLDER = Path(__file__).parents[1] / "dataflow"
 
-# A bucket, and perhaps what is in it. Where there are several, with commas between them, so that a path has none.
+# A bucket or a path in it. Several paths are separated by commas, so a path must have none.
 _GS_PATH = "gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^,]*)?"
 _OF_KIND = {
     Kind.PATH: _GS_PATH,
@@ -43,8 +43,8 @@ _RETOLD = (
     ("repeatable", "several with commas between them"),
 )
 
-# Beam's own that a run may want. Dataflow refuses parameters that a template does not name; machines, network and
-# accounts are no parameters but fields of the request.
+# Beam's own options that a run may want. Dataflow refuses parameters that a template does not name; machines, network
+# and accounts are no parameters but fields of the request.
 _BEAMS: tuple[dict[str, Any], ...] = (
     {
         "name": "sdk_container_image",

@@ -19,8 +19,8 @@ def error_stream() -> TextIO | None:
 
 
 class ErrorStreamHandler(logging.StreamHandler):
-    """Logs to `error_stream` what our own modules log. Beam and its job servers log, under many names, tracebacks of
-    what is told in a line; --debug shows them."""
+    """Logs to `error_stream` what our own modules log. Beam and its job servers log, under many names, the
+    tracebacks of errors that are reported in one line; --debug shows them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         stream = error_stream()
@@ -30,14 +30,14 @@ class ErrorStreamHandler(logging.StreamHandler):
 
 
 def silence() -> None:
-    """Nothing more is shown, by nobody."""
+    """From here on nothing is shown, whoever prints it."""
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 2)
 
 
 @contextmanager
 def others_hidden() -> Iterator[None]:
-    """Within, what others print on standard error, child processes too, goes nowhere: only `error_stream` shows."""
+    """While the block runs, standard error of libraries and child processes is dropped; only `error_stream` shows."""
     global _ours
     if sys.stderr is None or _ours is not None:
         yield

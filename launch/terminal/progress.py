@@ -37,7 +37,7 @@ def shown(mode: str) -> Iterator[None]:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Within, the live line is not there, so that a person can be asked something."""
+    """While the block runs, the live line is removed, so that a person can be asked something."""
     _paused.clear()
     _pausing.set()
     _paused.wait(5 * _LIVE_SECONDS)  # for ever, were it not live

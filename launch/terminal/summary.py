@@ -1,4 +1,4 @@
-"""What a command tells when it is done."""
+"""The summary that a command prints when it is done."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
 
 
 def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
-    """What is the same for all splits of a job, of which any is given."""
+    """The lines that are the same for all splits of a job; `split` is any of them."""
     yield "classes", f"{len(manifest.categories):,}"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
@@ -149,7 +149,7 @@ def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], fa
 
 
 def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSplit"], notes: Sequence[str]) -> None:
-    """What extract wrote, what the records did not tell, and what was wrong with them."""
+    """What extract wrote, what the records do not hold, and the faults that were found in them."""
     for split in splits:
         console.print(f"{split.split}: {split.images:,} images, {_size(split.image_bytes)}, are in {folder}")
         for document in split.documents:

@@ -14,7 +14,7 @@ from recordmill.transforms.metadata.dataset_folder import require_manifest
 
 
 def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Extract a data set, or one split of it, print what came of it, and tell whether it was whole.
+    """Extract a data set, or one split of it, print what came of it, and return whether it had no fault.
 
     Raises:
         ConfigError: no data set there, no such split, the target is not empty, or TensorFlow is not installed.

@@ -14,7 +14,7 @@ from recordmill.schemas.plan_report import ShardCheck
 
 
 def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Check every record of a data set, print what was found, and tell whether it is whole.
+    """Check every record of a data set, print what was found, and return whether it has no fault.
 
     Raises:
         ConfigError: no data set there, or TensorFlow is not installed.

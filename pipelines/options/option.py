@@ -28,7 +28,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What a person, and a service, is told of an option.
+    """The description of an option, for help texts and for services such as Airflow and Dataflow.
 
     Attributes:
         group: heading in the help.
@@ -39,9 +39,9 @@ class Option:
         least, largest: bounds, included; None without.
         measure: what the bounds are of, `a fraction`.
         unit: of the bounds.
-        usual: what holds where the option is not given, if its default does not tell.
+        usual: what applies where the option is not given, if its default value does not say so.
         may_repeat: whether PATHS may name one path twice.
-        pattern: what a service holds a text against: POSIX-egrep's, of the whole text.
+        pattern: a regular expression that a service matches the whole text with; POSIX extended syntax (egrep).
     """
 
     kind: Kind

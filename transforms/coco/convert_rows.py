@@ -62,7 +62,7 @@ def _keypoints_converter(source: AnnotationSource, categories: list[Category]) -
     names = {category.id: category.name for category in categories}
 
     def convert(row: KeypointsRow) -> Annotation | Rejected:
-        if not row.keypoints or row.category_id not in keypoints:  # an unknown category is told later
+        if not row.keypoints or row.category_id not in keypoints:  # an unknown category is rejected later
             return _annotation(row)
         try:
             numbers = _NUMBERS.decode(row.keypoints) or ()

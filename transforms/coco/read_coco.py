@@ -20,7 +20,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of FileAnnotations
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of FileAnnotations
 from recordmill.transforms.runtime.outputs import FILES, REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -66,7 +66,7 @@ def _read(source: AnnotationSource, masks: bool) -> Iterator[Any]:
 def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:
     """What a COCO file (https://cocodataset.org/#format-data) holds.
 
-    Yields an FileAnnotations for each image id its rows name, a Rejected for each row that cannot be used, and one
+    Yields a FileAnnotations for each image id that its rows give, a Rejected for each row that cannot be used, and one
     AnnotationFile.
 
     Args:
@@ -105,7 +105,7 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
 
 
 def _check_kind(source: AnnotationSource, rows: CocoRows) -> None:
-    """Raises AnnotationFileError where annotations would be dropped."""
+    """Raises AnnotationFileError where a file of images alone has annotations, as they would be dropped."""
     if source.kind is AnnotationKind.IMAGE_INFO and rows.annotations:
         raise AnnotationFileError(
             f"{source.path} has {len(rows.annotations)} annotations, which --image-info would drop; give it to the "

@@ -17,10 +17,10 @@ _VOID = PanopticAnnotation("", "", ())
 
 
 class RegionEncoder:
-    """Masks of one data set's images.
+    """Encodes the stuff and panoptic masks of one data set's images.
 
     Args:
-        labels: whose segments are the categories of stuff and of panoptic segments.
+        labels: its `segments` are the categories of stuff and of panoptic segments.
         sources: which values of `recordmill.schemas.layouts` are wanted; no other is computed.
     """
 
@@ -45,25 +45,28 @@ class RegionEncoder:
                 )
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
         read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
+        # Boxes and areas are of the picture as it was annotated: when it is shrunk, small segments may vanish.
+        measured = read.indices
         if picture.annotated_size:
             read = _shrunk(panoptic, read.indices, picture)
-        return self._values(panoptic, read, picture.frame)
+        return self._values(panoptic, read, measured)
 
     def of_void(self, width: int, height: int) -> dict[str, Any]:
         """The same for an image without a panoptic annotation: all void."""
         data = black_png(width, height) if "panoptic.png" in self._sources else b""
-        return self._values(_VOID, PanopticMap(data, np.zeros((height, width), np.uint8)), (width, height))
+        void = np.zeros((height, width), np.uint8)
+        return self._values(_VOID, PanopticMap(data, void), void)
 
     def of_stuff(
         self, regions: Iterable[tuple[StuffAnnotation, np.ndarray]], width: int, height: int
     ) -> dict[str, Any]:
-        """The semantic mask of regions, each with its run lengths; of two that overlap, the later one is seen."""
+        """The semantic mask of stuff annotations, each with its run lengths; where two overlap, the later counts."""
         pixels = np.full((height, width), SEMANTIC_IGNORE, np.uint8)
         for region, runs in regions:
             pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
         return {"semantic.png": grey_png(pixels)}
 
-    def _values(self, panoptic: PanopticAnnotation, read: PanopticMap, frame: tuple[int, int]) -> dict[str, Any]:
+    def _values(self, panoptic: PanopticAnnotation, read: PanopticMap, measured: np.ndarray) -> dict[str, Any]:
         segments, indices = panoptic.segments, read.indices
         values: dict[str, Any] = {
             "panoptic.file_name": panoptic.file_name.encode(),
@@ -73,9 +76,9 @@ class RegionEncoder:
             "segments.is_crowd": [int(segment.is_crowd) for segment in segments],
         }
         if "segments.area" in self._sources:
-            values["segments.area"] = [_area(index, segment, indices) for index, segment in enumerate(segments, 1)]
+            values["segments.area"] = [_area(index, segment, measured) for index, segment in enumerate(segments, 1)]
         if "segments.bbox_yxyx" in self._sources:
-            boxes = [_box(index, segment, indices, frame) for index, segment in enumerate(segments, 1)]
+            boxes = [_box(index, segment, measured) for index, segment in enumerate(segments, 1)]
             values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
         if "semantic.png" in self._sources:
             things = (self._semantic[segment.category_id] for segment in segments)
@@ -105,12 +108,10 @@ def _area(index: int, segment: Segment, indices: np.ndarray) -> int:
     return int(np.count_nonzero(indices == index) if segment.area_px2 is None else segment.area_px2)
 
 
-def _box(
-    index: int, segment: Segment, indices: np.ndarray, frame: tuple[int, int]
-) -> tuple[float, float, float, float]:
-    """ymin, xmin, ymax, xmax as fractions; measured where the JSON, whose boxes are in `frame`, does not say."""
+def _box(index: int, segment: Segment, indices: np.ndarray) -> tuple[float, float, float, float]:
+    """ymin, xmin, ymax, xmax as fractions of the annotated size; measured where the JSON does not say."""
+    height, width = indices.shape
     if segment.bbox_xywh_px is None:
-        height, width = indices.shape
         rows, columns = np.nonzero(indices == index)
         return (
             float(rows.min() / height),
@@ -119,5 +120,4 @@ def _box(
             float((columns.max() + 1) / width),
         )
     x, y, box_width, box_height = segment.bbox_xywh_px
-    width, height = frame
     return y / height, x / width, (y + box_height) / height, (x + box_width) / width

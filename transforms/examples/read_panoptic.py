@@ -14,7 +14,7 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
 MAX_SEGMENTS = 255
-"""What a pixel of one byte can tell apart, besides void."""
+"""As many values as a pixel of one byte has, besides 0 for void."""
 
 
 class PanopticMap(NamedTuple):
@@ -30,7 +30,7 @@ class PanopticMap(NamedTuple):
 
 
 def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
-    """Read the PNG of an image of `width` x `height` pixels, and hold it against its row.
+    """Read the PNG of an image of `width` x `height` pixels, and compare its segments with its row.
 
     Args:
         category_ids: of all segments; they are how panopticapi's two-channel format is known.

@@ -31,7 +31,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
-    """What came of a split. `image_bytes` are of `images` files."""
+    """What was written for a split. `image_bytes` is the size of its `images` files."""
 
     split: str
     images: int
@@ -66,7 +66,8 @@ def _write(
 def write_documents(
     split: str, shards: Iterable[ExtractedShard], folder: str, table: FeatureTable, labels: LabelMap
 ) -> ExtractedSplit:
-    """Write what the records of a split say, without those whose image is not to be told from another."""
+    """Write the annotations of a split's records. Left out are records whose image file has the name of a different
+    one, or whose image id an earlier record has for another image."""
     shards = sorted(shards, key=lambda shard: shard.file)
     faults = [fault for shard in shards for fault in shard.faults]
     found = [_Found(shard.file, record) for shard in shards for record in shard.records]

@@ -1,4 +1,4 @@
-"""Files out of records are written below one folder, and never beside it."""
+"""Files from records are written below one folder, and never outside of it."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""Finished shards are taken apart: image files into a folder, and what their records say of them as rows."""
+"""Finished shards are read back into image files in a folder, and the rows of annotations that their records hold."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -39,7 +39,7 @@ class ExtractedShard(msgspec.Struct, frozen=True):
 
 
 class ExtractShards(beam.PTransform):
-    """ListedShard become (split, ExtractedShard), their files written below `folder`; `threads` write."""
+    """ManifestShard become (split, ExtractedShard); their files are written below `folder` by `threads` threads."""
 
     def __init__(self, folder: str, threads: int):
         super().__init__()

@@ -11,7 +11,7 @@ from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.images import ImageTask, JoinSide
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Metric
-from recordmill.transforms.runtime import coders  # noqa: F401  registers that of ImageTask
+from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ImageTask
 from recordmill.transforms.runtime.outputs import COUNTED
 
 _MAX_DIGITS = 18
@@ -49,12 +49,12 @@ def _class_name(named: tuple[str, JoinSide]) -> Iterator[str]:
 
 
 def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = ()) -> LabelMap:
-    """The classes, their ids being their indices: `names`, or what was found, sorted; by number where all are
-    numbers.
+    """The classes as a label map whose ids are the indices: `names` in their order, or else the found ones, sorted; as
+    numbers where all are numbers.
 
     Raises:
-        CategoryError: none of `names` was found, or of one only a name in other letters, upper case or lower; or what
-            was found in `folders` is not likely to be classes.
+        CategoryError: none of `names` was found, or one was found only in another case (Cat for cat); or the names of
+            the folders in `folders` are not likely to be classes.
     """
     found = set(found)
     if names and found and not found & set(names):

@@ -1,4 +1,4 @@
-"""Image files whose paths tell their class become image rows."""
+"""Image files whose paths give their class become image rows."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,13 +12,13 @@ from recordmill.schemas.images import JoinSide, UnreferencedFile
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import SplitShares, name_id
-from recordmill.transforms.runtime import coders  # noqa: F401  registers that of JoinSide
+from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of JoinSide
 from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, count_rejects, route_outputs
 
 
 class LabelPaths(beam.PTransform):
-    """(name, JoinSide) of files become, in the output `images`, such of files and their image rows; SplitReject in
-    `rejected`, and UnreferencedFile, which are no images, in `unlisted`."""
+    """(name, JoinSide) of files become (name, JoinSide) of the files with their image rows, in the output `images`.
+    SplitReject go to `rejected`, and files that are no images to `unlisted`, as UnreferencedFile."""
 
     def __init__(self, rule: PathLabels, shares: SplitShares):
         super().__init__()

@@ -21,7 +21,7 @@ from recordmill.schemas.images import JoinSide
 from recordmill.schemas.names import has_control_character, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import SplitShares, name_id, split_name_fault
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of JoinSide
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -35,7 +35,7 @@ class LabelTable(msgspec.Struct, frozen=True):
     """A table to read.
 
     Attributes:
-        folders: where images are; paths are relative to them, or whole and begin with one of them.
+        folders: the image folders; paths in the table are relative to them, or full and begin with one of them.
     """
 
     path: str
@@ -64,7 +64,7 @@ class ReadLabels(beam.PTransform):
 
     Args:
         shares: give each image its split where the table does not.
-        splits: the splits of the job; lines that tell none are rejected from the first.
+        splits: the splits of the job; a rejected line that gives none of them is counted in the first.
     """
 
     def __init__(self, shares: SplitShares, splits: tuple[str, ...]):

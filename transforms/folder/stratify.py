@@ -18,7 +18,7 @@ Row = tuple[str, JoinSide]
 
 
 class Stratify(beam.PTransform):
-    """(name, JoinSide) of image rows, each with a class, stay so, but for their splits."""
+    """(name, JoinSide) of image rows, each with a class, become the same rows with their splits by class."""
 
     def __init__(self, shares: SplitShares):
         super().__init__()

@@ -109,7 +109,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _scan_end(data: bytes, offset: int) -> int:
-    """Place of the marker that ends the scan. A regular expression takes as long as decoding does."""
+    """Offset of the marker that ends the scan. A regular expression takes as long as decoding does."""
     pixels = np.frombuffer(data, np.uint8)[offset:]
     marks = np.flatnonzero(pixels[:-1] == 0xFF)
     ends = marks[_ENDS_SCAN[pixels[marks + 1]]]

@@ -71,7 +71,7 @@ def png_channels(data: bytes) -> int:
             raise ValueError("it has no header")
         elif kind == b"PLTE":
             palette = min(length // 3, 1 << depth)
-        elif kind == b"tRNS" and colour == _PALETTE and 0 < length <= palette:  # libpng passes others over
+        elif kind == b"tRNS" and colour == _PALETTE and 0 < length <= palette:  # libpng ignores others
             return 4
         elif kind in (b"IDAT", b"IEND"):
             return _CHANNELS_DECODED[colour]

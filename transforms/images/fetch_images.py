@@ -1,4 +1,4 @@
-"""How the bytes of a shard's images come to it: each file by one read; members of an archive in a bucket by few.
+"""How the bytes of a shard's images are fetched: a file by one read, members of an archive in a bucket by a few reads.
 
 A request to a bucket takes some 30 ms whatever it brings, so members that are neighbours in the archive come together.
 The images of a shard are in the order of a hash, so its members are first sorted into spans, and a span's bytes are
@@ -19,7 +19,7 @@ from recordmill.transforms.storage.zip_storage import ZipStorage
 WINDOW_BYTES = 200_000_000
 SPAN_BYTES = 8 << 20
 GAP_BYTES = 128 << 10
-"""What is read between two members to save a request, at the most; and of a span never more than half is such."""
+"""The largest gap between two members that is read to save a request; gaps are never more than half of a span."""
 
 Fetch = Callable[[ImageTask], bytes]
 """Reads the image file of a task; used by several threads.
@@ -32,7 +32,7 @@ Raises:
 
 
 def fetch_file(task: ImageTask) -> bytes:
-    """A Fetch that takes a read each."""
+    """A Fetch that takes one read per image."""
     return storage_for(task.ref.path).read(task.ref.path, task.ref.version)
 
 
@@ -74,7 +74,7 @@ class FetchMembers:
             try:
                 return span.take(task.ref.path, task.ref.version)
             except DamagedMemberError:
-                pass  # on its way, perhaps: it is read anew
+                pass  # damaged in transfer, perhaps: it is read again
         return fetch_file(task)
 
 

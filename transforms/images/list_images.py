@@ -8,7 +8,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.images import ImageRef, JoinSide
 from recordmill.schemas.names import name_key
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of JoinSide
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Image files become pictures: bytes that training can decode, of the size that their record says.
 
-`check` is how closely files are looked at: `none` tells JPEG from PNG by the first bytes and takes the JSON's word for
-the size; `header` reads the size and asks for the end marker; `decode` also walks every marker and decodes every pixel.
+`check` is how thoroughly files are checked: `none` tells JPEG from PNG by the first bytes and trusts the size in the
+JSON; `header` reads the size and looks for the end marker; `decode` also walks every marker and decodes every pixel.
 
 A JPEG or PNG that TensorFlow decodes passes through as it is. Anything else that Pillow reads is transcoded, and so
 is a picture that has to be turned upright, is larger than wanted, or is wanted in another format.
@@ -29,7 +29,7 @@ from recordmill.transforms.storage.interface import ChangedFileError, Unreadable
 
 MAX_FILE_BYTES = 256_000_000
 MAX_PIXELS = 178_000_000
-"""Of one picture, and of all that a process decodes at once."""
+"""The bound for one picture, and for all pictures that a process decodes at the same time."""
 _decoding = Budget(MAX_PIXELS)
 
 # The size that a header claims is held against MAX_PIXELS before any pixel is decoded; Pillow's own guard would raise
@@ -101,12 +101,12 @@ def _picture(data: bytes, width: int | None, height: int | None, rules: PictureR
 
 
 def _decoded(
-    image: Image.Image, data: bytes, kind: str, said: tuple[int | None, int | None], rules: PictureRules
+    image: Image.Image, data: bytes, kind: str, json_size: tuple[int | None, int | None], rules: PictureRules
 ) -> Picture:
-    """An opened file as a picture; `said` is its width and height by the JSON."""
+    """An opened file as a picture; `json_size` is its width and height as given in the JSON."""
     with image:
         original = kind or str(image.format).lower()
-        turn = _is_turned(image, *said)
+        turn = _is_turned(image, *json_size)
         size = image.size[::-1] if turn else image.size
         if kind:
             _check_file(image, data, kind, rules.check)
@@ -178,7 +178,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
-    """A JPEG or PNG is whole, as far as it is to be looked at."""
+    """Raises UnusableError where a JPEG or PNG is damaged, as far as `check` goes."""
     if check != "none":
         _check_end(data, kind)
     if check == "decode":
@@ -206,8 +206,8 @@ def _check_pixels(image: Image.Image, data: bytes, kind: str) -> None:
 
 
 def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
-    """Whether a JPEG is plainly what it should be. Telling that from its frame takes a fifth of what Pillow takes to
-    open it."""
+    """Whether TensorFlow decodes a JPEG and it has the expected size. Reading that from its frame header takes a fifth
+    of the time in which Pillow opens it."""
     try:
         frame = check_jpeg.jpeg_frame(data)
     except check_jpeg.JpegError:

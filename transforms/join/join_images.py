@@ -42,7 +42,7 @@ class JoinImages(beam.PTransform):
 
     Args:
         split: that every task will be of.
-        files: (name, JoinSide) of the image files; None where they are not listed, but taken to be in `folder`.
+        files: (name, JoinSide) of the image files; None to list no folder and take each file to be in `folder`.
     """
 
     def __init__(self, split: str, files: PCollection | None, folder: str = ""):
@@ -99,7 +99,7 @@ def merge_parts(
     of one id, an image to which two files give different sizes, and one whose file name must not be looked up.
 
     Raises:
-        CollidingImagesError: two files give the id to different file names; their annotations cannot be told apart.
+        CollidingImagesError: two files give the id to different file names, so it is unclear whose the annotations are.
     """
     parts = sorted(parts, key=lambda part: part.source)
     merged = merge_annotations(image_id, parts)

@@ -51,7 +51,8 @@ def _match(group: tuple[str, Iterable[JoinSide]]) -> Iterator[Any]:
 def match_files(name: str, matches: Iterable[JoinSide]) -> Iterator[ImageTask | SplitReject | UnreferencedFile]:
     """The image rows of one file name and the files of that name, as tasks.
 
-    Rejects rows without a file, and rows that say again, or otherwise, what another of the same image id says.
+    Rejects rows without a file. Of rows with the same image id, rejects all where they differ, and all but one where
+    they are equal.
 
     Raises:
         CollidingImagesError: rows name a file that two folders have.
@@ -74,15 +75,14 @@ def match_files(name: str, matches: Iterable[JoinSide]) -> Iterator[ImageTask | 
 
 
 def _match_rows(rows: list[AnnotatedImage], file: ImageRef | None) -> Iterator[ImageTask | SplitReject]:
-    """The rows of one image. Which of them comes first is the runner's choice, so no choice is made among those that
-    differ."""
+    """The rows of one image. Their order depends on the runner, so where they differ none is chosen."""
     first = rows[0]
     name = first.image.file_name
     agreed = all(row == first for row in rows)
     if not agreed:
-        said = ", ".join(sorted({f"{row.labels.class_name!r} in {row.split}" for row in rows}))
+        labels = ", ".join(sorted({f"{row.labels.class_name!r} in {row.split}" for row in rows}))
         for row in rows:
-            yield _rejected(row, Reason.DUPLICATE_IMAGE_ID, f"{len(rows)} rows of {name!r} say {said}: none is taken")
+            yield _rejected(row, Reason.DUPLICATE_IMAGE_ID, f"{len(rows)} rows of {name!r} say {labels}: none is taken")
         return
     for row in rows[1:]:
         yield _rejected(row, Reason.DUPLICATE_IMAGE_ID, f"another row says the same of {name!r}")

@@ -26,7 +26,7 @@ class MergedAnnotations(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """An object as one file has it."""
+    """An object, and the annotation file that it comes from."""
 
     annotation: Annotation
     part: FileAnnotations

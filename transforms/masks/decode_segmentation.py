@@ -68,7 +68,7 @@ def decode_segmentation(segmentation: bytes, width: int, height: int) -> np.ndar
 
 
 class _MalformedError(Exception):
-    """What is wrong; what was found is told by decode_segmentation."""
+    """What is wrong. decode_segmentation adds to the message what was found."""
 
 
 def _malformed(fault: str, segmentation: bytes) -> UnusableError:

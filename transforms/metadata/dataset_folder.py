@@ -38,7 +38,8 @@ def require_manifest(output: str) -> Manifest:
 
 
 def tidy(output: str, split: SplitManifest) -> None:
-    """Delete the state of a split that is listed, shards that are not, and what killed runs were writing."""
+    """Delete what earlier runs of a complete split left: its resume state, shards that are not in the manifest, and
+    files that killed runs were writing."""
     storage = storage_for(output)
     names = split.recipe.shard_names
     storage.delete_folder(storage.join(output, state_folder(split.recipe.split)))

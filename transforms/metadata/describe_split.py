@@ -91,10 +91,10 @@ def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:
 
 
 def check_whole(split: SplitManifest, record_of: RecordOf) -> None:
-    """Nothing was lost on the way.
+    """Check that every image row and annotation row is accounted for.
 
     Raises:
-        LostImagesError: what came in is not what went out plus what was rejected: a fault of this program.
+        LostImagesError: the counts do not add up, which is a bug of Recordmill.
     """
     images, annotations = split.images, split.annotations
     faults = []
@@ -119,7 +119,7 @@ def check_whole(split: SplitManifest, record_of: RecordOf) -> None:
 def check_rejects(
     splits: Mapping[str, SplitManifest], rejected: Sequence[Rejected], max_rejects: float, rejects_path: str
 ) -> None:
-    """Every split of a job has examples, and not too much of them all was rejected for them to be trusted.
+    """Check that every split of a job has examples, and that not too many images or annotations were rejected.
 
     Raises:
         EmptyDatasetError: there was no image to write to a split, or none could be.

@@ -66,7 +66,7 @@ class Target(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a job came to.
+    """The results of a job, to be written as metadata.
 
     Attributes:
         shards, rejected, inputs: of all splits, each with its split.
@@ -100,7 +100,7 @@ class WriteMetadata(beam.PTransform):
     def expand(self, written):
         rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> beam.Flatten()
         counted = (written.counted, self._findings.counted) | "AllCounted" >> beam.Flatten()
-        counts = counted | "ByTally" >> beam.Map(_by_tally) | "AddCounts" >> beam.CombinePerKey(sum)
+        counts = counted | "ByMetric" >> beam.Map(_by_metric) | "AddCounts" >> beam.CombinePerKey(sum)
         outcome = {
             "labels": AsSingleton(self._labels),
             "table": AsSingleton(self._table),
@@ -118,7 +118,7 @@ def _write(target: Target, **outcome: Any) -> Manifest:
     return write_metadata(target, Outcome(**outcome))
 
 
-def _by_tally(of_split: tuple[str, Count]) -> tuple[tuple[str, str], int]:
+def _by_metric(of_split: tuple[str, Count]) -> tuple[tuple[str, str], int]:
     split, counted = of_split
     return (split, counted.what.value), counted.number
 
@@ -199,7 +199,7 @@ def _by_split(recipes: Sequence[Recipe], items: Iterable[tuple[str, Item]]) -> d
 
 
 def _write_companions(output: str, manifest: Manifest) -> None:
-    """The label maps, and what TFDS wants; where it could not read the shards, nothing invites it to."""
+    """Write the label maps and TFDS's files. The latter are deleted instead where TFDS could not read the shards."""
     storage = storage_for(output)
     labels = manifest.labels
     companions = {
@@ -217,7 +217,7 @@ def _write_companions(output: str, manifest: Manifest) -> None:
 
 
 def _link_shards(output: str, manifest: Manifest) -> bool:
-    """Let TFDS find shards that are called otherwise; False where that cannot be done."""
+    """Link TFDS's names of shards to files that have other names; False where the storage has no links."""
     storage = storage_for(output)
     return all(
         storage.link(storage.join(output, link), target)

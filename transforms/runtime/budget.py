@@ -1,4 +1,4 @@
-"""So much at once and no more, whatever the number of threads."""
+"""A bound on what all threads together hold at the same time."""
 
 import threading
 from collections.abc import Iterator

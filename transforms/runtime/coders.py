@@ -46,7 +46,7 @@ class _StructCoder(Coder):
         return hash(type(self))
 
 
-class ImagePartCoder(_StructCoder):
+class FileAnnotationsCoder(_StructCoder):
     struct = FileAnnotations
 
 
@@ -54,7 +54,7 @@ class ImageTaskCoder(_StructCoder):
     struct = ImageTask
 
 
-class NameMatchCoder(_StructCoder):
+class JoinSideCoder(_StructCoder):
     struct = JoinSide
 
 
@@ -62,5 +62,5 @@ class ShardKeyCoder(_StructCoder):
     struct = ShardKey
 
 
-for _coder in (ImagePartCoder, ImageTaskCoder, NameMatchCoder, ShardKeyCoder):
+for _coder in (FileAnnotationsCoder, ImageTaskCoder, JoinSideCoder, ShardKeyCoder):
     registry.register_coder(_coder.struct, _coder)

@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 BYTES_AHEAD = 64_000_000
-"""Of items that have a size, held before their results are taken, at the most (one item may be larger)."""
+"""The most bytes of items, by `size_of`, that are worked on or wait to be taken (a single item may be larger)."""
 
 
 def look_ahead(

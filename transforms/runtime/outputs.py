@@ -25,7 +25,7 @@ _TAGS: dict[type, str] = {
 
 
 def route_outputs(items: Iterable[Any]) -> Iterator[Any]:
-    """`items`, those of the types above wrapped as Beam's TaggedOutput."""
+    """`items`, where those of a type in _TAGS are wrapped as Beam's TaggedOutput."""
     for item in items:
         tag = _TAGS.get(type(item))
         yield TaggedOutput(tag, item) if tag else item

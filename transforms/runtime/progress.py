@@ -1,7 +1,7 @@
 """How far this process's steps are: what a progress line shows, and Beam's counters.
 
-Beam's in-process runner does not tell its metrics before it ends, so the numbers are kept here as well. Of a job that
-runs elsewhere, its counters are all there is: `update_from_counters`.
+Beam's in-process runner does not report its metrics before it ends, so the numbers are kept here as well. For a job
+that runs elsewhere, they are taken from its counters by `update_from_counters`.
 """
 
 import threading
@@ -14,7 +14,7 @@ from apache_beam.metrics import Metrics
 from recordmill.schemas.rejects import Rejected
 
 NAMESPACE = "recordmill"
-"""Of the counters that a job has."""
+"""The namespace of a job's counters."""
 
 _IMAGES_PLANNED = Metrics.counter(NAMESPACE, "images_planned")
 _BYTES_PLANNED = Metrics.counter(NAMESPACE, "image_bytes_planned")
@@ -118,7 +118,7 @@ def finished_shard() -> None:
 
 
 def update_from_counters(step: str, counts: Mapping[str, int]) -> None:
-    """What a job that runs elsewhere says of itself: its counters by name. They may lag, so none ever goes back."""
+    """Set the numbers from the counters, by name, of a job that runs elsewhere. They may lag, so none decreases."""
 
     def total(*counters: Metrics.DelegatingCounter) -> int:
         return sum(counts.get(str(counter.metric_name.name), 0) for counter in counters)

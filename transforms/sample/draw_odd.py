@@ -1,6 +1,6 @@
 """Odd pictures, as data sets have them, each with what becomes of it: for `recordmill sample --odd`.
 
-All show the same scene, so that what was transcoded can be held against what it should look like.
+All show the same scene, so that a transcoded picture can be compared with what it should look like.
 """
 
 import io

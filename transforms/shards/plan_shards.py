@@ -26,7 +26,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders registers that of ShardKey
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of ShardKey
 
 RANGES = 4096
 _HASH_BITS = 63  # Beam's integers are signed, 64 bits
@@ -163,7 +163,7 @@ def _empty(split_plan: tuple[str, SplitPlan]) -> Iterator[ShardKey]:
 
 
 def image_order(seed: int, image_id: int) -> Order:
-    """Where an image stands in its split's order: evenly spread, and the same everywhere.
+    """The sort key of an image in its split: a hash, evenly distributed and the same on every machine, and its id.
 
     >>> image_order(0, 139)
     (4972096885692211845, 139)
@@ -234,7 +234,7 @@ def _before(counts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Piece(NamedTuple):
-    """So many examples of an image go into that shard."""
+    """How many examples of an image go into which shard."""
 
     shard: int
     examples: int

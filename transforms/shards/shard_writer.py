@@ -35,7 +35,7 @@ _BATCH_IMAGES = 8
 _BATCH_BYTES = 2_000_000
 
 _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE)
-"""Why an image was rejected that may be had now: it has been listed again as it was."""
+"""Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 
 Prepared = tuple[ImageTask, Encoded | Rejected]
 
@@ -150,8 +150,8 @@ def prepare_batch(
 
 
 def batches(tasks: Iterable[ImageTask], size_of: Callable[[ImageTask], int]) -> Iterator[list[ImageTask]]:
-    """Neighbours together, up to _BATCH_IMAGES of them and _BATCH_BYTES: a thread that is handed single local images
-    spends a fifth of its time on being handed them. Images of buckets are alone, so that each thread has one."""
+    """Batches of neighbours, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images, threads would spend a
+    fifth of their time on taking tasks. An image in a bucket is a batch of its own, so that each thread has one."""
     batch: list[ImageTask] = []
     size = 0
     for task in tasks:

@@ -1,6 +1,6 @@
-"""Each shard is written by one worker, in a piece: see `shard_writer`.
+"""Each shard is written as a whole by one worker, see `recordmill.transforms.shards.shard_writer`.
 
-This is the only step that sees image bytes, and they never leave it but into the file.
+This is the only step that reads image bytes, and it passes them on to nothing but the file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
-from recordmill.transforms.runtime import coders  # noqa: F401  registers that of ShardKey
+from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ShardKey
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter

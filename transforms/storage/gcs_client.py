@@ -25,18 +25,18 @@ _LOGGER = logging.getLogger(__name__)
 POOL_SIZE = 64
 """Connections that are kept: as many requests may be in flight without making new ones."""
 TIMEOUT_S = (10, 60)
-"""To connect, and for the next bytes to come."""
+"""Timeouts: to connect, and for the next bytes to come."""
 RETRY_S = 300.0
 """How long a request is tried again after errors that may pass."""
 FIRST_WAIT_S = 1.0
 """Upper bound of the wait before the second try; it doubles with each."""
 LONGEST_WAIT_S = 32.0
 TRIES = 5
-"""Of what no waiting heals, but asking again may: damaged bytes, an upload that the server lost."""
+"""Tries in `retry_at_once`: of what waiting does not cure, but repeating may: damaged bytes, a lost upload."""
 SEARCH_S = 2.0
 """How long the machine's metadata server is waited for, which answers in milliseconds where there is one."""
 FOUND_NONE_S = 10.0
-"""How long other threads believe a search for credentials that found none."""
+"""How long other threads take it as a result that a search for credentials found none."""
 
 _Result = TypeVar("_Result")
 
@@ -57,7 +57,8 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception], bool]) -> _Result:
-    """What `call` returns, at the latest at the last of TRIES, as long as its errors are curable."""
+    """Return what `call` returns; it is repeated without a wait, up to TRIES times in all, while its errors are
+    curable."""
     for _ in range(TRIES - 1):
         try:
             return call()

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob
 
 RANGE_BYTES = 4 * 1024 * 1024
-"""Of a stream, read by one request."""
+"""How much of a stream one request reads."""
 CHUNK_BYTES = 16 * 1024 * 1024
-"""Of an upload of more than 8 MB, sent by one request and held in memory."""
+"""How much of an upload of more than 8 MB one request sends; this much is held in memory."""
 DELETIONS = 16
-"""In flight at once."""
+"""How many deletions are in flight at once."""
 
 
 class GcsStorage:
@@ -100,7 +100,7 @@ class GcsStorage:
         from google.cloud.storage.exceptions import DataCorruption
 
         blob = _blob(path, version)
-        # Each try begins anew: the client's own retry may go on from where a connection broke, and then checks nothing.
+        # Each try begins at byte 0: the client's own retry may resume a broken download, and then checks nothing.
         download = retry(path)(blob.download_as_bytes)
         options = {"checksum": "crc32c", "single_shot_download": True, "retry": None, "timeout": gcs_client.TIMEOUT_S}
         with translate_errors(path, version):
@@ -259,7 +259,7 @@ def _list(folder: str, fields: str, with_markers: bool = False, **options: Any) 
 
 
 def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None:
-    """Send a whole file to its name; anew from its beginning, where the server has lost what it had."""
+    """Send a whole file to its name; once more from its beginning, where the server has lost what it had."""
     _split_object(path)
     with translate_errors(path):
         retry_at_once(lambda: _send(path, file, crc32c_text(checksum)), _is_lost)
@@ -282,7 +282,7 @@ def _send(path: str, file: BinaryIO, crc32c: str) -> None:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Whether an upload that ended so may succeed if it is begun anew."""
+    """Whether an upload that ended so may succeed if it is started again."""
     from google.cloud.storage.exceptions import DataCorruption
 
     match getattr(error, "code", None):

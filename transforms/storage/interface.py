@@ -102,7 +102,7 @@ class Storage(Hashable, Protocol):
         ...
 
     def delete_folder(self, path: str) -> None:
-        """Delete a folder of files, itself without sub-folders."""
+        """Delete a folder that has files and no sub-folders."""
         ...
 
     def delete_leftovers(self, folder: str) -> None:
@@ -110,7 +110,7 @@ class Storage(Hashable, Protocol):
         ...
 
     def link(self, path: str, target: str) -> bool:
-        """Let `path` lead to the file `target` of the same folder; False where this storage has no links."""
+        """Make `path` a link to the file `target` in the same folder; False where this storage has no links."""
         ...
 
     def join(self, folder: str, name: str) -> str: ...

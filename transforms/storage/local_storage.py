@@ -19,9 +19,9 @@ import google_crc32c
 from recordmill.transforms.storage.interface import ChangedFileError, StoredFile, UnreadableFileError, crc32c_text
 
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
-"""What is wrong with a path that leads to no file."""
+"""The errno where a path leads to no file."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
-"""What is wrong with a file that others may be right beside."""
+"""The errno where this one file cannot be read, though others beside it may be."""
 
 
 class LocalStorage:
@@ -89,7 +89,7 @@ class LocalStorage:
                 raise FileNotFoundError(error.errno, error.strerror, path) from error
             if error.errno in _NOT_READABLE:
                 raise UnreadableFileError(error.errno, error.strerror, path) from error
-            error.filename = path  # reading tells no name, unlike opening
+            error.filename = path  # an error of reading has no file name, unlike one of opening
             raise
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
@@ -205,8 +205,8 @@ class TemporaryName(NamedTuple):
         return f".{name}.{_HOST}-{os.getpid()}-{_RUN}.{secrets.token_hex(2)}.tmp"
 
     def may_be_written(self, path: str) -> bool:
-        """Whether the process is alive, as far as can be told: one of this machine is asked, and a file that nobody has
-        written to for an hour is nobody's."""
+        """Whether the process may still be alive. That can be checked on this machine only; besides, a file that nobody
+        has written to for an hour is taken as abandoned."""
         try:
             if time.time() - os.stat(path).st_mtime > _ABANDONED_S:
                 return False
@@ -257,7 +257,7 @@ class LocalUpload:
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Errors of writing tell which file they are of: the system says `No space left on device`, not where."""
+    """Errors of writing get the file's name: the system says `No space left on device`, but not for which file."""
     try:
         yield
     except OSError as error:

@@ -7,13 +7,13 @@ from typing import Any
 
 
 class RangeStream(io.RawIOBase):
-    """A file whose size is known.
+    """A seekable stream over ranges of a file whose size is known.
 
     Args:
         read_range: reads so many bytes from an offset on.
         path: for messages.
-        most_bytes: of one range.
-        tail_bytes: of the file's end, which are read once and kept: a directory that is there is looked for in steps.
+        most_bytes: the largest range to read at once.
+        tail_bytes: how much of the file's end is read once and kept: zipfile looks for the directory there in steps.
 
     Raises:
         OSError: that end cannot be read. (zipfile would take this for an archive without a directory.)

@@ -23,8 +23,8 @@ from recordmill.transforms.storage.range_stream import RangeStream
 from recordmill.transforms.storage.zip_members import DamagedMemberError, is_plain, spans, unpack
 
 _OF_DAMAGE = (None, errno.EINVAL)
-"""Of the OSErrors that reading a member ends in, those that tell of its bytes (bzip2's; a place before the file's
-start) and not of the disk."""
+"""The errno of those OSErrors on reading a member that mean damaged bytes (bzip2's; an offset before the file's start)
+and not a fault of the disk."""
 _TRIES = 3
 _TAIL_BYTES = 64 << 10
 

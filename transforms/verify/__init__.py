@@ -1,1 +1,1 @@
-"""A data set held against its manifest."""
+"""A data set is compared with its manifest."""

@@ -1,4 +1,4 @@
-"""A record is parsed by TensorFlow and looked at closely, whatever its layout."""
+"""A record of any layout is parsed by TensorFlow, and its values are checked."""
 
 import hashlib
 import io
@@ -96,7 +96,7 @@ class RecordChecker:
 
 
 _ONE = 1 + 1e-6
-"""Pixels over pixels, as 32-bit floats."""
+"""The largest edge that is not outside: a quotient of 32-bit floats may be a little above 1."""
 
 
 def _boxes(values: dict[str, Any]) -> dict[str, np.ndarray]:

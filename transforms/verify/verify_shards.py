@@ -1,4 +1,4 @@
-"""Finished shards are read back and held against their manifest, every record, by TensorFlow itself."""
+"""Finished shards are read back and compared with their manifest; TensorFlow parses and decodes every record."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -13,7 +13,7 @@ from recordmill.transforms.verify.check_records import RecordChecker
 
 
 class ShardToVerify(ManifestShard, frozen=True):
-    """A shard, and what its records must be.
+    """A shard, and what its records must satisfy.
 
     Attributes:
         boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
@@ -23,7 +23,7 @@ class ShardToVerify(ManifestShard, frozen=True):
 
 
 class VerifyShards(beam.PTransform):
-    """Expected become ShardCheck; `threads` decode images."""
+    """ShardToVerify become ShardCheck; images are decoded by `threads` threads."""
 
     def __init__(self, threads: int):
         super().__init__()

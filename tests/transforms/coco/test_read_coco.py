@@ -18,7 +18,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault
 from recordmill.transforms.coco.read_coco import ReadCoco, read_coco
-from recordmill.transforms.runtime.coders import ImagePartCoder
+from recordmill.transforms.runtime.coders import FileAnnotationsCoder
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -169,7 +169,7 @@ def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
     row = {**IMAGE, "id": id_, "width": INT64_MAX}
     path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
     parts = [item for item in read_coco(instances(path)) if isinstance(item, FileAnnotations)]
-    coder = ImagePartCoder()
+    coder = FileAnnotationsCoder()
     assert [coder.decode(coder.encode(part)) for part in parts] == parts
 
 

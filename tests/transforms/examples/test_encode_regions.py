@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -54,6 +55,17 @@ def test_the_masks_of_a_panoptic_annotation(three_segments):
     assert grey(values["panoptic.category_png"]) == [[3, 0, 200], [3, 3, 3]]
     assert grey(values["panoptic.instance_png"]) == [[2, 0, 0], [3, 3, 3]]
     assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
+
+
+def test_a_segment_that_vanishes_when_the_picture_is_shrunk_keeps_its_box_and_area(three_segments):
+    """The car's single pixel is not in a picture of 1 x 1; no JSON says where it was."""
+    unsaid = msgspec.structs.replace(
+        three_segments, segments=tuple(msgspec.structs.replace(s, bbox_xywh_px=None) for s in three_segments.segments)
+    )
+    shrunk = Picture(b"", "jpeg", 1, 1, "", annotated_size=(3, 2))
+    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(unsaid, shrunk)
+    assert values["segments.bbox_yxyx"][4:8] == pytest.approx([0, 0, 1 / 2, 1 / 3])
+    assert values["segments.area"] == [1, 7, 3]
 
 
 def test_the_lists_of_a_panoptic_annotation(three_segments):
@@ -148,4 +160,4 @@ def test_a_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_the_one_it
     with Image.open(io.BytesIO(values["panoptic.png"])) as image:
         assert np.asarray(image).tolist() == [[[1, 0, 0], [1, 0, 0], [2, 0, 0]]]
     assert values["segments.bbox_yxyx"] == pytest.approx([0, 0, 1, 4 / 6, 0, 2 / 3, 1, 1])
-    assert values["segments.area"] == [8, 1]
+    assert values["segments.area"] == [8, 4]

@@ -55,7 +55,7 @@ class WriteWithBeamSink(beam.PTransform):
                 num_shards=self._num_shards,
                 compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,
             )
-            # Its names are of the end of time, when Prism takes side inputs to be complete already.
+            # The sink's names have the window's last timestamp, at which Prism takes side inputs as complete.
             | "OfNoTime" >> beam.Map(_of_no_time)
             | "DescribeShard" >> beam.Map(describe_shard)
         )

@@ -11,7 +11,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.write_stock import WriteWithBeamSink, describe_shard
+from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
 from tests.transforms.shards.test_shard_file import read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, finish, three_tasks  # noqa: F401  a fixture
 
