@@ -9,8 +9,7 @@ from apache_beam.pvalue import AsList
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part, RecordOf
-from recordmill.schemas.manifest import MANIFEST, Manifest
-from recordmill.schemas.names import name_fault
+from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.extract.extract_documents import ExtractedSplit, WriteDocuments
 from recordmill.transforms.extract.extract_shards import ExtractShards
 from recordmill.transforms.records.read_shards import ManifestShard
@@ -42,10 +41,6 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     if split and split not in manifest.splits:
         raise ConfigError(f"--split {split!r}: {folder} has no such split; it has {', '.join(manifest.splits)}")
     splits = [split] if split else list(manifest.splits)
-    for name in splits:
-        if name_fault(name) or "/" in name or "\\" in name:
-            path = storage_for(folder).join(folder, MANIFEST)
-            raise ConfigError(f"{path} has a split called {name!r}, which is no part of a file's name; was it edited?")
     return [
         ManifestShard(storage_for(folder).join(folder, shard.file), name, shard, manifest.table, manifest.labels)
         for name in splits

@@ -111,3 +111,11 @@ def _text_format(text: str) -> str:
 
 def _indented(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+LABEL_FILES = {
+    "label_map.pbtxt": label_map_pbtxt,
+    "labels.csv": labels_csv,
+    "label_map.json": label_map_json,
+}
+"""The label maps beside the shards, by their files' names."""

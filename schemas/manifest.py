@@ -7,13 +7,17 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, shard_names
+from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.shards import ShardInfo, ShardNames
+from recordmill.schemas.splits import split_name_fault
 
 FORMAT = 3
 """Raised when the same inputs and options would give other bytes, or the manifest another shape."""
 
 MANIFEST = "manifest.json"
 REJECTS = "rejects.jsonl"
+RECIPE = "recipe.json"
+"""In the folder of a split's state: the recipe of a run that is not finished."""
 
 
 def state_folder(split: str) -> str:
@@ -220,7 +224,16 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         )
     if manifest.layout not in LAYOUTS:
         raise ConfigError(f"{path} is of layout {manifest.layout!r}, which this program does not know")
+    if fault := dataset_name_fault(manifest.name):
+        raise ConfigError(f"{path}: the name {manifest.name!r} {fault}; was it edited?")
     for name, split in manifest.splits.items():
+        if fault := split_name_fault(name):
+            raise ConfigError(f"{path}: the name of the split {name!r} {fault}; was it edited?")
+        if (split.recipe.name, split.recipe.split) != (manifest.name, name):
+            raise ConfigError(
+                f"{path}: the recipe of {manifest.name}-{name} is that of {split.recipe.name}-{split.recipe.split}; "
+                "was it edited?"
+            )
         names = shard_names(manifest.name, name, manifest.layout)
         for shard in split.shards:
             if not names.is_one(shard.file):

@@ -6,6 +6,8 @@ import unicodedata
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DRIVE = re.compile(r"[A-Za-z]:")
+_DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_MAX_DATASET = 80
 
 
 def name_fault(file_name: str) -> str:
@@ -25,6 +27,17 @@ def name_fault(file_name: str) -> str:
     if ".." in re.split(r"[/\\]", file_name):
         return "leads out of the image folder"
     return ""
+
+
+def dataset_name_fault(name: str) -> str:
+    """Why a data set, whose name begins its files' names, cannot be called that; empty for a good name.
+
+    >>> dataset_name_fault("coco-2017"), dataset_name_fault("../x")
+    ('', 'must be letters, digits, _ . - and begin with a letter or digit')
+    """
+    if not _DATASET.fullmatch(name):
+        return "must be letters, digits, _ . - and begin with a letter or digit"
+    return "" if len(name) <= _MAX_DATASET else f"has {len(name)} characters; file names have room for {_MAX_DATASET}"
 
 
 def has_control_character(text: str) -> bool:

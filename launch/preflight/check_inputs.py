@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
@@ -10,6 +10,8 @@ from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import flag
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.manifest import MANIFEST
+from recordmill.transforms.metadata.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -25,7 +27,7 @@ def check_coco_inputs(options: CocoOptions) -> None:
         *files,
         *map(_image_fault, options.images),
         *map(_masks_fault, options.panoptic_masks),
-        _output_fault(options.output),
+        *_output_faults(options.output, [source.path for source in options.sources]),
         *_same_faults(options, "images", *ANNOTATIONS),
     )
 
@@ -39,7 +41,7 @@ def check_folder_inputs(options: FolderOptions) -> None:
     _raise_all(
         *(_file_fault("--labels", path) for path in options.labels),
         *map(_image_fault, options.images),
-        _output_fault(options.output),
+        *_output_faults(options.output, options.labels),
         *_same_faults(options, "images", "labels"),
     )
 
@@ -53,7 +55,7 @@ def _same_faults(options: ConvertOptions, *names: str) -> Iterator[str]:
     """One file under two names would be joined with itself, and every annotation or image written twice."""
     for name in names:
         paths = getattr(options, name)
-        real = [path.rstrip("/") if is_remote(path) else os.path.realpath(path) for path in paths]
+        real = list(map(_real, paths))
         if len(set(real)) < len(paths):
             yield f"{flag(name)} {' '.join(paths)}: two of these are the same"
         for outer, inner in permutations(sorted(set(real)), 2):
@@ -98,6 +100,31 @@ def _output_fault(path: str) -> str:
         return ""
     what = "is a file" if above == path else f"is below {above}, which is a file"
     return f"--output {path} {what}; give a folder, which is made if need be"
+
+
+def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
+    """No folder can be there; or it has files that the job would write over and that are of no data set: an input, or
+    somebody else's."""
+    if fault := _output_fault(output):
+        yield fault
+        return
+    for path in inputs:
+        folder, name = os.path.split(_real(path))
+        if folder == _real(output) and is_metadata(name):
+            yield f"{path} would be replaced by the {name} of the data set; give another --output"
+    storage = storage_for(output)
+    if storage.size(storage.join(output, MANIFEST)) is not None:
+        return
+    found = [name for name in storage.names(output) if is_metadata(name)]
+    if found and not unfinished_splits(output):
+        yield (
+            f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
+            "says that they are a data set's; give another --output, or move them"
+        )
+
+
+def _real(path: str) -> str:
+    return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
 
 
 def _near(path: str) -> str:

@@ -10,14 +10,12 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import MANIFEST, Manifest, Recipe, SplitManifest, encode_json, state_folder
-from recordmill.transforms.metadata.dataset_folder import read_manifest
+from recordmill.schemas.manifest import MANIFEST, RECIPE, Manifest, Recipe, SplitManifest, encode_json, state_folder
+from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
-
-_RECIPE = "recipe.json"
 
 
 class OutputState(Enum):
@@ -83,7 +81,7 @@ def _claim_split(output: str, recipe: Recipe, overwrite: bool, look_only: bool) 
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     if recipe.shard_names.naming is ShardNaming.KERAS:  # only then is the folder listed with all that is below
-        _check_no_other_split(output, recipe, _unfinished_splits(storage, output))
+        _check_no_other_split(output, recipe, unfinished_splits(output))
     note = _note(storage, output, recipe)
     noted = _read_note(storage, note, overwrite)
     known = [recipe.shard_names, *([noted.shard_names] if noted else [])]
@@ -107,7 +105,7 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
     """How many finished shards unfinished runs have left; a rerun keeps those that it would write as they are."""
     storage = storage_for(output)
     folders = (storage.join(output, state_folder(recipe.split)) for recipe in recipes)
-    return sum(name != _RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
+    return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
 
 
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
@@ -173,15 +171,6 @@ def _check_no_other_split(output: str, recipe: Recipe, splits: list[str]) -> Non
         )
 
 
-def _unfinished_splits(storage: Storage, output: str) -> list[str]:
-    """Splits that an unfinished run has left a note of."""
-    if not storage.is_folder(output):
-        return []
-    ending = f"/{_RECIPE}"
-    notes = (file.name for file in storage.walk(output) if file.name.endswith(ending))
-    return sorted(note[len(state_folder("")) : -len(ending)] for note in notes if note.startswith(state_folder("")))
-
-
 def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
     if known == wanted:
         return
@@ -225,7 +214,7 @@ def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
 
 
 def _note(storage: Storage, output: str, recipe: Recipe) -> str:
-    return storage.join(output, f"{state_folder(recipe.split)}/{_RECIPE}")
+    return storage.join(output, f"{state_folder(recipe.split)}/{RECIPE}")
 
 
 def _forget_split(storage: Storage, output: str, manifest: Manifest | None, recipe: Recipe, shards: list[str]) -> None:

@@ -3,7 +3,6 @@
 Nothing here imports Beam, so that the command line can be read, and refused, at once.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from recordmill.pipelines.options.option import Kind, Options, option
 from recordmill.schemas.features import FeatureTable, ShardNaming
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import split_name_fault
 
@@ -21,9 +21,6 @@ MAX_SHARDS = 99_999
 INT64 = 1 << 63
 
 RecipeValue = str | int | float | bool | list[str] | None
-
-_MAX_NAME = 80
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 READ, WRITE, LEAVE_OUT = "what to read", "what to write", "what to leave out"
 PICTURES, RUN = "what becomes of pictures", "how to run"
@@ -238,10 +235,8 @@ class ConvertOptions(Options, ABC):
         }
 
     def _faults(self) -> Iterator[str]:
-        if not _NAME.fullmatch(self.name):
-            yield f"--name {self.name!r} must be letters, digits, _ . - and begin with a letter or digit"
-        if len(self.name) > _MAX_NAME:
-            yield f"--name has {len(self.name)} characters; file names have room for {_MAX_NAME}"
+        if fault := dataset_name_fault(self.name):
+            yield f"--name {self.name!r} {fault}"
         for split in self.splits:
             if fault := split_name_fault(split):
                 yield f"--split {split!r} {fault}"

@@ -1,5 +1,7 @@
 """Images that are not listed, but taken to be there."""
 
+import os
+
 import pytest
 
 from recordmill.transforms.join.join_images import assumed_file
@@ -58,3 +60,18 @@ def test_several_folders_and_archives_are_listed_in_any_case(tmp_path, recordmil
     flags = ["--images", tmp_path / "a.zip", "--instances", instances, "--output", tmp_path / "out", "--no-list"]
     outcome = recordmill("coco", *flags)
     assert (outcome.code, "--no-list is for folders" in outcome.err) == (2, True)
+
+
+def test_what_is_no_file_or_far_too_large_is_not_read(tmp_path, recordmill):
+    """A pipe into which nobody writes, which would be waited for; and ten gigabytes that take no room on the disk."""
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    os.mkfifo(tmp_path / "images" / "pipe.jpg")
+    with open(tmp_path / "images" / "sparse.jpg", "wb") as file:
+        file.truncate(10_000_000_000)
+    rows = [image_row(1, "a.jpg"), image_row(2, "pipe.jpg"), image_row(3, "sparse.jpg")]
+    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--no-list", "--max-rejects", "1").code == 0
+    assert sorted((line["id"], line["reason"]) for line in rejects_of(tmp_path / "out")) == [
+        (2, "image_inaccessible"),
+        (3, "too_large"),
+    ]

@@ -1,6 +1,7 @@
 """manifest.json there and back."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -193,6 +194,22 @@ def test_a_file_that_is_not_named_as_a_shard_of_its_split_is_refused(file, layou
     changed = data.replace(json.dumps(SHARD).encode(), json.dumps(file).encode())
     with pytest.raises(ConfigError, match="which is not the name of a shard of its split train"):
         decode_manifest(changed, "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("known", "changed", "told"),
+    [
+        ('"coco', '"../victim/coco', "the name '../victim/coco' must be letters, digits"),
+        ('"train"', '"../train"', "the name of the split '../train' must be letters, digits"),
+        ('"split": "train"', '"split": "val"', "the recipe of coco-train is that of coco-val"),
+    ],
+)
+def test_a_manifest_names_nothing_outside_its_folder(known, changed, told):
+    """Its names begin those of files that --overwrite deletes."""
+    data = encode_json(MANIFEST).decode()
+    assert known in data
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        decode_manifest(data.replace(known, changed).encode(), "manifest.json")
 
 
 def test_state_folders_of_splits_differ_and_are_hidden():

@@ -1,8 +1,17 @@
 """The folder of a data set: its manifest, and what runs leave behind in it."""
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import MANIFEST, Manifest, SplitManifest, decode_manifest, state_folder
-from recordmill.schemas.tfds import shard_links
+from recordmill.schemas.labels import LABEL_FILES
+from recordmill.schemas.manifest import (
+    MANIFEST,
+    RECIPE,
+    REJECTS,
+    Manifest,
+    SplitManifest,
+    decode_manifest,
+    state_folder,
+)
+from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -35,6 +44,25 @@ def require_manifest(output: str) -> Manifest:
             f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
         )
     return manifest
+
+
+def is_metadata(name: str) -> bool:
+    """Whether a file of that name is written beside the shards.
+
+    >>> is_metadata("labels.csv"), is_metadata("objects-label.labels.txt"), is_metadata("a.csv")
+    (True, True, False)
+    """
+    return name in (MANIFEST, REJECTS, DATASET_INFO, FEATURES, *LABEL_FILES) or name.endswith(".labels.txt")
+
+
+def unfinished_splits(output: str) -> list[str]:
+    """Splits of which an unfinished run has left its recipe in a data set's folder."""
+    storage = storage_for(output)
+    if not storage.is_folder(output):
+        return []
+    ending = f"/{RECIPE}"
+    notes = (file.name for file in storage.walk(output) if file.name.endswith(ending))
+    return sorted(note[len(state_folder("")) : -len(ending)] for note in notes if note.startswith(state_folder("")))
 
 
 def tidy(output: str, split: SplitManifest) -> None:

@@ -164,6 +164,7 @@ def _left_out(images: ImageCounts) -> str:
     return "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
 
 
-def reject_order(reject: Rejected) -> tuple[str, bool, int, str, str]:
+def reject_order(reject: Rejected) -> tuple[str, bool, int, str, str, bool, int, int]:
     """A fixed order, whatever the runner's."""
-    return reject.what, reject.id is None, reject.id or 0, reject.reason.value, reject.detail
+    about = (reject.what, reject.id is None, reject.id or 0, reject.reason.value, reject.detail)
+    return *about, reject.image_id is None, reject.image_id or 0, reject.annotations

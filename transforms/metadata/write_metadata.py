@@ -12,7 +12,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.features import FeatureTable, listed
 from recordmill.schemas.images import UnreferencedFile
-from recordmill.schemas.labels import LabelMap, label_map_json, label_map_pbtxt, labels_csv
+from recordmill.schemas.labels import LABEL_FILES, LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import (
     FORMAT,
@@ -202,11 +202,7 @@ def _write_companions(output: str, manifest: Manifest) -> None:
     """Write the label maps and TFDS's files. The latter are deleted instead where TFDS could not read the shards."""
     storage = storage_for(output)
     labels = manifest.labels
-    companions = {
-        "label_map.pbtxt": label_map_pbtxt(labels).encode(),
-        "labels.csv": labels_csv(labels).encode(),
-        "label_map.json": label_map_json(labels).encode(),
-    }
+    companions = {name: made(labels).encode() for name, made in LABEL_FILES.items()}
     for_tfds = tfds_files(manifest)
     if is_readable(manifest) and _link_shards(output, manifest):
         companions |= for_tfds

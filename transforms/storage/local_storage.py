@@ -24,6 +24,11 @@ _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
 """The errno where this one file cannot be read, though others beside it may be."""
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """As `open` does, but a pipe into which nobody writes is opened, too, rather than waited for."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 class LocalStorage:
     """Local folders. See `Storage` for what each method promises."""
 
@@ -78,11 +83,14 @@ class LocalStorage:
 
     def read(self, path: str, version: str = "") -> bytes:
         try:
-            with open(path, "rb", buffering=0) as file:
-                if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
+            with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+                    raise UnreadableFileError(errno.EINVAL, "a pipe or a device, and no file", path)
+                if version and str(status.st_mtime_ns) != version:
                     raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
                 return file.read()
-        except ChangedFileError:
+        except (ChangedFileError, UnreadableFileError):
             raise
         except OSError as error:
             if error.errno in _NOWHERE:

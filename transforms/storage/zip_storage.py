@@ -20,7 +20,7 @@ from recordmill.transforms.storage.interface import (
     is_remote,
 )
 from recordmill.transforms.storage.range_stream import RangeStream
-from recordmill.transforms.storage.zip_members import DamagedMemberError, is_plain, spans, unpack
+from recordmill.transforms.storage.zip_members import DamagedMemberError, spans, unpack
 
 _OF_DAMAGE = (None, errno.EINVAL)
 """The errno of those OSErrors on reading a member that mean damaged bytes (bzip2's; an offset before the file's start)
@@ -74,8 +74,6 @@ class ZipStorage:
     def read(self, path: str, version: str = "") -> bytes:
         archive = self._open()
         info = self._found(archive, path, version)
-        if not is_plain(info):
-            return _read_by_zipfile(archive, info, path)
         # A range comes without a checksum, so what is damaged may be so on its way only.
         for _ in range(_TRIES if is_remote(self.archive) else 1):
             try:
@@ -86,10 +84,10 @@ class ZipStorage:
 
     def span(self, path: str) -> tuple[int, int] | None:
         """Where the bytes of a member with its header begin in the archive, and how many there are at the most; None
-        where there is no such member, or `unpack` cannot unpack it."""
+        where there is no such member."""
         archive = self._open()
         info = archive.find(self._member(path))
-        return archive.spans[info.filename] if info is not None and is_plain(info) else None
+        return None if info is None else archive.spans[info.filename]
 
     def read_span(self, start: int, length: int) -> bytes:
         """So many bytes of the archive."""
@@ -159,15 +157,6 @@ class ZipStorage:
 
 def _version(info: zipfile.ZipInfo) -> str:
     return f"{info.CRC:08x}"
-
-
-def _read_by_zipfile(archive: "_Archive", info: zipfile.ZipInfo, path: str) -> bytes:
-    try:
-        return archive.file.read(info)
-    except Exception as error:  # whatever its way of compression raises on damage, or zipfile if it is encrypted
-        if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
-            raise
-        raise UnreadableFileError(errno.EIO, f"damaged or encrypted ({error})", path) from error
 
 
 class _Archive:

@@ -219,3 +219,32 @@ def test_a_folder_whose_name_only_begins_as_that_of_another_is_not_in_it(folder)
 def test_a_store_that_nothing_speaks_is_refused(folder, paths):
     with pytest.raises(ConfigError, match="is not supported"):
         check(**paths)
+
+
+# Files that would be written over
+
+
+def test_an_input_that_the_data_set_would_replace_is_refused(folder):
+    for name in ("labels.csv", "features.json"):
+        (folder / name).write_text("path,label\n")
+    with pytest.raises(ConfigError, match=r"labels\.csv would be replaced by the labels\.csv of the data set"):
+        check_folder_inputs(FolderOptions(images=("images",), labels=("labels.csv",), output="."))
+    (folder / "out").symlink_to(folder)
+    with pytest.raises(ConfigError, match=r"features\.json would be replaced"):
+        check(instances="out/features.json", output=str(folder))
+
+
+@pytest.mark.parametrize("name", ["label_map.json", "rejects.jsonl", "dataset_info.json", "a-b.labels.txt"])
+def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
+    (folder / "out").mkdir()
+    (folder / "out" / name).write_text("somebody's")
+    with pytest.raises(ConfigError, match=f"--output out has {name}, which would be replaced"):
+        check()
+
+
+@pytest.mark.parametrize("ours", ["manifest.json", ".recordmill-val/recipe.json"])
+def test_files_of_a_data_set_or_of_an_unfinished_run_are_ours(folder, ours):
+    for name in ("labels.csv", "rejects.jsonl", ours):
+        (folder / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "out" / name).write_text("{}")
+    check()

@@ -259,3 +259,20 @@ def test_a_split_without_examples_is_an_error_though_others_have_some():
 
 def test_rejects_are_ordered_by_what_they_are_and_those_without_an_id_come_last():
     assert sorted(REJECTED, key=reject_order) == [REJECTED[3], REJECTED[1], REJECTED[0], REJECTED[2]]
+
+
+def test_rejects_of_one_kind_are_in_one_order_whatever_the_runner_s():
+    """Rows without an id, or with one id in two images, differ by their image only."""
+    rejects = [
+        Rejected("annotation", None, Reason.MALFORMED_BOX, "no box", image_id=image, annotations=number)
+        for image in (3, 1, None, 2)
+        for number in (0, 1)
+    ]
+    ordered = sorted(rejects, key=reject_order)
+    assert [(reject.image_id, reject.annotations) for reject in ordered] == [
+        *((image, number) for image in (1, 2, 3) for number in (0, 1)),
+        (None, 0),
+        (None, 1),
+    ]
+    rejects.reverse()
+    assert sorted(rejects, key=reject_order) == ordered

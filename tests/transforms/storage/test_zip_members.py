@@ -2,14 +2,15 @@
 
 import io
 import struct
+import tracemalloc
 import zipfile
 import zlib
 
 import pytest
 
-from recordmill.transforms.storage.zip_members import DamagedMemberError, is_plain, spans, unpack
+from recordmill.transforms.storage.zip_members import DamagedMemberError, spans, unpack
 
-PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+PLAIN = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 MEMBERS = {"a.png": b"one", "b/é ü.png": b"two" * 1000, "empty": b"", "last": bytes(range(256))}
 
 
@@ -73,16 +74,29 @@ def test_a_name_of_old_archives_is_not_taken_for_another():
     assert archive.read() == {"ü.png": b"one"}
 
 
-@pytest.mark.parametrize(
-    ("method", "known"), [(0, True), (8, True), (9, False), (12, False), (14, False), (93, False), (99, False)]
-)
-def test_what_is_left_to_zipfile(method, known):
-    info = zipfile.ZipInfo("a")
-    info.compress_type = method
-    assert is_plain(info) is known
-
-
 # Damage
+
+
+@pytest.mark.parametrize("method", [9, 93, 99])
+def test_a_method_that_is_not_known_is_told(method):
+    archive = Archive({"a.png": b"abc"})
+    struct.pack_into("<H", archive.data, archive.directory + 10, method)
+    with pytest.raises(DamagedMemberError, match=f"method {method}, which is not supported"):
+        archive.read()
+
+
+@pytest.mark.parametrize("method", PLAIN[1:])
+def test_a_member_that_unpacks_to_more_than_it_says_takes_no_memory(method):
+    """64 MB of zeros are some bytes of bzip2 or LZMA."""
+    archive = Archive({"a.png": bytes(64_000_000)}, method)
+    struct.pack_into("<I", archive.data, archive.directory + 24, 1000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedMemberError):
+            archive.read()
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("method", PLAIN)

@@ -220,17 +220,13 @@ def test_threads_may_read_one_archive_at_once(tmp_path):
     assert found == list(members.values()) * 4
 
 
-@pytest.mark.parametrize(
-    ("reader", "name", "method"),
-    [(LocalStorage, "read_range", zipfile.ZIP_DEFLATED), (zipfile.ZipFile, "read", zipfile.ZIP_BZIP2)],
-)
-def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch, reader, name, method):
-    path = archive(tmp_path / "masks.zip", method=method)
+def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch):
+    path = archive(tmp_path / "masks.zip")
 
     def fail(*_, **__):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(reader, name, fail)
+    monkeypatch.setattr(LocalStorage, "read_range", fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         storage_for(path).read(f"{path}/val/1.png")
     assert not isinstance(caught.value, UnreadableFileError)
