@@ -22,18 +22,27 @@ _ENDS_SCAN[[0x00, 0xFF, *range(0xD0, 0xD8)]] = False
 
 
 class JpegFrame(NamedTuple):
-    """How the pixels are written. Sizes are in pixels; height is 0 where it stands only after the scan."""
+    """How the pixels are written. Sizes are in pixels; height is 0 where it stands only after the scan.
+
+    Attributes:
+        sampling: horizontal and vertical factor of each channel.
+    """
 
     marker: int
     precision: int
     height: int
     width: int
     channels: int
+    sampling: tuple[tuple[int, int], ...]
 
     @property
     def is_tf_decodable(self) -> bool:
-        """Whether TensorFlow decodes it: 8 bits, Huffman coded, of 1, 3 or 4 channels."""
-        return self.marker in _HUFFMAN_FRAMES and self.precision == 8 and self.channels in (1, 3, 4)
+        """Whether TensorFlow decodes it: 8 bits, Huffman coded, of 1, 3 or 4 channels, none of which has to be made
+        larger by a factor that is no whole number. (libjpeg lacks that, which Pillow notices at full size only.)"""
+        is_usual = self.marker in _HUFFMAN_FRAMES and self.precision == 8 and self.channels in (1, 3, 4)
+        return is_usual and all(
+            factor and max(factors) % factor == 0 for factors in zip(*self.sampling, strict=True) for factor in factors
+        )
 
 
 class JpegError(ValueError):
@@ -79,7 +88,12 @@ def check_jpeg(data: bytes) -> None:
 def _frame(data: bytes, marker: int, offset: int) -> JpegFrame:
     if len(data) < offset + 8:
         raise JpegError("its frame header is cut short")
-    return JpegFrame(marker, *struct.unpack_from(">BHHB", data, offset + 2))
+    precision, height, width, channels = struct.unpack_from(">BHHB", data, offset + 2)
+    factors = data[offset + 9 : offset + 8 + 3 * channels : 3]  # each after the channel's id
+    if len(factors) != channels:
+        raise JpegError("its frame header is cut short")
+    sampling = tuple((factor >> 4, factor & 15) for factor in factors)
+    return JpegFrame(marker, precision, height, width, channels, sampling)
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:

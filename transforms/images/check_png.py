@@ -6,7 +6,7 @@ import zlib
 START = b"\x89PNG\r\n\x1a\n"
 END = b"IEND\xaeB`\x82"
 
-_PNG_MAX_SIDE = 1_000_000
+MAX_SIDE = 1_000_000
 _PALETTE = 3
 _CHANNELS = {0: 1, 2: 3, _PALETTE: 1, 4: 2, 6: 4}
 _CHANNELS_DECODED = _CHANNELS | {_PALETTE: 3}
@@ -28,6 +28,8 @@ def check_png(data: bytes) -> None:
         length, kind = struct.unpack_from(">I4s", data, offset)
         body = memoryview(data)[offset + 8 : offset + 8 + length]
         (checksum,) = struct.unpack_from(">I", data, offset + 8 + length)
+        if not kind.isalpha():
+            raise ValueError(f"chunk {kind!r} is called by other characters than letters")
         if zlib.crc32(body, zlib.crc32(kind)) != checksum:
             raise ValueError(f"chunk {kind!r} has a wrong checksum")
         if (kind == b"IHDR") != (not kinds):
@@ -45,8 +47,8 @@ def check_png(data: bytes) -> None:
         kinds.append(kind)
         offset += 12 + length
     width, height, depth, colour, compression, filter_, interlace = header
-    if max(width, height) > _PNG_MAX_SIDE:
-        raise ValueError(f"{width}x{height}: libpng reads sides up to {_PNG_MAX_SIDE:,}")
+    if max(width, height) > MAX_SIDE:
+        raise ValueError(f"{width}x{height}: libpng reads sides up to {MAX_SIDE:,}")
     if compression or filter_ or interlace > 1:
         raise ValueError(f"unknown compression {compression}, filter {filter_} or interlace {interlace}")
     if colour == _PALETTE and b"PLTE" not in kinds:

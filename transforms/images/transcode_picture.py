@@ -7,6 +7,7 @@ from PIL import Image, ImageOps
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.images import check_png
 
 _ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")  # whose last channel it is
 _GREY = ("1", "L", "LA", "La")
@@ -41,7 +42,7 @@ def transcode_picture(
         turn: whether to turn it upright, as its EXIF orientation says.
 
     Raises:
-        UnusableError: floats, or integers of more than 16 bits.
+        UnusableError: floats, or integers of more than 16 bits; a PNG of a side that libpng refuses.
         Exception: whatever Pillow raises on pixels that do not decode, or sizes that do not encode.
     """
     image.load()
@@ -60,6 +61,9 @@ def transcode_picture(
     if format_ == "jpeg":
         image.save(stream, "JPEG", quality=rules.jpeg_quality)
     else:
+        if max(image.size) > check_png.MAX_SIDE:
+            detail = f"{image.width}x{image.height}: PNGs that can be read have sides up to {check_png.MAX_SIDE:,}"
+            raise UnusableError(Reason.TOO_LARGE, detail)
         image.save(stream, "PNG")
     return stream.getvalue(), format_
 

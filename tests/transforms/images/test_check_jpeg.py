@@ -67,6 +67,36 @@ def test_frames_that_tensorflow_does_not_decode(frame):
     assert not decodes(data)
 
 
+def flat(*sampling: tuple[int, int]) -> bytes:
+    """A grey JPEG of 24x24 whose channels have these factors: of each block, six bits say that it is zero."""
+    data = bytearray(jpeg(Image.new("RGB", (24, 24), (128, 128, 128)), subsampling=0))
+    frame, scan = data.index(b"\xff\xc0"), data.index(b"\xff\xda")
+    for channel, (horizontal, vertical) in enumerate(sampling):
+        data[frame + 11 + 3 * channel] = horizontal << 4 | vertical
+        data[scan + 6 + 2 * channel] = 0  # all are coded by the tables of the first
+    pixels = scan + 2 + int.from_bytes(data[scan + 2 : scan + 4], "big")
+    units = [-(-24 // (8 * max(factors))) for factors in zip(*sampling, strict=True)]
+    bits = "001010" * (units[0] * units[1] * sum(horizontal * vertical for horizontal, vertical in sampling))
+    bits += "1" * (-len(bits) % 8)
+    return bytes(data[:pixels]) + int(bits, 2).to_bytes(len(bits) // 8, "big") + b"\xff\xd9"
+
+
+@pytest.mark.parametrize(
+    ("sampling", "is_decodable"),
+    [
+        (((1, 1), (1, 1), (1, 1)), True),
+        (((2, 2), (1, 1), (2, 1)), True),
+        (((4, 1), (2, 1), (1, 1)), True),
+        (((3, 1), (2, 1), (1, 1)), False),
+        (((1, 3), (1, 2), (1, 1)), False),
+    ],
+)
+def test_channels_that_are_no_whole_fraction_of_another(sampling, is_decodable):
+    data = flat(*sampling)
+    check_jpeg(data)
+    assert jpeg_frame(data).is_tf_decodable == decodes(data) == is_decodable
+
+
 def test_arithmetic_coding_is_not_usual_although_some_readers_know_it():
     assert not jpeg_frame(with_frame(marker=0xC9)).is_tf_decodable
 

@@ -108,3 +108,12 @@ def test_channels_of_a_jpeg(mode):
     stream = io.BytesIO()
     Image.fromarray(np.arange(768, dtype=np.uint8).reshape(16, 16, 3)).convert(mode).save(stream, "JPEG")
     assert encoded_channels(stream.getvalue(), "jpeg") == decoded_channels(stream.getvalue())
+
+
+@pytest.mark.parametrize("kind", [b"ab1c", b"a_bc", b"\xe9bcd"])
+def test_a_chunk_is_called_by_letters(kind):
+    data = drawn(2, 8, (kind, b"something"))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decoded_channels(data)
+    with pytest.raises(ValueError, match="other characters than letters"):
+        check_png(data)

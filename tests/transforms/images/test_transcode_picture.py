@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.schemas.images import PictureRules
-from recordmill.schemas.rejects import UnusableError
+from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.transcode_picture import shrunk_size, transcode_picture
 
 KEEP = PictureRules("decode", jpeg_quality=100)
@@ -146,3 +146,15 @@ def test_pixels_that_no_format_holds(values):
 )
 def test_shrunk_size(size, max_side, becomes):
     assert shrunk_size(*size, max_side) == becomes
+
+
+@pytest.mark.parametrize(("width", "is_written"), [(1_000_000, True), (1_000_001, False)])
+def test_a_png_is_no_wider_than_libpng_reads(width, is_written):
+    wide = opened(Image.new("L", (width, 1)), "PPM")
+    if is_written:
+        data, _ = transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", "png"))
+        assert pixels(data).shape == (1, width, 3)
+    else:
+        with pytest.raises(UnusableError) as caught:
+            transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", "png"))
+        assert caught.value.reason is Reason.TOO_LARGE
