@@ -12,7 +12,7 @@ from recordmill.transforms.runtime.progress import Progress
 _LIVE_SECONDS = 0.2
 _PLAIN_SECONDS = 10.0
 
-_pausing, _paused = threading.Event(), threading.Event()
+_pausing, _paused, _live = threading.Event(), threading.Event(), threading.Event()
 
 
 @contextmanager
@@ -40,7 +40,8 @@ def paused() -> Iterator[None]:
     """While the block runs, the live line is removed, so that a person can be asked something."""
     _paused.clear()
     _pausing.set()
-    _paused.wait(5 * _LIVE_SECONDS)  # for ever, were it not live
+    if _live.is_set():
+        _paused.wait(5 * _LIVE_SECONDS)
     try:
         yield
     finally:
@@ -62,12 +63,13 @@ def progress_line(now: Progress, seconds: float) -> str:
         f"{done:,} of {planned:,} images ({done / planned:.0%})",
         f"{now.shards_done:,} of {now.shards_planned:,} shards",
     ]
-    if seconds > 0 and done:
-        parts += [f"{done / seconds:,.0f} images/s", f"{now.bytes_done / seconds / 1e6:,.1f} MB/s"]
+    done_now = done - now.images_skipped
+    if seconds > 0 and done_now:
+        parts += [f"{done_now / seconds:,.0f} images/s", f"{now.bytes_done / seconds / 1e6:,.1f} MB/s"]
     if now.rejected:
         parts.append(f"{now.rejected:,} rejected")
-    if seconds > 0 and now.bytes_done and done < planned:
-        parts.append(f"{_clock(seconds * (now.bytes_planned - now.bytes_done) / now.bytes_done)} left")
+    if seconds > 0 and done_now and done < planned:  # the order is that of a hash, so sizes are evenly spread
+        parts.append(f"{_clock(seconds * (planned - done) / done_now)} left")
     return " · ".join(parts)
 
 
@@ -109,10 +111,12 @@ def _show_live(stop: threading.Event) -> None:
     console = Console(file=error_stream())
     live = Live(get_renderable=row, console=console, refresh_per_second=1 / _LIVE_SECONDS, transient=True)
     live.start()
+    _live.set()
     while not stop.wait(_LIVE_SECONDS / 2):
         if _pausing.is_set() and live.is_started:
             live.stop()
             _paused.set()
         elif not _pausing.is_set() and not live.is_started:
             live.start()
+    _live.clear()
     live.stop()

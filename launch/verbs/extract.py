@@ -46,7 +46,7 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
             workers=options.workers,
         )
         with progress.shown(progress_mode):
-            planned(sum(each.images.written for each in splits), sum(each.bytes for each in splits), len(shards))
+            planned(sum(each.images.written for each in splits), len(shards))
             run(build, beam_arguments)
         with open(report, "rb") as file:
             extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])

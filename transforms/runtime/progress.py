@@ -17,7 +17,6 @@ NAMESPACE = "recordmill"
 """The namespace of a job's counters."""
 
 _IMAGES_PLANNED = Metrics.counter(NAMESPACE, "images_planned")
-_BYTES_PLANNED = Metrics.counter(NAMESPACE, "image_bytes_planned")
 _SHARDS_PLANNED = Metrics.counter(NAMESPACE, "shards_planned")
 _IMAGES_WRITTEN = Metrics.counter(NAMESPACE, "images_written")
 _IMAGES_SKIPPED = Metrics.counter(NAMESPACE, "images_skipped")
@@ -32,17 +31,18 @@ class Progress(msgspec.Struct):
 
     Attributes:
         step: what the job is doing, in words for a person.
-        images_done: of those planned: written, rejected, or in shards that an earlier run finished. Bytes are of
-            image files.
+        images_done: of those planned: written, rejected, or skipped.
+        images_skipped: those in shards that an earlier run finished.
+        bytes_done: of the image files that were read in this run.
         planned_at: `time.monotonic` when there was a plan, from which on images are written; 0 before.
         rejected: images and annotations, planned or not.
     """
 
     step: str = ""
     images_planned: int = 0
-    bytes_planned: int = 0
     shards_planned: int = 0
     images_done: int = 0
+    images_skipped: int = 0
     bytes_done: int = 0
     shards_done: int = 0
     rejected: int = 0
@@ -70,14 +70,12 @@ def set_step(step: str) -> None:
         _progress.step = step
 
 
-def planned(images: int, bytes_: int, shards: int) -> None:
+def planned(images: int, shards: int) -> None:
     _IMAGES_PLANNED.inc(images)
-    _BYTES_PLANNED.inc(bytes_)
     _SHARDS_PLANNED.inc(shards)
     with _lock:
         _progress.planned_at = _progress.planned_at or time.monotonic()
         _progress.images_planned += images
-        _progress.bytes_planned += bytes_
         _progress.shards_planned += shards
 
 
@@ -87,10 +85,12 @@ def wrote_image(bytes_: int) -> None:
     _done(1, bytes_)
 
 
-def skipped_images(images: int, bytes_: int) -> None:
+def skipped_images(images: int) -> None:
     """Images that an earlier run wrote."""
     _IMAGES_SKIPPED.inc(images)
-    _done(images, bytes_)
+    _done(images, 0)
+    with _lock:
+        _progress.images_skipped += images
 
 
 def rejected_image(bytes_: int) -> None:
@@ -126,9 +126,9 @@ def update_from_counters(step: str, counts: Mapping[str, int]) -> None:
     rejects = sum(number for name, number in counts.items() if name.startswith(_REJECTED))
     numbers = {
         "images_planned": total(_IMAGES_PLANNED),
-        "bytes_planned": total(_BYTES_PLANNED),
         "shards_planned": total(_SHARDS_PLANNED),
         "images_done": total(_IMAGES_WRITTEN, _IMAGES_SKIPPED, _IMAGES_REFUSED),
+        "images_skipped": total(_IMAGES_SKIPPED),
         "bytes_done": total(_BYTES_WRITTEN),
         "shards_done": total(_SHARDS_WRITTEN),
         "rejected": rejects,

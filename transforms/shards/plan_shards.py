@@ -134,7 +134,7 @@ def expected_amount(task: ImageTask, estimate: RecordEstimate) -> Amount:
 def _planned(split_census: tuple[str, Census], sizing: ShardSizing) -> tuple[str, SplitPlan]:
     split, census = split_census
     plan = plan_split(census, sizing)
-    progress.planned(plan.images, plan.bytes, plan.shards)
+    progress.planned(plan.images, plan.shards)
     return split, plan
 
 

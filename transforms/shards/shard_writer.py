@@ -70,8 +70,7 @@ class ShardWriter:
         plan = self.plan_digest(key, ordered)
         if done := self._finished(key, plan):
             _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
-            first = [task for task in ordered if not task.is_continuation]
-            progress.skipped_images(len(first), sum(task.ref.size_bytes for task in first))
+            progress.skipped_images(sum(not task.is_continuation for task in ordered))
         else:
             done = self._write(key, ordered, plan)
             self._storage.write(self._state_path(key), msgspec.json.encode(done))

@@ -88,7 +88,6 @@ def test_counters_and_state_become_progress(monkeypatch):
     monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.01)
     counters = [
         ("images_planned", 10, 12),
-        ("image_bytes_planned", 1000, 1000),
         ("shards_planned", 2, 2),
         ("images_written", None, 3),
         ("images_written", 2, 9),
@@ -102,13 +101,8 @@ def test_counters_and_state_become_progress(monkeypatch):
     waited = threading.Event()
     watch.wait(Job(lambda: waited.wait(0.5), counters), Runner.DATAFLOW, OPTIONS)
     now = progress.snapshot()
-    assert (now.step, now.images_planned, now.bytes_planned, now.shards_planned) == (
-        "Dataflow: resource cleaning up",
-        10,
-        1000,
-        2,
-    )
-    assert (now.images_done, now.bytes_done, now.shards_done, now.rejected) == (7, 700, 1, 9)
+    assert (now.step, now.images_planned, now.shards_planned) == ("Dataflow: resource cleaning up", 10, 2)
+    assert (now.images_skipped, now.images_done, now.bytes_done, now.shards_done, now.rejected) == (1, 7, 700, 1, 9)
 
 
 class AskedOnce(Job):
@@ -139,7 +133,7 @@ def test_a_job_server_is_asked_again_and_again(monkeypatch):
 
 
 def test_numbers_never_go_back():
-    progress.planned(5, 50, 1)
+    progress.planned(5, 1)
     progress.wrote_image(10)
     progress.update_from_counters("", {"images_planned": 3, "images_written": 0})
     now = progress.snapshot()
