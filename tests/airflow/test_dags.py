@@ -176,4 +176,4 @@ def test_parsing_imports_nothing_but_what_is_light(home, tmp_path):
 def test_recordmill_is_of_the_wheel_and_not_of_the_tree():
     import recordmill.launch
 
-    assert not recordmill.launch.__file__.startswith(str(ROOT))
+    assert "site-packages" in recordmill.launch.__file__
