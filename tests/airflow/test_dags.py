@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowFailException
-from conftest import DATAFLOW_SETTINGS, ROOT, copy_dags
+from conftest import DATAFLOW_SETTINGS, copy_dags
 
 FILES = ("recordmill_beam.py", "recordmill_dataflow.py")
 DAGS = ["recordmill_coco", "recordmill_coco_dataflow", "recordmill_folder", "recordmill_folder_dataflow"]

@@ -34,7 +34,7 @@ class Filters(msgspec.Struct, frozen=True):
             return Metric.FILTERED_CATEGORY
         if annotation.is_crowd and not self.crowd:
             return Metric.FILTERED_CROWD
-        if annotation.area_px2 < self.min_area_px2:
+        if self.min_area_px2 and annotation.area_px2 < self.min_area_px2:  # some tools write -1 for an area
             return Metric.FILTERED_AREA
         return None
 

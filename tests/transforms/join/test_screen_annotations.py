@@ -64,6 +64,16 @@ def test_an_annotation_of_no_known_category_is_rejected_whatever_is_wanted(filte
     assert list(screen_annotations(task(STRANGER), KNOWN, filters)) == [reject, task()]
 
 
+def test_an_area_that_is_none_costs_no_object_where_no_area_was_asked_for():
+    """Some tools write -1 where they know none."""
+    unknown = msgspec.structs.replace(CAT, area_px2=-1.0)
+    assert list(screen_annotations(task(unknown), KNOWN, Filters())) == [task(unknown)]
+    assert list(screen_annotations(task(unknown), KNOWN, Filters(min_area_px2=1.0))) == [
+        Count(Metric.FILTERED_AREA, 1),
+        task(),
+    ]
+
+
 def test_an_image_without_annotations_stays():
     assert list(screen_annotations(task(), KNOWN, Filters(("cat",), False, 5.0))) == [task()]
 
