@@ -19,6 +19,9 @@ from recordmill.schemas.errors import ConfigError
 _BEAMS = ("--project", "--region", "--runner")
 """Flags of Beam's that have no underscore to know them by."""
 
+_ALSO_CALLED = {"--annotations": "--instances", "--shards": "--num-shards"}
+"""Names that other tools have for our flags."""
+
 _EPILOG = """\
 Flags after a lone -- go to Apache Beam as they are, for example
   -- --direct_running_mode=multi_processing --direct_num_workers=4
@@ -108,6 +111,8 @@ def parse(arguments: Sequence[str]) -> Command:
         SystemExit: --help or --version was asked for, and has been answered.
     """
     parser, verbs = _parsers()
+    if list(arguments[:1]) == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         verb = verbs[parsed.verb]
@@ -154,9 +159,10 @@ class _Parser(argparse.ArgumentParser):
             return f"unexpected argument {argument!r}"
         if name in self.known:
             return f"{name} must stand after the verb"
-        if "_" in name or name in _BEAMS:
+        meant = _ALSO_CALLED.get(name, name.replace("_", "-"))
+        if meant not in self.known and ("_" in name or name in _BEAMS):
             return f"unknown flag {name}; Beam's flags go after a lone --"
-        near = difflib.get_close_matches(name, self.known, 1)
+        near = [meant] if meant in self.known else difflib.get_close_matches(name, self.known, 1)
         return f"unknown flag {name}" + (f"; did you mean {near[0]}?" if near else "")
 
 

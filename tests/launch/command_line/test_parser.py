@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from recordmill.launch.command_line.parser import TerminalOptions, parse
+from recordmill.launch.command_line.parser import VERBS, TerminalOptions, parse
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
@@ -166,6 +166,11 @@ def test_all_faults_of_values_are_told_at_once():
         (("cocoa",), "invalid choice: 'cocoa'"),
         (("coco", "--imagse", "x"), "unknown flag --imagse; did you mean --images?"),
         (("coco", "--imagse=x"), "unknown flag --imagse; did you mean --images?"),
+        (("coco", "--num_shards", "3"), "unknown flag --num_shards; did you mean --num-shards?"),
+        (("coco", "--shards=3"), "unknown flag --shards; did you mean --num-shards?"),
+        (("coco", "--annotations", "a.json"), "unknown flag --annotations; did you mean --instances?"),
+        (("folder", "--annotations", "a.csv"), "unknown flag --annotations"),
+        (("coco", "--temp_location=gs://b/t"), "unknown flag --temp_location; Beam's flags go after a lone --"),
         (("coco", "--runner", "DataflowRunner"), "unknown flag --runner"),
         (("coco", "-x"), "unknown flag -x"),
         (("coco", "stray"), "unexpected argument 'stray'"),
@@ -204,10 +209,11 @@ def test_the_other_verbs():
     assert extract.options == ExtractOptions(folder="out", target="new", split="val")
 
 
-@pytest.mark.parametrize("verb", [(), ("coco",), ("folder",), ("verify",), ("extract",), ("sample",)])
-def test_help(verb, capsys):
+@pytest.mark.parametrize("typed", [("--help",), ("coco", "--help"), ("help",), ("help", "extract")])
+def test_help(typed, capsys):
+    verb = [word for word in typed if word in VERBS]
     with pytest.raises(SystemExit) as caught:
-        parse([*verb, "--help"])
+        parse(typed)
     assert caught.value.code == 0
     shown = capsys.readouterr()
     assert shown.out.startswith(f"usage: {' '.join(('recordmill', *verb))} [-h]")
