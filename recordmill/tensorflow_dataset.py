@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def dataset(
     path: str, split: str = "train", *, shuffle_shards: bool = False, seed: int | None = None
-) -> "tf.data.Dataset":
+) -> "tf.data.Dataset":  # long, by the table of what it gives
     """The examples of one split, shards read in parallel.
 
     Args:

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Iterator
 
 START = b"\x89PNG\r\n\x1a\n"
 END = b"IEND\xaeB`\x82"
@@ -21,23 +22,15 @@ def check_png(data: bytes) -> None:
     Raises:
         ValueError, struct.error, zlib.error: what is wrong.
     """
-    offset = len(START)
     kinds: list[bytes] = []
     pixels = _Inflated()
-    while not kinds or kinds[-1] != b"IEND":
-        length, kind = struct.unpack_from(">I4s", data, offset)
-        body = memoryview(data)[offset + 8 : offset + 8 + length]
-        (checksum,) = struct.unpack_from(">I", data, offset + 8 + length)
-        if not kind.isalpha():
-            raise ValueError(f"chunk {kind!r} is called by other characters than letters")
-        if zlib.crc32(body, zlib.crc32(kind)) != checksum:
-            raise ValueError(f"chunk {kind!r} has a wrong checksum")
+    for kind, body in _chunks(data):
         if (kind == b"IHDR") != (not kinds):
             raise ValueError("its header is not the first chunk, and only that")
         if kind == b"IHDR":
             header = struct.unpack(">IIBBBBB", body)
-        elif kind == b"PLTE" and ({b"IDAT", b"PLTE"} & set(kinds) or not 0 < length <= 768 or length % 3):
-            raise ValueError(f"its palette of {length} bytes is none, or comes too late")
+        elif kind == b"PLTE" and ({b"IDAT", b"PLTE"} & set(kinds) or not 0 < len(body) <= 768 or len(body) % 3):
+            raise ValueError(f"its palette of {len(body)} bytes is none, or comes too late")
         elif kind == b"IDAT":
             if b"IDAT" in kinds and kinds[-1] != b"IDAT":
                 raise ValueError("its compressed pixels are not in one piece")
@@ -45,7 +38,6 @@ def check_png(data: bytes) -> None:
         elif kind[:1].isupper() and kind not in (b"PLTE", b"IEND"):
             raise ValueError(f"chunk {kind!r} is unknown and said to be needed")
         kinds.append(kind)
-        offset += 12 + length
     width, height, depth, colour, compression, filter_, interlace = header
     if max(width, height) > MAX_SIDE:
         raise ValueError(f"{width}x{height}: libpng reads sides up to {MAX_SIDE:,}")
@@ -56,6 +48,21 @@ def check_png(data: bytes) -> None:
     expected = _png_bytes(width, height, depth * _CHANNELS[colour], interlace)
     if pixels.size < expected or not pixels.ended:
         raise ValueError(f"{pixels.size:,} bytes of pixels where {expected:,} and a checksum are expected")
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """Name and body of each chunk up to the last, whole and with the right checksum."""
+    offset, kind = len(START), b""
+    while kind != b"IEND":
+        length, kind = struct.unpack_from(">I4s", data, offset)
+        body = memoryview(data)[offset + 8 : offset + 8 + length]
+        (checksum,) = struct.unpack_from(">I", data, offset + 8 + length)
+        if zlib.crc32(body, zlib.crc32(kind)) != checksum:
+            raise ValueError(f"chunk {kind!r} has a wrong checksum")
+        if not kind.isalpha():
+            raise ValueError(f"chunk {kind!r} is called by other characters than letters")
+        yield kind, body
+        offset += 12 + length
 
 
 def png_channels(data: bytes) -> int:
