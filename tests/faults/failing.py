@@ -1,6 +1,7 @@
 """Code that fails where it is told to."""
 
 import io
+from typing import Any
 
 
 def fail_once(monkeypatch, owner: type, method: str, at: int, error: BaseException) -> None:
@@ -21,12 +22,10 @@ def raise_(error: BaseException) -> None:
     raise error
 
 
-def open_failing(
-    mode: str, ending: str, stage: str, error: OSError, path: str, wanted: str, buffering: int = -1
-) -> io.IOBase:
+def open_failing(mode: str, ending: str, stage: str, error: OSError, path: str, wanted: str, **how: Any) -> io.IOBase:
     """`open`, but files that are opened in one mode, and whose name ends so, are failing ones."""
     fails = wanted == mode and path.endswith(ending)
-    return FailingFile(stage, error, path, mode) if fails else open(path, wanted, buffering)
+    return FailingFile(stage, error, path, mode) if fails else open(path, wanted, **how)
 
 
 class FailingFile(io.FileIO):
