@@ -108,15 +108,16 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     if fault := _output_fault(output):
         yield fault
         return
+    reported = set()
     for path in inputs:
         folder, name = os.path.split(_real(path))
         if folder == _real(output) and is_metadata(name):
+            reported.add(name)
             yield f"{path} would be replaced by the {name} of the data set; give another --output"
     storage = storage_for(output)
-    if storage.size(storage.join(output, MANIFEST)) is not None:
-        return
-    found = [name for name in storage.names(output) if is_metadata(name)]
-    if found and not unfinished_splits(output):
+    found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
+    # In this order: another run that is done just now writes its manifest before it deletes its state.
+    if found and not unfinished_splits(output) and storage.size(storage.join(output, MANIFEST)) is None:
         yield (
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
             "says that they are a data set's; give another --output, or move them"

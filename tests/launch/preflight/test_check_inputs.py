@@ -227,7 +227,10 @@ def test_a_store_that_nothing_speaks_is_refused(folder, paths):
 def test_an_input_that_the_data_set_would_replace_is_refused(folder):
     for name in ("labels.csv", "features.json"):
         (folder / name).write_text("path,label\n")
-    with pytest.raises(ConfigError, match=r"labels\.csv would be replaced by the labels\.csv of the data set"):
+    told = (
+        r"^labels\.csv would be replaced .*; --output \. has features\.json, which would be replaced, and no manifest"
+    )
+    with pytest.raises(ConfigError, match=told):
         check_folder_inputs(FolderOptions(images=("images",), labels=("labels.csv",), output="."))
     (folder / "out").symlink_to(folder)
     with pytest.raises(ConfigError, match=r"features\.json would be replaced"):
