@@ -1,16 +1,22 @@
 """A job's progress on the terminal: one live line, or plain lines where nobody watches."""
 
+import math
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from recordmill.launch.terminal.error_stream import error_stream
+from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.progress import Progress
 
 _LIVE_SECONDS = 0.2
 _PLAIN_SECONDS = 10.0
+_CANNOT_ERASE = ("dumb", "unknown")
+_BARS = (24, 12)
+_SEPARATOR = " · "
 
 _pausing, _paused, _live = threading.Event(), threading.Event(), threading.Event()
 
@@ -24,7 +30,7 @@ def shown(mode: str) -> Iterator[None]:
         yield
         return
     stream = error_stream()
-    live = mode == "auto" and stream is not None and stream.isatty()
+    live = mode == "auto" and stream is not None and stream.isatty() and os.environ.get("TERM") not in _CANNOT_ERASE
     stop = threading.Event()
     watcher = threading.Thread(target=_show_live if live else _show_plain, args=(stop,), name="progress", daemon=True)
     watcher.start()
@@ -48,29 +54,59 @@ def paused() -> Iterator[None]:
         _pausing.clear()
 
 
-def progress_line(now: Progress, seconds: float) -> str:
+def expect_records(shards: Sequence[ShardInfo], in_this_process: bool) -> None:
+    """Plan to read shards back. What other processes read of them is not known before the end."""
+    if in_this_process:
+        progress.planned(sum(shard.examples for shard in shards), len(shards), "records")
+    else:
+        progress.set_step(f"reading {len(shards):,} shards")
+
+
+def progress_line(now: Progress, seconds: float, width: float = math.inf) -> str:
     """One line of text.
 
     Args:
         seconds: since the first image could be written.
+        width: columns that it has to fit; what matters least is left out first.
     """
+    parts = _parts(now, seconds)
+    while len(line := _SEPARATOR.join(text for _, text in parts)) > width and len(parts) > 1:
+        parts.remove(min(parts))
+    return line if len(line) <= width else f"{line[: max(0, int(width) - 1)]}…"
+
+
+def _parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
+    """The parts of a line in their order; a part of a smaller number matters less."""
     if not now.images_planned:
         if now.shards_done:  # all that is known of workers in other processes
-            return f"{now.shards_done:,} shards finished"
-        return now.step or "starting"
+            return [(0, f"{now.shards_done:,} shards finished")]
+        return [(0, now.step or "starting")]
     done, planned = now.images_done, now.images_planned
     parts = [
-        f"{done:,} of {planned:,} images ({done / planned:.0%})",
-        f"{now.shards_done:,} of {now.shards_planned:,} shards",
+        (6, f"{done:,} of {planned:,} {now.unit} ({math.floor(100 * done / planned)}%)"),
+        (2, f"{now.shards_done:,} of {now.shards_planned:,} shards"),
     ]
     done_now = done - now.images_skipped
     if seconds > 0 and done_now:
-        parts += [f"{done_now / seconds:,.0f} images/s", f"{now.bytes_done / seconds / 1e6:,.1f} MB/s"]
+        parts += [
+            (3, f"{done_now / seconds:,.0f} {now.unit}/s"),
+            (1, f"{now.bytes_done / seconds / 1e6:,.1f} MB/s"),
+        ]
     if now.rejected:
-        parts.append(f"{now.rejected:,} rejected")
+        parts.append((4, f"{now.rejected:,} rejected"))
     if seconds > 0 and done_now and done < planned:  # the order is that of a hash, so sizes are evenly spread
-        parts.append(f"{_clock(seconds * (planned - done) / done_now)} left")
-    return " · ".join(parts)
+        parts.append((5, f"{_clock(seconds * (planned - done) / done_now)} left"))
+    return parts
+
+
+def bar_width(line: str, width: int) -> int:
+    """Columns of the bar beside a line, where the terminal has `width`: one of a few sizes, so that it does not change
+    with every digit of the line; 0 is none.
+
+    >>> [bar_width("9 of 10 images (90%)", width) for width in (80, 40, 30)]
+    [24, 12, 0]
+    """
+    return next((size for size in _BARS if size + 1 + len(line) <= width), 0)
 
 
 def _clock(seconds: float) -> str:
@@ -79,15 +115,14 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def _line() -> str:
-    now = progress.snapshot()
-    return progress_line(now, time.monotonic() - now.planned_at if now.planned_at else 0.0)
+def _line(now: Progress, width: float = math.inf) -> str:
+    return progress_line(now, time.monotonic() - now.planned_at if now.planned_at else 0.0, width)
 
 
 def _show_plain(stop: threading.Event) -> None:
     last = ""
     while not stop.wait(_PLAIN_SECONDS):
-        line = _line()
+        line = _line(progress.snapshot())
         if line != last:
             print(line, file=error_stream(), flush=True)
         last = line
@@ -98,17 +133,22 @@ def _show_live(stop: threading.Event) -> None:
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=error_stream())
 
     def row() -> Table:
         now = progress.snapshot()
+        line = _line(now, console.width)
         table = Table.grid(padding=(0, 1))
-        bar = ProgressBar(
-            total=now.images_planned or 1, completed=now.images_done, width=24, pulse=not now.images_planned
-        )
-        table.add_row(bar, _line())
+        planned = now.images_planned
+        if width := bar_width(line, console.width):
+            bar = ProgressBar(total=planned or 1, completed=now.images_done, width=width, pulse=not planned)
+            table.add_row(bar, Text(line))
+        else:
+            table.add_row(Text(line))
         return table
 
-    console = Console(file=error_stream())
     live = Live(get_renderable=row, console=console, refresh_per_second=1 / _LIVE_SECONDS, transient=True)
     live.start()
     _live.set()

@@ -4,10 +4,11 @@ import os
 
 from recordmill.launch.terminal.error_stream import others_hidden
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.runtime.progress import set_step
 
 
 def require_tensorflow(purpose: str) -> None:
-    """Import TensorFlow, quietly.
+    """Import TensorFlow, quietly, which takes seconds.
 
     Args:
         purpose: what it is needed for, `verify decodes images`.
@@ -15,6 +16,7 @@ def require_tensorflow(purpose: str) -> None:
     Raises:
         ConfigError: it is not installed.
     """
+    set_step("starting TensorFlow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # of no use here, and it announces itself at every start
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # checking needs no GPU, and one may be training

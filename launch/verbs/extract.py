@@ -26,15 +26,12 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
     from recordmill.launch.terminal import progress
     from recordmill.pipelines import extract
     from recordmill.transforms.extract.extract_documents import ExtractedSplit
-    from recordmill.transforms.runtime.progress import planned
 
     if beam_arguments:
         require_local(beam_options(beam_arguments), "extract")
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
     extract.claim_folder(options.target)
-    require_tensorflow("extract reads records")
-    splits = [manifest.splits[name] for name in {shard.split for shard in shards}]
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
         report = os.path.join(temporary, "extracted.json")
         build = partial(
@@ -46,7 +43,8 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
             workers=options.workers,
         )
         with progress.shown(progress_mode):
-            planned(sum(each.images.written for each in splits), len(shards))
+            require_tensorflow("extract reads records")
+            progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
             run(build, beam_arguments)
         with open(report, "rb") as file:
             extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])

@@ -29,10 +29,11 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     if beam_arguments:
         require_local(beam_options(beam_arguments), "verify")
     expected = verify.expected_shards(options.folder)
-    require_tensorflow("verify decodes images")
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
         report = os.path.join(temporary, "checks.json")
         with progress.shown(progress_mode):
+            require_tensorflow("verify decodes images")
+            progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
             run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
         with open(report, "rb") as file:
             checks = msgspec.json.decode(file.read(), type=list[ShardCheck])

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -177,15 +178,22 @@ def test_progress(mode, told, sample, tmp_path, recordmill, monkeypatch):
     assert ("of 23 images" in outcome.err) is told
 
 
-def test_live_progress_on_a_terminal(sample, tmp_path):
-    """A pseudo terminal sees the bar come and go."""
+@pytest.mark.parametrize("columns", [40, 80])
+def test_live_progress_on_a_terminal(columns, sample, tmp_path):
+    """A pseudo terminal sees the bar come and go, and no line of it is wider than the terminal."""
+    import fcntl
     import pty
+    import struct
+    import termios
 
     arguments = coco_flags(sample, tmp_path, "--num-shards", 4)
     seen = b""
     process, terminal = pty.fork()
     if process == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "recordmill.launch.cli", *arguments])
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        # Not os.execv, which hands on what C libraries have set: readline sets COLUMNS.
+        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
+        os.execve(sys.executable, [sys.executable, "-m", "recordmill.launch.cli", *arguments], environment)
     while True:
         try:
             piece = os.read(terminal, 4096)
@@ -195,8 +203,13 @@ def test_live_progress_on_a_terminal(sample, tmp_path):
             break
         seen += piece
     assert os.waitpid(process, 0)[1] == 0
-    assert "━".encode() in seen
-    assert b"coco-train is in" in seen
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    live, summary = text.split("coco-train is in")
+    assert "━" in live
+    assert "23 images" in live
+    assert "of 4 shards" in live or columns == 40
+    assert max(map(len, re.split("[\r\n]+", live))) <= columns
+    assert str(tmp_path) in summary
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path, recordmill):

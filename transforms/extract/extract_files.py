@@ -57,8 +57,8 @@ class FileWriter:
         self._written: dict[str, str] = {}
         self._lock = Lock()
 
-    def write(self, file: ExtractedFile) -> tuple[WrittenFile, bool]:
-        """Write a file, unless the same one was written here before; and whether it was.
+    def write(self, file: ExtractedFile) -> WrittenFile:
+        """Write a file, unless the same one was written here before.
 
         Raises:
             UnusableRecordError: there can be no file of that name.
@@ -67,7 +67,7 @@ class FileWriter:
         written = WrittenFile(file.path, len(file.data), hashlib.sha256(file.data).hexdigest())
         with self._lock:
             if self._written.get(file.path) == written.sha256:
-                return written, False
+                return written
             self._written[file.path] = written.sha256
         try:
             self._storage.write(self._storage.join(self._folder, file.path), file.data)
@@ -77,7 +77,7 @@ class FileWriter:
             if error.errno not in _OF_THE_NAME:
                 raise
             raise _no_file(file.path, str(error.strerror)) from error
-        return written, True
+        return written
 
 
 def _no_file(path: str, why: str) -> UnusableRecordError:

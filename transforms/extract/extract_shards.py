@@ -12,7 +12,6 @@ from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
-from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.look_ahead import look_ahead
 
 
@@ -63,9 +62,7 @@ class _ExtractShard(beam.DoFn):
         self._pool = ThreadPoolExecutor(self._threads, "extract")
 
     def process(self, shard: ManifestShard) -> Iterator[tuple[str, ExtractedShard]]:
-        extracted = extract_shard(shard, self._writer, self._pool, self._threads)
-        progress.finished_shard()
-        yield shard.split, extracted
+        yield shard.split, extract_shard(shard, self._writer, self._pool, self._threads)
 
     def teardown(self):
         self._pool.shutdown(cancel_futures=True)
@@ -107,15 +104,12 @@ class RecordExtractor:
         extracted = None
         try:
             rows, (image_file, *others), faults = self._extract(self._read(record))
-            image, is_new = self._writer.write(image_file)
-            files = [image]
+            files = [self._writer.write(image_file)]
             for other in others:
                 try:
-                    files.append(self._writer.write(other)[0])
+                    files.append(self._writer.write(other))
                 except UnusableRecordError as fault:
                     faults.append((fault.reason, fault.detail))
-            if is_new:
-                progress.wrote_image(image.bytes)
             extracted = ExtractedRecord(number, rows, tuple(files))
         except UnusableRecordError as fault:
             faults = [*faults, (fault.reason, fault.detail)]

@@ -14,6 +14,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.plan_report import Fault
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import read_records
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -73,6 +74,20 @@ def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fau
     Args:
         reader: of the shard's path.
     """
+    examples = size = 0
+    try:
+        for record in _undamaged(shard, reader, damage):
+            examples += 1
+            if examples <= shard.info.examples:
+                progress.read_record(reader.size - size)
+                size = reader.size
+            yield record
+    finally:
+        progress.skipped_images(max(0, shard.info.examples - examples))
+        progress.finished_shard()
+
+
+def _undamaged(shard: ManifestShard, reader: ShardReader, damage: list[Fault]) -> Iterator[bytes]:
     file = shard.info.file
     if storage_for(shard.path).size(shard.path) is None:
         damage.append(Fault(file, None, "missing", "no such file"))

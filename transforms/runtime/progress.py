@@ -22,6 +22,7 @@ _IMAGES_WRITTEN = Metrics.counter(NAMESPACE, "images_written")
 _IMAGES_SKIPPED = Metrics.counter(NAMESPACE, "images_skipped")
 _IMAGES_REFUSED = Metrics.counter(NAMESPACE, "planned_images_rejected")
 _BYTES_WRITTEN = Metrics.counter(NAMESPACE, "image_bytes_written")
+_RECORDS_READ = Metrics.counter(NAMESPACE, "records_read")
 _SHARDS_WRITTEN = Metrics.counter(NAMESPACE, "shards_written")
 _REJECTED = "rejected/"
 
@@ -31,11 +32,12 @@ class Progress(msgspec.Struct):
 
     Attributes:
         step: what the job is doing, in words for a person.
-        images_done: of those planned: written, rejected, or skipped.
-        images_skipped: those in shards that an earlier run finished.
-        bytes_done: of the image files that were read in this run.
+        images_done: of those planned: written, rejected, or skipped. Where there is nothing left to do, all of them.
+        images_skipped: those that this run did not look at: an earlier one finished their shard, or a shard is damaged.
+        bytes_done: of the files that were read in this run.
         planned_at: `time.monotonic` when there was a plan, from which on images are written; 0 before.
         rejected: images and annotations, planned or not.
+        unit: what is counted instead of images, `records` where a data set is read back.
     """
 
     step: str = ""
@@ -47,6 +49,7 @@ class Progress(msgspec.Struct):
     shards_done: int = 0
     rejected: int = 0
     planned_at: float = 0.0
+    unit: str = "images"
 
 
 _lock = threading.Lock()
@@ -70,11 +73,12 @@ def set_step(step: str) -> None:
         _progress.step = step
 
 
-def planned(images: int, shards: int) -> None:
+def planned(images: int, shards: int, unit: str = "images") -> None:
     _IMAGES_PLANNED.inc(images)
     _SHARDS_PLANNED.inc(shards)
     with _lock:
         _progress.planned_at = _progress.planned_at or time.monotonic()
+        _progress.unit = unit
         _progress.images_planned += images
         _progress.shards_planned += shards
 
@@ -85,8 +89,14 @@ def wrote_image(bytes_: int) -> None:
     _done(1, bytes_)
 
 
+def read_record(bytes_: int) -> None:
+    """A record of a data set was read back; so many bytes of its shard were read since the one before it."""
+    _RECORDS_READ.inc()
+    _done(1, bytes_)
+
+
 def skipped_images(images: int) -> None:
-    """Images that an earlier run wrote."""
+    """Images, or records, that this run need not or cannot look at."""
     _IMAGES_SKIPPED.inc(images)
     _done(images, 0)
     with _lock:

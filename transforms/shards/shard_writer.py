@@ -118,7 +118,7 @@ class ShardWriter:
                 rejected += prepared.rejected
                 counted.update(prepared.counted)
                 if not task.is_continuation:
-                    progress.wrote_image(task.ref.size_bytes)
+                    progress.wrote_image(0 if prepared is _NO_RECORD else task.ref.size_bytes)
         for reject in rejected:
             progress.rejected(reject)
         info = ShardInfo(shard.name, shard.examples, shard.size, shard.digest)

@@ -9,8 +9,9 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from recordmill.launch.terminal.progress import progress_line, shown
+from recordmill.launch.terminal.progress import bar_width, expect_records, progress_line, shown
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.progress import Progress
 
@@ -101,7 +102,7 @@ def test_beam_counts_the_same():
         (
             Progress("x", 118_287, 123, 1_000, 0, 190_000_000, 0, 1_234),
             60.0,
-            "1,000 of 118,287 images (1%) · 0 of 123 shards · 17 images/s · 3.2 MB/s · 1,234 rejected · 1:57:17 left",
+            "1,000 of 118,287 images (0%) · 0 of 123 shards · 17 images/s · 3.2 MB/s · 1,234 rejected · 1:57:17 left",
         ),
         (
             Progress("x", 1000, 4, 1000, 0, 10**9, 4, 0),
@@ -118,6 +119,56 @@ def test_beam_counts_the_same():
 )
 def test_progress_line(now, seconds, line):
     assert progress_line(now, seconds) == line
+
+
+FULL = Progress("x", 118_287, 123, 1_000, 0, 190_000_000, 0, 1_234)
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (
+            120,
+            "1,000 of 118,287 images (0%) · 0 of 123 shards · 17 images/s · 3.2 MB/s · 1,234 rejected · 1:57:17 left",
+        ),
+        (103, progress_line(FULL, 60.0)),
+        (102, "1,000 of 118,287 images (0%) · 0 of 123 shards · 17 images/s · 1,234 rejected · 1:57:17 left"),
+        (80, "1,000 of 118,287 images (0%) · 17 images/s · 1,234 rejected · 1:57:17 left"),
+        (60, "1,000 of 118,287 images (0%) · 1,234 rejected · 1:57:17 left"),
+        (50, "1,000 of 118,287 images (0%) · 1:57:17 left"),
+        (40, "1,000 of 118,287 images (0%)"),
+        (20, "1,000 of 118,287 im…"),
+        (1, "…"),
+    ],
+)
+def test_a_line_fits_its_terminal_and_what_matters_least_goes_first(width, line):
+    assert progress_line(FULL, 60.0, width) == line
+    assert len(line) <= width
+
+
+def test_a_step_fits_its_terminal():
+    assert progress_line(Progress("waiting for the job server"), 0.0, 10) == "waiting f…"
+
+
+@pytest.mark.parametrize(("columns", "bar"), [(45, 24), (44, 12), (33, 12), (32, 0), (20, 0)])
+def test_the_bar_gives_way_to_the_line(columns, bar):
+    assert bar_width("9 of 10 images (90%)", columns) == bar
+
+
+def test_records_are_counted_where_a_data_set_is_read_back():
+    shards = [ShardInfo("a", 7, 100, ""), ShardInfo("b", 3, 50, "")]
+    expect_records(shards, in_this_process=False)
+    assert progress_line(progress.snapshot(), 0.0) == "reading 2 shards"
+    expect_records(shards, in_this_process=True)
+    assert progress_line(progress.snapshot(), 0.0) == "0 of 10 records (0%) · 0 of 2 shards"
+    progress.read_record(2_000_000)
+    assert progress_line(progress.snapshot(), 1.0) == (
+        "1 of 10 records (10%) · 0 of 2 shards · 1 records/s · 2.0 MB/s · 0:09 left"
+    )
+
+
+def test_all_but_one_is_not_all():
+    assert progress_line(Progress("x", 1000, 4, 999), 0.0) == "999 of 1,000 images (99%) · 0 of 4 shards"
 
 
 @pytest.mark.parametrize("mode", ["none", "plain", "auto"])

@@ -36,11 +36,11 @@ def test_a_name_that_leads_elsewhere_or_is_no_file_s(name):
 def test_a_file_is_written_once(tmp_path):
     writer = FileWriter(str(tmp_path))
     written = WrittenFile("x/a", 1, SHA256_OF_A)
-    assert writer.write(ExtractedFile("x/a", b"a")) == (written, True)
+    assert writer.write(ExtractedFile("x/a", b"a")) == written
     (tmp_path / "x" / "a").write_bytes(b"not again")
-    assert writer.write(ExtractedFile("x/a", b"a")) == (written, False)
+    assert writer.write(ExtractedFile("x/a", b"a")) == written
     assert (tmp_path / "x" / "a").read_bytes() == b"not again"
-    assert writer.write(ExtractedFile("x/a", b"b"))[1]
+    writer.write(ExtractedFile("x/a", b"b"))
     assert (tmp_path / "x" / "a").read_bytes() == b"b"
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["a"]
 

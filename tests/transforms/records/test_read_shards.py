@@ -8,7 +8,11 @@ import tensorflow as tf
 from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import RecordError
-from recordmill.transforms.records.read_shards import ShardReader
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.runtime import progress
 
 RECORDS = [b"", b"first", bytes(range(256)) * 9000, b"last"]
 
@@ -83,6 +87,35 @@ def test_a_gzip_file_with_a_flipped_bit_never_gives_other_records(tmp_path):
         else:
             assert records == whole  # a flipped bit in the header, as in its time, is no harm
             assert reader.sha256.digest() == hashlib.sha256(damaged).digest()
+
+
+@pytest.mark.parametrize(
+    ("planned", "damage", "done", "skipped"),
+    [
+        (3, "", 3, 0),
+        (5, "", 5, 2),  # fewer than the manifest says
+        (2, "", 2, 0),  # more
+        (3, "a record", 3, 1),
+        (3, "gone", 3, 3),
+    ],
+)
+def test_progress_ends_with_all_that_was_planned(tmp_path, planned, damage, done, skipped):
+    data = bytearray(write(tmp_path / "x", [b"one", b"two", b"three"]))
+    data[-5] ^= damage == "a record"
+    (tmp_path / "x").write_bytes(data)
+    if damage == "gone":
+        (tmp_path / "x").unlink()
+    info = ShardInfo("x", planned, len(data), hashlib.sha256(data).hexdigest())
+    shard = ManifestShard(str(tmp_path / "x"), "val", info, LAYOUTS["detection"], LabelMap(()))
+    progress.reset()
+    faults = []
+    records = list(readable_records(shard, ShardReader(shard.path), faults))
+    assert len(records) == {"": 3, "a record": 2, "gone": 0}[damage]
+    assert bool(faults) == (planned != 3 or bool(damage))
+    now = progress.snapshot()
+    assert (now.images_done, now.images_skipped, now.shards_done) == (done, skipped, 1)
+    if not faults:
+        assert now.bytes_done == len(data)
 
 
 def test_a_missing_file(tmp_path):
