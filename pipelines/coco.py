@@ -32,10 +32,11 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
         joined.rejected,
     )
     counted = screened.counted | "ScreenedCounted" >> beam.WithKeys(split), joined.counted
+    labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
     return Gathered(
         screened.tasks,
-        categories | "SelectCategories" >> beam.Map(select_categories, options.categories),
-        coco.files | "ChooseFeatures" >> ChooseFeatures(options.table, LAYOUTS[options.layout]),
+        labels,
+        coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, LAYOUTS[options.layout]),
         Findings(
             coco.files | "InputRows" >> beam.Map(_input_rows, split),
             rejected | "FoundRejected" >> beam.Flatten(),

@@ -41,7 +41,8 @@ def dataset(
             keypoints       float32 [N, K, 3]: x and y as fractions of width and height, visibility 0, 1 or 2
             captions        string [C]
             semantic        uint8 [height, width]: see semantic_by_id in label_map.json
-            categories      uint8 [height, width]: category id of the panoptic segment, void 0
+            categories      uint8 [height, width]: category id of the panoptic segment, void 0; where a category id is 0
+                            or less, see label_by_id in label_map.json
             instances       uint8 [height, width]: number of the panoptic segment, 0 for stuff and void
             image_id        int64 []
             file_name       string []
@@ -78,6 +79,8 @@ def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -
 
     parsed = tf.io.parse_single_example(record, parse_spec(table))
     values = {feature.source: parsed[feature.name] for feature in table.features}
+    if "objects.label" in values:  # which are the category ids, unless the record has both
+        values.setdefault("objects.category_id", values["objects.label"])
     decoded = {name: values[source] for source, name in _AS_THEY_ARE.items() if source in values}
     decoded["image"] = tf.io.decode_image(values["image.encoded"], channels=3, expand_animations=False)
     if "image.number" in values:

@@ -27,6 +27,11 @@ class Part(str, Enum):
     SEMANTIC = "semantic"  # --panoptic or --stuff
     PANOPTIC = "panoptic"  # --panoptic
     LVIS = "lvis"  # image rows with neg_category_ids
+    CATEGORY_ID = "category_id"  # a category with id 0 or below, so that labels are not the category ids
+
+
+OF_INPUT = (Part.LVIS, Part.CATEGORY_ID)
+"""Parts that no option asks for: they come of the input."""
 
 
 def listed(parts: tuple[Part, ...]) -> str:

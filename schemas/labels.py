@@ -1,7 +1,8 @@
-"""Label maps: raw COCO category ids, contiguous class indices, names."""
+"""Label maps: raw COCO category ids, the labels that records have for them, contiguous class indices, names."""
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -48,6 +49,19 @@ class LabelMap(msgspec.Struct, frozen=True):
         values = {id_: id_ - _COCO_STUFF_OFFSET if as_coco else 2 + index for index, id_ in enumerate(stuff)}
         return {category.id: values.get(category.id, SEMANTIC_THING) for category in self.segments}
 
+    @property
+    def is_shifted(self) -> bool:
+        """Whether labels are not the category ids: 0 means background to who reads labels, and a category has it, or
+        an id below."""
+        return any(category.id < 1 and not _is_background(category) for category in self.all)
+
+    def label_by_id(self) -> dict[int, int]:
+        """The label of each category where 0 means background: its id; where labels are shifted, class index + 1, and
+        beyond those for segments that are no class."""
+        ordered = dict.fromkeys(category.id for category in (*self.categories, *self.segments))
+        is_shifted = self.is_shifted
+        return {id_: label if is_shifted else id_ for label, id_ in enumerate(ordered, 1)}
+
     def index_by_id(self) -> dict[int, int]:
         return {category.id: index for index, category in enumerate(self.categories)}
 
@@ -60,33 +74,51 @@ class LabelMap(msgspec.Struct, frozen=True):
         return tuple(sorted(name for name, count in counts.items() if count > 1))
 
 
-def label_map_pbtxt(labels: LabelMap) -> str:
-    """`label_map.pbtxt` as the Object Detection API reads it.
+def _is_background(category: Category) -> bool:
+    """Whether a category is what 0 stands for anyway; LabelMe calls it `_background_`."""
+    return category.id == 0 and category.name.strip("_ ").casefold() == "background"
 
-    Its ids start at 1 (0 is the background), so where the data set uses id 0 for a class, all ids here are class
-    index + 1.
+
+def label_files(labels: LabelMap, label_by_id: Mapping[int, int]) -> dict[str, str]:
+    """The label maps beside the shards, by their files' names.
+
+    Args:
+        label_by_id: the number that stands for each category in records; `label_map.pbtxt` and `labels.csv` name those.
     """
-    shifted = any(category.id < 1 and category.name != "background" for category in labels.all)
+    named = [(label_by_id[category.id], category) for category in labels.all]
+    files = {"labels.csv": labels_csv(named), "label_map.json": label_map_json(labels, label_by_id)}
+    if all(label > 0 or _is_background(category) for label, category in named):
+        files["label_map.pbtxt"] = label_map_pbtxt(named, labels.is_shifted)
+    return files
+
+
+LABEL_FILES = ("label_map.pbtxt", "labels.csv", "label_map.json")
+"""All that `label_files` may give. Where 0 is the label of a class, there is no `label_map.pbtxt`: its reader, the
+Object Detection API, takes 0 for the background."""
+
+
+def label_map_pbtxt(named: Iterable[tuple[int, Category]], is_shifted: bool) -> str:
+    """`label_map.pbtxt` as the Object Detection API reads it."""
     lines = []
-    if shifted:
-        lines.append("# id = class index + 1: the data set uses category id 0, which means background here")
-    for index, category in enumerate(labels.categories if shifted else labels.all):
+    if is_shifted:
+        lines.append("# id = class index + 1: the data set has a category id below 1, and 0 means background here")
+    for label, category in named:
         name = _text_format(category.name)
-        label = index + 1 if shifted else category.id
         lines.append(f"item {{\n  id: {label}\n  name: {name}\n  display_name: {name}\n}}")
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def labels_csv(labels: LabelMap) -> str:
-    """`labels.csv` as Model Garden reads it: raw category id and name, no header."""
-    return "".join(f"{category.id},{_csv_field(category.name)}\n" for category in labels.all)
+def labels_csv(named: Iterable[tuple[int, Category]]) -> str:
+    """`labels.csv` as Model Garden reads it: label and name, no header."""
+    return "".join(f"{label},{_csv_field(category.name)}\n" for label, category in named)
 
 
-def label_map_json(labels: LabelMap) -> str:
-    """`label_map.json`: both directions between raw category id and class index, and the names by index."""
+def label_map_json(labels: LabelMap, label_by_id: Mapping[int, int]) -> str:
+    """`label_map.json`: both directions between raw category id and class index, labels by id, names by index."""
     return _indented(
         {
             "index_by_id": {str(id_): index for id_, index in labels.index_by_id().items()},
+            "label_by_id": {str(id_): label for id_, label in label_by_id.items()},
             "id_by_index": [category.id for category in labels.categories],
             "name_by_index": [category.name for category in labels.categories],
             **({"semantic_by_id": _semantic(labels)} if labels.segments else {}),
@@ -111,11 +143,3 @@ def _text_format(text: str) -> str:
 
 def _indented(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-LABEL_FILES = {
-    "label_map.pbtxt": label_map_pbtxt,
-    "labels.csv": labels_csv,
-    "label_map.json": label_map_json,
-}
-"""The label maps beside the shards, by their files' names."""

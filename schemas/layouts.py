@@ -6,7 +6,7 @@ A feature's source says what its value is; `recordmill.transforms.examples.encod
          .class_index  .class_name                                                        of images of one class
     image.neg_category_ids  .not_exhaustive_category_ids                                  LVIS's lists
     objects.area  .area_whole  .bbox_xywh_px  .bbox_yxyx  .category_id  .category_name
-           .class_index  .id  .is_crowd  .mask_png  .mask_rle
+           .class_index  .id  .is_crowd  .label  .mask_png  .mask_rle
            .xmin .xmax .ymin .ymax  .keypoint_{num,text,visibility,x,y}                   one an annotation, or more
     captions.id  .text                                                                    one a caption
     semantic.png                                                                          of stuff, or of panoptic
@@ -15,7 +15,7 @@ A feature's source says what its value is; `recordmill.transforms.examples.encod
 
 `detection` is read unchanged by Model Garden (`official/vision/dataloaders/tf_example_decoder.py`) and by the Object
 Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on top are `image/object/id`,
-`image/object/class/index` and `image/object/mask/rle`, which those readers ignore.
+`image/object/category_id`, `image/object/class/index` and `image/object/mask/rle`, which those readers ignore.
 
 `keras` is what the recipe "Creating TFRecords" (keras.io) writes and reads; `class_index` is ours. `tfds` is what
 `tfds.load("coco/2017")`, `"coco/2017_panoptic"` and `"coco_captions"` give; `objects/category_id` is ours.
@@ -87,6 +87,14 @@ DETECTION = FeatureTable(
         ),
         _float("image/object/bbox/ymin", "objects.ymin", shape=_N, unit="fraction of height", meaning="top edge, 0..1"),
         _int64(
+            "image/object/category_id",
+            "objects.category_id",
+            shape=_N,
+            unit="COCO id",
+            meaning="category id as in the JSON, where class/label is not",
+            part=Part.CATEGORY_ID,
+        ),
+        _int64(
             "image/object/class/index",
             "objects.class_index",
             shape=_N,
@@ -95,10 +103,10 @@ DETECTION = FeatureTable(
         ),
         _int64(
             "image/object/class/label",
-            "objects.category_id",
+            "objects.label",
             shape=_N,
-            unit="COCO id",
-            meaning="category id as in the JSON",
+            unit="1 or more",
+            meaning="category id as in the JSON; class index + 1 where one is 0 or less",
         ),
         _bytes("image/object/class/text", "objects.category_name", shape=_N, unit="utf-8", meaning="category name"),
         _int64("image/object/id", "objects.id", shape=_N, unit="COCO id", meaning="annotation id"),
@@ -170,7 +178,7 @@ DETECTION = FeatureTable(
             "panoptic.category_png",
             shape=(),
             unit="grey PNG",
-            meaning="category id of each pixel, void 0",
+            meaning="label of each pixel's category, as in class/label; void 0",
             part=Part.PANOPTIC,
         ),
         _bytes(

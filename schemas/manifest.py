@@ -199,6 +199,13 @@ class Manifest(msgspec.Struct, frozen=True):
         """What is in the records."""
         return LAYOUTS[self.layout].with_parts(self.parts)
 
+    @property
+    def label_by_id(self) -> dict[int, int]:
+        """The number that stands for each category in records: a label above the background's 0, or its id itself."""
+        if "objects.label" in self.table.sources:
+            return self.labels.label_by_id()
+        return {category.id: category.id for category in self.labels.all}
+
 
 class _Format(msgspec.Struct):
     """What a manifest of any format has."""

@@ -41,7 +41,9 @@ class Reason(str, Enum):
     SEGMENT_MISMATCH = "segment_mismatch"  # annotation: the panoptic PNG's segments are not those of its row
     TWO_CHANNEL_PANOPTIC = "two_channel_panoptic"  # annotation: a PNG of (category, instance), not of segment ids
     TOO_MANY_SEGMENTS = "too_many_segments"  # annotation: more than 255 segments, which one byte cannot tell apart
-    CATEGORY_OUT_OF_RANGE = "category_out_of_range"  # annotation: a segment's category id does not fit one byte
+    CATEGORY_OUT_OF_RANGE = (
+        "category_out_of_range"  # annotation: the label of a segment's category does not fit one byte
+    )
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):

@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Part, ShardNaming, listed
+from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import MANIFEST, RECIPE, Manifest, Recipe, SplitManifest, encode_json, state_folder
 from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinished_splits
@@ -130,7 +130,7 @@ def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, replace
             )
 
     others = [name for name in others if name != recipe.split]
-    asked = tuple(part for part in manifest.parts if part is not Part.LVIS)  # which comes of the input
+    asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
     if others and asked != recipe.parts:
         raise ConfigError(
             f"{output} holds records with {listed(asked)} (splits: {', '.join(others)}), these would have "

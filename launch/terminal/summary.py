@@ -82,11 +82,21 @@ def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[st
     yield "classes", f"{len(manifest.categories):,}"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
+    if Part.CATEGORY_ID in manifest.parts:
+        yield "labels", shifted_labels(len(manifest.label_by_id))
     unlisted = split.unlisted
     if unlisted.files:
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
         yield "not listed", f"{unlisted.files:,} files that are not of the data set ({shown})"
+
+
+def shifted_labels(labels: int) -> str:
+    """That labels are not the category ids, where `labels` have been given."""
+    return (
+        f"class index + 1 (1 to {labels:,}), as a category id is below 1 and 0 means background to who reads labels; "
+        "the JSON's ids are in image/object/category_id"
+    )
 
 
 def _rewritten(pictures: RewrittenPictures) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 
+from recordmill import dataset as recordmill_dataset
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -77,12 +79,39 @@ def test_category_id_0_and_a_name_used_twice(tmp_path, recordmill):
     outcome = convert(recordmill, tmp_path, instances)
     assert outcome.code == 0
     assert "several category ids share a name: face" in outcome.out
+    (line,) = (line for line in outcome.out.splitlines() if line.startswith("  labels"))
+    assert "class index + 1 (1 to 3)" in line
     (example,) = read_examples(tmp_path / "out")
-    assert example["image/object/class/label"] == [5, 0, 1]
+    assert example["image/object/class/label"] == [3, 1, 2]
+    assert example["image/object/category_id"] == [5, 0, 1]
     assert example["image/object/class/index"] == [2, 0, 1]
     assert example["image/object/class/text"] == [b"hand", b"face", b"face"]
-    assert (tmp_path / "out" / "labels.csv").read_text() == "0,face\n1,face\n5,hand\n"
-    assert "id: 0" not in (tmp_path / "out" / "label_map.pbtxt").read_text()
+    assert (tmp_path / "out" / "labels.csv").read_text() == "1,face\n2,face\n3,hand\n"
+    assert re.findall(r"id: (\S+)", (tmp_path / "out" / "label_map.pbtxt").read_text()) == ["1", "2", "3"]
+    label_map = json.loads((tmp_path / "out" / "label_map.json").read_text())
+    assert label_map["label_by_id"] == {"0": 1, "1": 2, "5": 3}
+    assert recordmill("verify", tmp_path / "out").code == 0
+    (read,) = recordmill_dataset(str(tmp_path / "out"))
+    assert read["category_ids"].numpy().tolist() == [5, 0, 1]
+    assert recordmill("extract", tmp_path / "out", tmp_path / "back").code == 0
+    back = json.loads((tmp_path / "back" / "annotations" / "instances_train.json").read_text())
+    assert back["categories"] == categories
+    assert [row["category_id"] for row in back["annotations"]] == [5, 0, 1]
+
+
+@pytest.mark.parametrize("layout", ["keras", "tfds"])
+def test_category_id_0_stays_0_in_layouts_of_raw_ids(tmp_path, recordmill, layout):
+    categories = [{"id": 0, "name": "face"}, {"id": 5, "name": "hand"}]
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1, category_id=0)], categories)
+    outcome = convert(recordmill, tmp_path, instances, "--layout", layout)
+    assert outcome.code == 0
+    assert not any(line.startswith("  labels") for line in outcome.out.splitlines())
+    assert (tmp_path / "out" / "labels.csv").read_text() == "0,face\n5,hand\n"
+    assert not (tmp_path / "out" / "label_map.pbtxt").exists()
+    assert recordmill("verify", tmp_path / "out").code == 0
+    (read,) = recordmill_dataset(str(tmp_path / "out"))
+    assert (np.ravel(read["category_ids"]), np.ravel(read["labels"])) == ([0], [0])
 
 
 # The same bytes every time

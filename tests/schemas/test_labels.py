@@ -11,17 +11,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.labels import LabelMap, label_map_json, label_map_pbtxt, labels_csv
+from recordmill.schemas.labels import LABEL_FILES, LabelMap, label_files
 
 GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth brush")))
 ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))
 WITH_BACKGROUND = LabelMap((Category(0, "background"), Category(2, "cat")))
 EMPTY = LabelMap(())
+NEGATIVE = LabelMap((Category(-1, "__ignore__"), Category(0, "background"), Category(4, "cat")))
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 LABEL_MAPS = st.dictionaries(st.integers(1, (1 << 31) - 1), NAMES, max_size=5).map(
     lambda names: LabelMap(tuple(Category(id_, names[id_]) for id_ in sorted(names)))
 )
+
+
+def maps(labels: LabelMap) -> dict[str, str]:
+    """The files of a layout with labels above the background's 0."""
+    return label_files(labels, labels.label_by_id())
 
 
 @pytest.fixture(scope="module")
@@ -51,39 +57,93 @@ def read_pbtxt(text: str, message) -> list[tuple[int, str, str]]:
         (GAPPED, [(1, "cat"), (3, "dog"), (90, "tooth brush")]),
         (ZERO_BASED, [(1, "face"), (2, "face"), (3, "hand")]),
         (WITH_BACKGROUND, [(0, "background"), (2, "cat")]),
+        (NEGATIVE, [(1, "__ignore__"), (2, "background"), (3, "cat")]),
         (EMPTY, []),
     ],
 )
 def test_the_object_detection_api_gets_ids_from_1(labels, items, string_int_label_map):
-    assert read_pbtxt(label_map_pbtxt(labels), string_int_label_map) == [(id_, name, name) for id_, name in items]
+    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == [
+        (id_, name, name) for id_, name in items
+    ]
 
 
 def test_shifted_ids_are_said_to_be_shifted():
-    assert label_map_pbtxt(ZERO_BASED).startswith("# id = class index + 1")
-    assert not label_map_pbtxt(GAPPED).startswith("#")
+    assert maps(ZERO_BASED)["label_map.pbtxt"].startswith("# id = class index + 1")
+    assert not maps(GAPPED)["label_map.pbtxt"].startswith("#")
 
 
 @given(labels=LABEL_MAPS)
 def test_any_name_survives_the_text_format(labels, string_int_label_map):
     items = [(category.id, category.name, category.name) for category in labels.categories]
-    assert read_pbtxt(label_map_pbtxt(labels), string_int_label_map) == items
+    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == items
 
 
 @given(labels=LABEL_MAPS)
 def test_any_name_survives_the_csv(labels):
     # The csv module of Python 3.10 refuses to read a NUL.
     assume(sys.version_info >= (3, 11) or not any("\0" in category.name for category in labels.categories))
-    rows = list(csv.reader(io.StringIO(labels_csv(labels), newline="")))
+    rows = list(csv.reader(io.StringIO(maps(labels)["labels.csv"], newline="")))
     assert rows == [[str(category.id), category.name] for category in labels.categories]
 
 
 def test_the_csv_is_that_of_model_garden():
-    assert labels_csv(GAPPED) == "1,cat\n3,dog\n90,tooth brush\n"
+    assert maps(GAPPED)["labels.csv"] == "1,cat\n3,dog\n90,tooth brush\n"
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_shifted"),
+    [
+        (GAPPED, False),
+        (EMPTY, False),
+        (ZERO_BASED, True),
+        (NEGATIVE, True),
+        (WITH_BACKGROUND, False),
+        (LabelMap((Category(0, "_background_"), Category(1, "cat"))), False),
+        (LabelMap((Category(0, "Background"), Category(1, "cat"))), False),
+        (LabelMap((Category(-1, "background"), Category(1, "cat"))), True),
+        (LabelMap((Category(1, "cat"),), (Category(0, "road"),)), True),
+        (LabelMap((Category(1, "cat"),), (Category(0, "background"),)), False),
+    ],
+)
+def test_labels_are_the_ids_unless_one_is_below_1_and_no_background(labels, is_shifted):
+    assert labels.is_shifted == is_shifted
+    ids = [category.id for category in labels.all]
+    assert (sorted(labels.label_by_id().values()) == ids) == (not is_shifted)
+
+
+ANY_IDS = st.dictionaries(
+    st.integers(-2, 4), st.sampled_from(["background", "_background_", "cat"]) | NAMES, max_size=5
+)
+
+
+@given(names=ANY_IDS, segments=ANY_IDS)
+def test_the_label_maps_agree_and_no_class_has_the_background_s_label(names, segments, string_int_label_map):
+    names = {**names, **{id_: segments[id_] for id_ in names.keys() & segments.keys()}}
+    labels = LabelMap(*(tuple(Category(id_, of[id_]) for id_ in sorted(of)) for of in (names, segments)))
+    files = maps(labels)
+    items = read_pbtxt(files["label_map.pbtxt"], string_int_label_map)
+    assert all(label > 0 or name.strip("_ ").casefold() == "background" for label, name, _ in items)
+    assert len({label for label, _, _ in items}) == len(labels.all)
+    assume(sys.version_info >= (3, 11) or not any("\0" in name for _, name, _ in items))
+    assert list(csv.reader(io.StringIO(files["labels.csv"], newline=""))) == [
+        [str(id_), name] for id_, name, _ in items
+    ]
+    label_by_id = json.loads(files["label_map.json"])["label_by_id"]
+    assert [(label_by_id[str(category.id)], category.name) for category in labels.all] == [item[:2] for item in items]
+
+
+def test_there_is_no_label_map_for_a_reader_that_would_take_a_class_for_background():
+    as_they_are = {category.id: category.id for category in ZERO_BASED.categories}
+    files = label_files(ZERO_BASED, as_they_are)
+    assert files["labels.csv"] == "0,face\n1,face\n5,hand\n"
+    assert json.loads(files["label_map.json"])["label_by_id"] == {"0": 0, "1": 1, "5": 5}
+    assert set(LABEL_FILES) - files.keys() == {"label_map.pbtxt"}
+    assert set(LABEL_FILES) == maps(ZERO_BASED).keys()
 
 
 @given(labels=LABEL_MAPS)
 def test_any_name_survives_the_json(labels):
-    found = json.loads(label_map_json(labels))
+    found = json.loads(maps(labels)["label_map.json"])
     assert found["name_by_index"] == [category.name for category in labels.categories]
     assert found["id_by_index"] == [category.id for category in labels.categories]
     assert {int(id_): index for id_, index in found["index_by_id"].items()} == labels.index_by_id()
@@ -164,20 +224,26 @@ def test_keypoints_are_those_of_the_class_that_has_the_most(labels, most):
 def test_label_maps_name_segments_too(string_int_label_map):
     named = [(1, "cat"), (17, "dog"), (90, "tree"), (92, "banner")]
     items = [(id_, name, name) for id_, name in named]
-    assert read_pbtxt(label_map_pbtxt(BOTH), string_int_label_map) == items
-    assert labels_csv(BOTH) == "".join(f"{id_},{name}\n" for id_, name in named)
+    assert read_pbtxt(maps(BOTH)["label_map.pbtxt"], string_int_label_map) == items
+    assert maps(BOTH)["labels.csv"] == "".join(f"{id_},{name}\n" for id_, name in named)
 
 
-def test_a_label_map_that_has_to_be_shifted_names_classes_alone(string_int_label_map):
-    labels = LabelMap((Category(3, "cat"),), (Category(0, "road"), Category(3, "cat")))
-    assert read_pbtxt(label_map_pbtxt(labels), string_int_label_map) == [(1, "cat", "cat")]
+def test_where_labels_are_shifted_those_of_segments_follow_those_of_classes(string_int_label_map):
+    labels = LabelMap((Category(3, "cat"), Category(8, "dog")), (Category(0, "road"), Category(3, "cat")))
+    assert labels.label_by_id() == {3: 1, 8: 2, 0: 3}
+    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == [
+        (3, "road", "road"),
+        (1, "cat", "cat"),
+        (2, "dog", "dog"),
+    ]
 
 
 def test_the_json_says_what_semantic_masks_hold_where_there_are_segments():
-    assert json.loads(label_map_json(BOTH)) == {
+    assert json.loads(maps(BOTH)["label_map.json"]) == {
         "index_by_id": {"1": 0, "17": 1, "90": 2},
+        "label_by_id": {"1": 1, "17": 17, "90": 90, "92": 92},
         "id_by_index": [1, 17, 90],
         "name_by_index": ["cat", "dog", "tree"],
         "semantic_by_id": {"1": 1, "92": 2},
     }
-    assert "semantic_by_id" not in json.loads(label_map_json(GAPPED))
+    assert "semantic_by_id" not in json.loads(maps(GAPPED)["label_map.json"])

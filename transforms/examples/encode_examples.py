@@ -80,6 +80,7 @@ class ExampleEncoder:
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str):
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._index = labels.index_by_id()
+        self._label = labels.label_by_id()
         self._name = {id_: name.encode() for id_, name in labels.name_by_id().items()}
         self._keypoints = KeypointEncoder(labels)
         self._regions = RegionEncoder(labels, table.sources)
@@ -160,6 +161,7 @@ class ExampleEncoder:
             "objects.class_index": [self._index[annotation.category_id] for annotation in annotations],
             "objects.id": [annotation.id for annotation in annotations],
             "objects.is_crowd": [int(annotation.is_crowd) for annotation in annotations],
+            "objects.label": [self._label[annotation.category_id] for annotation in annotations],
             "objects.xmax": [box.xmax_frac for box in boxes],
             "objects.xmin": [box.xmin_frac for box in boxes],
             "objects.ymax": [box.ymax_frac for box in boxes],

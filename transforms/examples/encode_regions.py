@@ -26,6 +26,7 @@ class RegionEncoder:
 
     def __init__(self, labels: LabelMap, sources: frozenset[str]):
         self._semantic = labels.semantic_by_id()
+        self._label = labels.label_by_id()
         self._is_thing = {category.id: bool(category.isthing) for category in labels.segments}
         self._index = {category.id: index for index, category in enumerate(labels.segments)}
         self._sources = sources
@@ -34,15 +35,14 @@ class RegionEncoder:
         """The values that come of a panoptic annotation.
 
         Raises:
-            UnusableError: its PNG cannot be used, or its category ids do not fit into a category mask.
+            UnusableError: its PNG cannot be used, or its categories' labels do not fit into a category mask.
             OSError: storage fails.
         """
         if "panoptic.category_png" in self._sources:
-            beyond = [segment.category_id for segment in panoptic.segments if not 1 <= segment.category_id <= 255]
+            labels = [self._label[segment.category_id] for segment in panoptic.segments]
+            beyond = [label for label in labels if not 1 <= label <= 255]
             if beyond:
-                detail = (
-                    f"{panoptic.file_name!r}: category id {beyond[0]} is not 1 to 255, what a mask of one byte holds"
-                )
+                detail = f"{panoptic.file_name!r}: label {beyond[0]} is not 1 to 255, what a mask of one byte holds"
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
         read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
         # Boxes and areas are of the picture as it was annotated: when it is shrunk, small segments may vanish.
@@ -84,7 +84,9 @@ class RegionEncoder:
             things = (self._semantic[segment.category_id] for segment in segments)
             values["semantic.png"] = _looked_up(indices, SEMANTIC_IGNORE, things)
         if "panoptic.category_png" in self._sources:
-            values["panoptic.category_png"] = _looked_up(indices, 0, (segment.category_id for segment in segments))
+            values["panoptic.category_png"] = _looked_up(
+                indices, 0, (self._label[segment.category_id] for segment in segments)
+            )
         if "panoptic.instance_png" in self._sources:
             numbers = (index * self._is_thing[segment.category_id] for index, segment in enumerate(segments, 1))
             values["panoptic.instance_png"] = _looked_up(indices, 0, numbers)

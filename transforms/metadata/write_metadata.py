@@ -12,7 +12,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.features import FeatureTable, listed
 from recordmill.schemas.images import UnreferencedFile
-from recordmill.schemas.labels import LABEL_FILES, LabelMap
+from recordmill.schemas.labels import LABEL_FILES, LabelMap, label_files
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import (
     FORMAT,
@@ -201,12 +201,12 @@ def _by_split(recipes: Sequence[Recipe], items: Iterable[tuple[str, Item]]) -> d
 def _write_companions(output: str, manifest: Manifest) -> None:
     """Write the label maps and TFDS's files. The latter are deleted instead where TFDS could not read the shards."""
     storage = storage_for(output)
-    labels = manifest.labels
-    companions = {name: made(labels).encode() for name, made in LABEL_FILES.items()}
+    maps = label_files(manifest.labels, manifest.label_by_id)
+    companions = {name: text.encode() for name, text in maps.items()}
     for_tfds = tfds_files(manifest)
     if is_readable(manifest) and _link_shards(output, manifest):
         companions |= for_tfds
-    for name in for_tfds.keys() - companions.keys():
+    for name in {*LABEL_FILES, *for_tfds} - companions.keys():
         storage.delete(storage.join(output, name))
     for name, data in companions.items():
         storage.write(storage.join(output, name), data)

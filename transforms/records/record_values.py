@@ -19,7 +19,8 @@ class RecordParser:
         self._spec = parse_spec(table)
 
     def __call__(self, record: bytes) -> dict[str, Any]:
-        """Bytes for a single text or file, and a flat array for all else, by source.
+        """Bytes for a single text or file, and a flat array for all else, by source. Where records have labels alone,
+        these are the category ids.
 
         Raises:
             RecordParseError: it is no Example of the table.
@@ -30,7 +31,10 @@ class RecordParser:
             parsed = tf.io.parse_single_example(record, self._spec)
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow quotes what it cannot read
             raise RecordParseError(str(error).splitlines()[0]) from error
-        return {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
+        values = {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
+        if "objects.label" in values:
+            values.setdefault("objects.category_id", values["objects.label"])
+        return values
 
 
 class RecordParseError(ValueError):

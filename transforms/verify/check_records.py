@@ -27,6 +27,7 @@ class RecordChecker:
         self._table = table
         self._parse = RecordParser(table)
         self._labels = labels
+        self._label = labels.label_by_id()
         self._boxes_inside = boxes_inside
 
     def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
@@ -81,9 +82,13 @@ class RecordChecker:
     def _class_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         ids = [category.id for category in self._labels.categories]
         indices = values["objects.class_index"].tolist()
-        for index, id_ in zip(indices, values["objects.category_id"].tolist(), strict=True):
+        category_ids = values["objects.category_id"].tolist()
+        labels = values["objects.label"].tolist() if "objects.label" in values else map(self._label.get, category_ids)
+        for index, id_, label in zip(indices, category_ids, labels, strict=True):
             if not 0 <= index < len(ids) or ids[index] != id_:
                 yield "class", f"category id {id_} with class index {index} is not in the manifest"
+            elif label != self._label[id_]:
+                yield "class", f"label {label} of category id {id_} is {self._label[id_]} in the manifest"
         for index in values.get("segments.class_index", ()):
             if not 0 <= index < len(self._labels.segments):
                 yield "class", f"a segment's class index {index} is not in the manifest"

@@ -278,9 +278,9 @@ def test_a_second_split_with_other_parts_in_its_records_is_refused(tmp_path, ove
     assert contents(tmp_path) == before
 
 
-def test_lvis_s_lists_which_come_of_the_input_are_not_asked_after(tmp_path):
+def test_parts_that_come_of_the_input_are_not_asked_after(tmp_path):
     finish(tmp_path, RECIPE)
-    with_lvis = msgspec.structs.replace(manifest_of(tmp_path), parts=(Part.LVIS,))
+    with_lvis = msgspec.structs.replace(manifest_of(tmp_path), parts=(Part.LVIS, Part.CATEGORY_ID))
     (tmp_path / "manifest.json").write_bytes(encode_json(with_lvis))
     assert claim(tmp_path, VAL) is OutputState.NEW
 

@@ -80,13 +80,24 @@ def test_every_feature():
         "image/object/bbox/ymax": pytest.approx([0.6, 1.0]),
         "image/object/bbox/ymin": pytest.approx([0.2, 0.8]),
         "image/object/class/index": [2, 0],
-        "image/object/class/label": [90, 0],
+        "image/object/class/label": [3, 1],
         "image/object/class/text": [b"dog", "été".encode()],
         "image/object/id": [-7, 8],
         "image/object/is_crowd": [1, 0],
         "image/source_id": [b"139"],
         "image/width": [100],
     }
+
+
+def test_labels_begin_at_1_where_a_category_has_id_0_and_ids_are_kept_beside_them():
+    """Model Garden takes 0 for the background, and would never learn the class."""
+    both = task(CROSSING, INSIDE)
+    found = only(encode(both, table=DETECTION.with_parts((Part.CATEGORY_ID,))))
+    assert found["image/object/class/label"] == [1, 3]
+    assert found["image/object/category_id"] == [0, 90]
+    from_1 = msgspec.structs.replace(LABELS, categories=LABELS.categories[1:])
+    (record,) = ExampleEncoder(from_1, PLAIN, "clip").encode(task(INSIDE), PICTURE).records
+    assert read(record)["image/object/class/label"] == [90]
 
 
 @pytest.mark.parametrize("image_id", [0, -1, (1 << 63) - 1, -(1 << 63)])
@@ -373,7 +384,7 @@ def columns(left: int, middle: int, right: int) -> np.ndarray:
 def test_a_panoptic_annotation_becomes_three_masks(panoptic):
     encoded = encode(task(INSIDE, panoptic=(panoptic,)), table=PANOPTIC)
     found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
-    for mask, expected in zip(found, (columns(3, 0, 100), columns(2, 0, 0), columns(1, 255, 10)), strict=True):
+    for mask, expected in zip(found, (columns(2, 0, 5), columns(2, 0, 0), columns(1, 255, 10)), strict=True):
         assert np.array_equal(mask, expected)
     assert (encoded.counted[Metric.PANOPTIC], encoded.rejected) == (1, [])
 

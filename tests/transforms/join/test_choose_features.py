@@ -6,10 +6,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
+from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.features import Part
+from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TFDS
 from recordmill.transforms.join.choose_features import ChooseFeatures, choose_features
+
+FROM_1 = LabelMap((Category(1, "cat"), Category(3, "dog")))
+FROM_0 = LabelMap((Category(0, "cat"), Category(3, "dog")))
 
 
 def file(lvis: bool) -> AnnotationFile:
@@ -22,19 +27,33 @@ def file(lvis: bool) -> AnnotationFile:
     [([], ()), ([file(False)], ()), ([file(True)], (Part.LVIS,)), ([file(False), file(True)], (Part.LVIS,))],
 )
 def test_lvis_s_lists_join_what_was_asked_for_where_a_file_has_them(files, lvis, asked):
-    table = choose_features(files, DETECTION.with_parts(asked), DETECTION)
+    table = choose_features(files, FROM_1, DETECTION.with_parts(asked), DETECTION)
     assert table == DETECTION.with_parts((*asked, *lvis))
     assert table.parts == (*asked, *lvis)
 
 
 @pytest.mark.parametrize("layout", [KERAS, TFDS])
-def test_a_layout_without_room_for_lvis_s_lists_stays_as_it_is(layout):
+def test_a_layout_without_room_for_what_the_input_has_stays_as_it_is(layout):
     asked = layout.with_parts(())
-    assert choose_features([file(True)], asked, layout) == asked
+    assert choose_features([file(True)], FROM_0, asked, layout) == asked
 
 
-@pytest.mark.parametrize(("files", "parts"), [([], ()), ([file(False), file(True)], (Part.LVIS,))])
-def test_the_transform_gives_one_table(files, parts):
+def test_category_ids_are_in_records_where_labels_are_others():
+    asked = DETECTION.with_parts((Part.CAPTIONS,))
+    table = choose_features([file(False)], FROM_0, asked, DETECTION)
+    assert table.parts == (Part.CAPTIONS, Part.CATEGORY_ID)
+    assert "objects.category_id" in table.sources - asked.sources
+
+
+@pytest.mark.parametrize(
+    ("files", "labels", "parts"),
+    [([], FROM_1, ()), ([file(False), file(True)], FROM_0, (Part.LVIS, Part.CATEGORY_ID))],
+)
+def test_the_transform_gives_one_table(files, labels, parts):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        table = p | beam.Create(files) | ChooseFeatures(DETECTION.with_parts(()), DETECTION)
+        table = (
+            p
+            | beam.Create(files)
+            | ChooseFeatures(p | "Labels" >> beam.Create([labels]), DETECTION.with_parts(()), DETECTION)
+        )
         assert_that(table, equal_to([DETECTION.with_parts(parts)]))

@@ -160,13 +160,31 @@ def test_a_box_that_was_kept_may_reach_out_of_its_image(values, layout, changed)
 @pytest.mark.parametrize(
     "changed",
     [
-        {"objects.category_id": [2, 7]},
+        {"objects.category_id": [2, 7], "objects.label": [2, 7]},
         {"objects.class_index": [-1, 1]},
         {"objects.class_index": [2, 1]},
     ],
 )
 def test_a_class_that_the_manifest_does_not_have_is_told(values, layout, changed):
     assert reasons(values, layout, **changed) == ["class"]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"objects.label": [1, 1]}, {"objects.label": [2, 7]}, {"objects.category_id": [7, 1]}]
+)
+def test_a_label_and_a_category_id_that_do_not_belong_together_are_told(values, changed):
+    assert reasons(values, "detection", **changed)[0] == "class"
+
+
+def test_labels_that_are_not_the_category_ids_are_known(values):
+    labels = LabelMap((Category(0, "cat", keypoints=("nose", "tail")), Category(7, "dog")), LABELS.segments)
+    shifted = {"objects.category_id": [0, 7], "objects.label": [1, 2]}
+    whole = RecordChecker(DETECTION, labels, True)
+    assert whole(record(values, "detection", **shifted)) == (2, [])
+    unshifted = record(values, "detection", **shifted | {"objects.label": [0, 7]})
+    assert [reason for reason, _ in whole(unshifted)[1]] == ["class", "class"]
+    without_ids = RecordChecker(LAYOUTS["plain"], labels, True)
+    assert [reason for reason, _ in without_ids(record(values, "plain", **shifted))[1]] == ["class", "class"]
 
 
 @pytest.mark.parametrize("index", [-1, 2])
