@@ -36,9 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command(run: Callable[[], int] = main) -> NoReturn:
-    """`main`, or what calls it, as a process."""
-    code = run()
-    if sys.stderr and "--debug" not in sys.argv:
+    """`main`, or what calls it, as a process. Libraries print as they like there, libtiff's C code of pictures for
+    example: a process of ours may hide it, a notebook that calls `main` need not be changed for it."""
+    debug = "--debug" in sys.argv
+    with nullcontext() if debug else others_hidden():
+        code = run()
+    if sys.stderr and not debug:
         sys.stderr.flush()
         silence()  # all has been reported; Beam's threads that the interpreter's end cuts off would only print noise
     sys.exit(code)

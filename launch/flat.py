@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from recordmill.launch import cli
 from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
+from recordmill.launch.terminal.error_stream import error_stream
 from recordmill.pipelines.options.option import Kind
 from recordmill.schemas.errors import ConfigError
 
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         typed = from_flat(sys.argv[1:] if arguments is None else arguments)
     except ConfigError as error:
-        print(f"recordmill: {error}", file=sys.stderr)
+        print(f"recordmill: {error}", file=error_stream())
         return error.exit_code
     return cli.main(typed)
 

@@ -1,6 +1,5 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -74,7 +73,7 @@ def _written(gathered: Gathered, options: ConvertOptions, splits: Sequence[str])
             rejected | "Rejected" >> beam.Flatten(),
         )
     planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
-    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else os.cpu_count() or 1)
+    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     return planned | "WriteShards" >> WriteShards(gathered.labels, gathered.table, recipe, threads)
 
 

@@ -74,7 +74,7 @@ def build(
     splits = (
         p
         | "Shards" >> beam.Create(shards)
-        | "ExtractShards" >> ExtractShards(folder, workers or os.cpu_count() or 1)
+        | "ExtractShards" >> ExtractShards(folder, workers)
         | "WriteDocuments" >> WriteDocuments(folder, manifest.table, manifest.labels)
     )
     p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(splits))

@@ -1,6 +1,5 @@
 """`recordmill verify`: a data set is read back, and all of it is checked."""
 
-import os
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -70,7 +69,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
 
 def build(p: beam.Pipeline, expected: list[ShardToVerify], report: str, workers: int | None) -> None:
     """Check every shard; the list of ShardCheck goes as JSON to the file `report`."""
-    checks = p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers or os.cpu_count() or 1)
+    checks = p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers)
     p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(checks))
 
 

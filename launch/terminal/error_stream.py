@@ -47,7 +47,7 @@ def others_hidden() -> Iterator[None]:
     try:
         silence()
         encoding = sys.stderr.encoding or "utf-8"
-        with open(kept, "w", encoding=encoding, errors="backslashreplace", closefd=False) as _ours:
+        with open(kept, "w", 1, encoding, "backslashreplace", closefd=False) as _ours:  # 1: line by line
             yield
     finally:
         _ours = None

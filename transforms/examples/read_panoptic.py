@@ -1,15 +1,14 @@
 """The PNG of a panoptic annotation becomes the index of each pixel's segment in `segments_info`."""
 
-import io
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from recordmill.schemas.annotations import PanopticAnnotation
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.check_png import check_png
 from recordmill.transforms.images.load_images import MAX_FILE_BYTES, brief
+from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -76,7 +75,7 @@ def _of(panoptic: PanopticAnnotation, detail: str) -> str:
 def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> np.ndarray:
     """uint8 [height, width, 3]."""
     try:
-        with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+        with open_picture(data, "png") as image:
             size, mode = image.size, image.mode
             if size == (width, height) and mode in ("RGB", "RGBA", "P"):
                 check_png(data)

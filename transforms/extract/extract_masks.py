@@ -1,14 +1,12 @@
 """Masks as records hold them become COCO's compressed run lengths."""
 
-import io
-
 import msgspec
 import numpy as np
-from PIL import Image
 
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.extract.extract_values import UnusableRecordError
 from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.masks.bitmaps import run_lengths
 from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.masks.encode_masks import mask_rle
@@ -46,7 +44,7 @@ def mask_of_png(png: bytes, width: int, height: int) -> Segmentation:
         UnusableRecordError: it does not decode, or is of another size.
     """
     try:
-        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+        with open_picture(png, "png") as image:
             size, mode = image.size, image.mode
             pixels = np.asarray(image) if (size, mode) == ((width, height), "L") else None
     except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes

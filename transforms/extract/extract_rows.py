@@ -1,13 +1,11 @@
 """The values of a record become the rows of COCO files that say the same, and the files that go with them."""
 
-import io
 import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from PIL import Image
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable, Part
@@ -17,6 +15,7 @@ from recordmill.transforms.extract.extract_masks import Segmentation, mask_of_pn
 from recordmill.transforms.extract.extract_numbers import box_px, shortest_decimal, shortest_px
 from recordmill.transforms.extract.extract_values import UnusableRecordError, text
 from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.images.open_picture import kind_of, open_picture
 
 _UNSET = msgspec.UNSET
 _MAPS = {
@@ -279,7 +278,7 @@ def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, i
     """Width and height in pixels: the record's, by which its boxes were made fractions; else the image's."""
     said = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
     try:
-        with Image.open(io.BytesIO(values["image.encoded"]), formats=["JPEG", "PNG"]) as image:
+        with open_picture(values["image.encoded"], kind_of(values["image.encoded"]) or "png") as image:
             found = image.size
     except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
         fault = "image_undecodable", f"its header cannot be read ({brief(error)})"

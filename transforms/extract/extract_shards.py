@@ -12,6 +12,7 @@ from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
 
 
@@ -38,9 +39,10 @@ class ExtractedShard(msgspec.Struct, frozen=True):
 
 
 class ExtractShards(beam.PTransform):
-    """ManifestShard become (split, ExtractedShard); their files are written below `folder` by `threads` threads."""
+    """ManifestShard become (split, ExtractedShard); their files are written below `folder` by `threads` threads, by
+    default as many as there are cores where the shard is extracted."""
 
-    def __init__(self, folder: str, threads: int):
+    def __init__(self, folder: str, threads: int | None):
         super().__init__()
         self._folder = folder
         self._threads = threads
@@ -53,12 +55,13 @@ class ExtractShards(beam.PTransform):
 class _ExtractShard(beam.DoFn):
     """Holds the threads that write."""
 
-    def __init__(self, folder: str, threads: int):
+    def __init__(self, folder: str, threads: int | None):
         self._folder = folder
-        self._threads = threads
+        self._given_threads = threads
 
     def setup(self):
         self._writer = FileWriter(self._folder)
+        self._threads = self._given_threads or usable_cores()
         self._pool = ThreadPoolExecutor(self._threads, "extract")
 
     def process(self, shard: ManifestShard) -> Iterator[tuple[str, ExtractedShard]]:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ _SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _HUFFMAN_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
+_COMMENT, _JFIF, _EXIF, _ADOBE = 0xFE, 0xE0, 0xE1, 0xEE
 _SEGMENTS = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0))) | _FRAMES
 """Markers that libjpeg reads or passes over; it gives up at any other."""
 
@@ -83,6 +85,30 @@ def check_jpeg(data: bytes) -> None:
         frames += marker in _FRAMES
     if frames != 1 or not scans:
         raise JpegError(f"it has {frames} frame headers and {scans} scans")
+
+
+def without_metadata(data: bytes) -> bytes:
+    """A JPEG without the segments before its pixels that neither decoding them nor which way is up depends on. What
+    follows a segment that is damaged is left as it is."""
+    kept, end = [data[:2]], 2
+    with suppress(JpegError):
+        for marker, offset, length in _segments(data):
+            if marker == _SOS:
+                break
+            if not _is_metadata(marker, data[offset + 2 : offset + length]):
+                kept.append(data[end : offset + length])
+            end = offset + length
+    return b"".join((*kept, data[end:]))
+
+
+def _is_metadata(marker: int, body: bytes) -> bool:
+    if marker == _JFIF:
+        return not (body.startswith(b"JFIF\0") and len(body) >= 14)  # or libjpeg does not take it for one, either
+    if marker == _ADOBE:
+        return not (body.startswith(b"Adobe") and len(body) >= 12)
+    if marker == _EXIF:
+        return not body.startswith((b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"))  # which say which way is up
+    return marker == _COMMENT or _JFIF <= marker <= _JFIF + 15
 
 
 def _frame(data: bytes, marker: int, offset: int) -> JpegFrame:

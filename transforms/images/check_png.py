@@ -11,6 +11,10 @@ MAX_SIDE = 1_000_000
 _PALETTE = 3
 _CHANNELS = {0: 1, 2: 3, _PALETTE: 1, 4: 2, 6: 4}
 _CHANNELS_DECODED = _CHANNELS | {_PALETTE: 3}
+_TRANSPARENCY_BYTES = {0: 2, 2: 6}
+"""How long a tRNS chunk is where there is no palette, by colour type; the other types have none."""
+_UPRIGHT = {b"eXIf": b"", b"iTXt": b"XML:com.adobe.xmp\0"}
+"""What may say which way is up: how the body of such a chunk begins."""
 # First column, first row, column step, row step of the seven passes of an interlaced PNG.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
@@ -63,6 +67,32 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
             raise ValueError(f"chunk {kind!r} is called by other characters than letters")
         yield kind, body
         offset += 12 + length
+
+
+def without_metadata(data: bytes) -> bytes:
+    """A PNG without the chunks that neither decoding its pixels nor which way is up depends on. What follows a chunk
+    that is cut short is left as it is."""
+    kept, end = [data[: len(START)]], len(START)
+    colour, entries, has_pixels = -1, 0, False
+    while end + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, end)
+        start, end = end, min(end + 12 + length, len(data))
+        if kind == b"IHDR" and length > 9:
+            colour = data[start + 17]
+        entries = length // 3 if kind == b"PLTE" else entries
+        has_pixels = has_pixels or kind == b"IDAT"
+        if kind == b"tRNS":  # libpng, too, passes over one of another length, or that comes late
+            fits = 0 < length <= entries if colour == _PALETTE else length == _TRANSPARENCY_BYTES.get(colour)
+            is_kept = fits and not has_pixels
+        elif kind in _UPRIGHT:
+            is_kept = data.startswith(_UPRIGHT[kind], start + 8)
+        else:
+            is_kept = kind[:1].isupper()
+        if is_kept:
+            kept.append(data[start:end])
+        if kind == b"IEND":
+            break
+    return b"".join((*kept, data[end:]))
 
 
 def png_channels(data: bytes) -> int:

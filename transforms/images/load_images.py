@@ -8,11 +8,8 @@ is a picture that has to be turned upright, is larger than wanted, or is wanted 
 """
 
 import hashlib
-import io
 import re
-import warnings
 from collections.abc import Iterator
-from functools import lru_cache
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -22,7 +19,15 @@ from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcod
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images import check_jpeg, check_png
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
-from recordmill.transforms.images.transcode_picture import shrunk_size, transcode_picture
+from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.images.transcode_picture import (
+    LIES_ON_ITS_SIDE,
+    decode_picture,
+    encode_picture,
+    orientation_of,
+    shrunk_size,
+    stored_size,
+)
 from recordmill.transforms.runtime.budget import Budget
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError, is_remote
@@ -32,19 +37,6 @@ MAX_FILE_BYTES = 256_000_000
 MAX_PIXELS = 178_000_000
 """The bound for one picture, and for all pictures that a process decodes at the same time."""
 _decoding = Budget(MAX_PIXELS)
-
-# The size that a header claims is held against MAX_PIXELS before any pixel is decoded; Pillow's own guard would raise
-# at half of that.
-Image.MAX_IMAGE_PIXELS = None
-# Pillow remarks on odd metadata; what decides here is whether the pixels decode.
-warnings.filterwarnings("ignore", module="PIL")
-
-_START = {"jpeg": check_jpeg.START, "png": check_png.START}
-_OTHERS = ("WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
-"""Formats that Pillow reads and TensorFlow, or a reader of records, does not. Not those that run programs (EPS)."""
-
-_ORIENTATION = 0x0112  # EXIF
-_LIES_ON_ITS_SIDE = (5, 6, 7, 8)
 
 
 class LoadImages(beam.PTransform):
@@ -117,7 +109,7 @@ def _decoded(
     with image:
         original = kind or str(image.format).lower()
         turn = _is_turned(image, *json_size)
-        size = image.size[::-1] if turn else image.size
+        size = stored_size(image)[::-1] if turn else stored_size(image)
         if kind:
             _check_file(image, data, kind, rules.check)
     target = shrunk_size(*size, rules.max_side)
@@ -142,23 +134,19 @@ def _kind(data: bytes) -> str:
     """`jpeg` or `png`, by the first bytes; empty for anything else."""
     if not data:
         raise UnusableError(Reason.IMAGE_UNREADABLE, "the file is empty")
-    return next((kind for kind, start in _START.items() if data.startswith(start)), "")
+    return kind_of(data)
 
 
 def _opened(data: bytes, kind: str) -> Image.Image:
     try:
-        return Image.open(io.BytesIO(data), formats=[kind.upper()] if kind else _other_formats())
+        return open_picture(data, kind)
+    except Image.DecompressionBombError as error:  # of frames that are larger than the header says
+        raise UnusableError(Reason.TOO_LARGE, str(error)) from error
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         if kind:
             raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
         detail = f"no picture in a format that is known; it starts with {data[:12]!r}"
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
-
-
-@lru_cache(maxsize=1)
-def _other_formats() -> list[str]:
-    Image.init()
-    return [format_ for format_ in _OTHERS if format_ in Image.OPEN]
 
 
 def _check_pixel_count(image: Image.Image) -> None:
@@ -171,20 +159,12 @@ def _check_pixel_count(image: Image.Image) -> None:
 def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
     """Whether the JSON gives the size of the picture turned upright, as a viewer that heeds EXIF shows it. COCO's own
     sizes are of the pixels as they are stored, whatever EXIF says."""
-    if width is None or height is None or image.size == (width, height):
+    size = stored_size(image)
+    if width is None or height is None or size == (width, height):
         return False
-    if image.size == (height, width) and _orientation(image) in _LIES_ON_ITS_SIDE:
+    if size == (height, width) and orientation_of(image) in LIES_ON_ITS_SIDE:
         return True
-    raise UnusableError(
-        Reason.SIZE_MISMATCH, f"its pixels are {image.width}x{image.height}, the JSON says {width}x{height}"
-    )
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # Pillow's reading of metadata made to break it; then there is none
-        return 1
+    raise UnusableError(Reason.SIZE_MISMATCH, f"its pixels are {size[0]}x{size[1]}, the JSON says {width}x{height}")
 
 
 def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
@@ -240,11 +220,12 @@ def _rewritten(
 ) -> tuple[bytes, str]:
     try:
         with _opened(data, kind) as image:
-            return transcode_picture(image, original, size, turn, rules)
+            pixels = decode_picture(image, turn)
     except UnusableError:
         raise
     except Exception as error:  # as in _opened
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+    return encode_picture(pixels, original, size, rules)
 
 
 def brief(error: Exception) -> str:

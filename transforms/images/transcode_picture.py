@@ -3,7 +3,7 @@
 import io
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -12,6 +12,26 @@ from recordmill.transforms.images import check_png
 _ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")  # whose last channel it is
 _GREY = ("1", "L", "LA", "La")
 _DEEP = "I;16"
+_MAX_SIDE = {"jpeg": 65_500, "png": check_png.MAX_SIDE}  # pixels, of libjpeg and libpng
+_ORIENTATION = 0x0112  # EXIF
+_TURNS = {
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+LIES_ON_ITS_SIDE = frozenset(_TURNS)
+_TURNED_BY_PILLOW = "TIFF"
+"""The format whose pixels and size Pillow gives upright by itself."""
+_TURNED_BACK = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
 
 
@@ -27,44 +47,74 @@ def shrunk_size(width: int, height: int, max_side: int | None) -> tuple[int, int
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def transcode_picture(
-    image: Image.Image, original: str, size: tuple[int, int], turn: bool, rules: PictureRules
-) -> tuple[bytes, str]:
-    """The picture's bytes and format.
+def orientation_of(image: Image.Image) -> int:
+    """How an opened picture is to be turned, by EXIF; 1 where it is upright."""
+    try:
+        return image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # Pillow's reading of metadata made to break it; then there is none
+        return 1
 
-    A picture with transparency or 16 bits becomes a PNG, another a JPEG, if it is not one of the two already and no
-    format is asked for.
+
+def stored_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height of the pixels of an opened picture as they are stored."""
+    is_swapped = image.format == _TURNED_BY_PILLOW and orientation_of(image) in LIES_ON_ITS_SIDE
+    return image.size[::-1] if is_swapped else image.size
+
+
+def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
+    """The pixels of an opened picture, of its first frame: of 16 bits at the most, and without any metadata.
 
     Args:
-        image: opened, not decoded yet; its first frame is taken.
-        original: its format.
-        size: width and height to shrink it to.
         turn: whether to turn it upright, as its EXIF orientation says.
 
     Raises:
-        UnusableError: floats, or integers of more than 16 bits; a PNG of a side that libpng refuses.
-        Exception: whatever Pillow raises on pixels that do not decode, or sizes that do not encode.
+        UnusableError: floats, or integers of more than 16 bits.
+        Exception: whatever Pillow raises on pixels that do not decode.
     """
+    orientation = orientation_of(image)
+    is_turned = image.format == _TURNED_BY_PILLOW
     image.load()
-    if turn:
-        image = ImageOps.exif_transpose(image)
+    if turn and not is_turned:
+        image = image.transpose(_TURNS[orientation])
+    elif is_turned and not turn and orientation in _TURNED_BACK:
+        image = image.transpose(_TURNED_BACK[orientation])
     image = _shallow(image)
+    # Pillow writes what it finds here: comments and profiles that may not fit where they are to go.
+    image.info = {key: value for key, value in image.info.items() if key == "transparency"}
+    return image
+
+
+def encode_picture(image: Image.Image, original: str, size: tuple[int, int], rules: PictureRules) -> tuple[bytes, str]:
+    """The bytes and format of a decoded picture.
+
+    A picture with transparency or 16 bits, or too large for a JPEG, becomes a PNG, another a JPEG, if it is not one of
+    the two already and no format is asked for.
+
+    Args:
+        original: its format.
+        size: width and height to shrink it to.
+
+    Raises:
+        UnusableError: it has a side that the format has not.
+    """
     has_alpha = _is_see_through(image)
     format_ = rules.format
     if format_ == "keep":
-        needs_png = has_alpha or image.mode == _DEEP
-        format_ = original if original in ("jpeg", "png") else "png" if needs_png else "jpeg"
+        needs_png = has_alpha or image.mode == _DEEP or max(size) > _MAX_SIDE["jpeg"]
+        format_ = original if original in _MAX_SIDE else "png" if needs_png else "jpeg"
+    if max(size) > _MAX_SIDE[format_]:
+        limit = f"{format_.upper()}s that can be read have sides up to {_MAX_SIDE[format_]:,}"
+        raise UnusableError(Reason.TOO_LARGE, f"{size[0]}x{size[1]}: {limit}")
     image = _for_jpeg(image) if format_ == "jpeg" else _for_png(image, has_alpha)
     if image.size != size:
         image = _shrunk(image, size, has_alpha and format_ == "png")
     stream = io.BytesIO()
-    if format_ == "jpeg":
-        image.save(stream, "JPEG", quality=rules.jpeg_quality)
-    else:
-        if max(image.size) > check_png.MAX_SIDE:
-            detail = f"{image.width}x{image.height}: PNGs that can be read have sides up to {check_png.MAX_SIDE:,}"
-            raise UnusableError(Reason.TOO_LARGE, detail)
-        image.save(stream, "PNG")
+    try:
+        image.save(stream, format_.upper(), **({"quality": rules.jpeg_quality} if format_ == "jpeg" else {}))
+    except OSError as error:
+        raise UnusableError(
+            Reason.UNSUPPORTED_FORMAT, f"it cannot be written as {format_.upper()} ({error})"
+        ) from error
     return stream.getvalue(), format_
 
 

@@ -15,6 +15,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ShardKey
+from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
@@ -25,10 +26,10 @@ class WriteShards(beam.PTransform):
 
     Args:
         labels, table: PCollections of one LabelMap, and one FeatureTable.
-        threads: that fetch and check images.
+        threads: that fetch and check images; None for as many as there are cores where a shard is written.
     """
 
-    def __init__(self, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int):
+    def __init__(self, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None):
         super().__init__()
         self._labels = labels
         self._table = table
@@ -70,11 +71,12 @@ def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:
 class _WriteShard(beam.DoFn):
     """Holds the threads that fetch and check images."""
 
-    def __init__(self, recipe: ShardRecipe, threads: int):
+    def __init__(self, recipe: ShardRecipe, threads: int | None):
         self._recipe = recipe
-        self._threads = threads
+        self._given_threads = threads
 
     def setup(self):
+        self._threads = self._given_threads or usable_cores()
         self._pool = ThreadPoolExecutor(self._threads, "fetch")
 
     def process(

@@ -1,16 +1,15 @@
 """A record of any layout is parsed by TensorFlow, and its values are checked."""
 
 import hashlib
-import io
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
 
 
@@ -125,15 +124,16 @@ def _mask_faults(values: dict[str, Any]) -> Iterator[RecordFault]:
     for source in _MASKS:
         found = values.get(source, ())
         for data in [found] if isinstance(found, bytes) else found:
+            width, height = values["image.size"]
             try:
-                with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
-                    pixels = np.asarray(image)
+                with open_picture(data, "png") as image:
+                    size = image.size
+                    pixels = np.asarray(image) if size == (width, height) else np.zeros(0)
             except Exception as error:  # Pillow raises nearly anything on damaged bytes
                 yield "mask", f"a mask of {source} does not decode ({brief(error)})"
                 continue
-            width, height = values["image.size"]
-            if pixels.shape[:2] != (height, width):
-                yield "mask", f"a mask of {source} is {pixels.shape[1]}x{pixels.shape[0]}, its image {width}x{height}"
+            if size != (width, height):
+                yield "mask", f"a mask of {source} is {size[0]}x{size[1]}, its image {width}x{height}"
             elif source == "objects.mask_png" and pixels.max(initial=0) > 1:
                 yield "mask", f"a mask of {source} has a pixel of {pixels.max()}, not 0 or 1"
 

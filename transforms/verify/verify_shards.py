@@ -8,6 +8,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.verify.check_records import RecordChecker
 
@@ -23,9 +24,10 @@ class ShardToVerify(ManifestShard, frozen=True):
 
 
 class VerifyShards(beam.PTransform):
-    """ShardToVerify become ShardCheck; images are decoded by `threads` threads."""
+    """ShardToVerify become ShardCheck; images are decoded by `threads` threads, by default as many as there are cores
+    where the shard is verified."""
 
-    def __init__(self, threads: int):
+    def __init__(self, threads: int | None):
         super().__init__()
         self._threads = threads
 
@@ -36,10 +38,11 @@ class VerifyShards(beam.PTransform):
 class _VerifyShard(beam.DoFn):
     """Holds the threads that decode."""
 
-    def __init__(self, threads: int):
-        self._threads = threads
+    def __init__(self, threads: int | None):
+        self._given_threads = threads
 
     def setup(self):
+        self._threads = self._given_threads or usable_cores()
         self._pool = ThreadPoolExecutor(self._threads, "verify")
 
     def process(self, expected: ShardToVerify) -> Iterator[ShardCheck]:

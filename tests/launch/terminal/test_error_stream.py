@@ -39,3 +39,20 @@ def test_nothing_happens_where_standard_error_is_closed():
     code = f"import sys; sys.stderr = None\n{CODE.split('logging.basicConfig()')[0]}with others_hidden(): print(1)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "1\n"
+
+
+@pytest.mark.parametrize("flags", [[], ["--debug"]])
+def test_what_c_code_prints_while_a_command_runs_is_shown_with_debug_only(flags):
+    code = """
+import os, sys
+from recordmill.launch.cli import command
+from recordmill.launch.terminal.error_stream import error_stream
+def run():
+    os.write(2, b"LZWDecode: corrupted\\n")
+    print("ours", file=error_stream())
+    return 7
+command(run)
+"""
+    ended = subprocess.run([sys.executable, "-c", code, *flags], capture_output=True, text=True, check=False)
+    assert ended.returncode == 7
+    assert ended.stderr.splitlines() == (["LZWDecode: corrupted", "ours"] if flags else ["ours"])

@@ -9,7 +9,7 @@ from PIL import Image
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images.transcode_picture import shrunk_size, transcode_picture
+from recordmill.transforms.images.transcode_picture import decode_picture, encode_picture, shrunk_size, stored_size
 
 KEEP = PictureRules("decode", jpeg_quality=100)
 # Smooth, so that JPEG keeps it; each corner of its own colour.
@@ -22,6 +22,10 @@ def opened(image: Image.Image, format_: str, **how) -> Image.Image:
     stream = io.BytesIO()
     image.save(stream, format_, **how)
     return Image.open(io.BytesIO(stream.getvalue()))
+
+
+def transcode_picture(image, original, size, turn, rules) -> tuple[bytes, str]:
+    return encode_picture(decode_picture(image, turn), original, size, rules)
 
 
 def pixels(data: bytes) -> np.ndarray:
@@ -84,7 +88,7 @@ def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
     assert format_ == "jpeg" or mode == "CMYK" or difference == 0
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", range(5, 9))
 def test_turned_as_exif_says(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -157,4 +161,51 @@ def test_a_png_is_no_wider_than_libpng_reads(width, is_written):
     else:
         with pytest.raises(UnusableError) as caught:
             transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", "png"))
+        assert caught.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+def test_a_tiff_is_as_it_is_stored_unless_it_is_to_be_turned(orientation, compression):
+    """Pillow turns TIFFs by itself, and no other format."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    how = {"compression": compression} if compression else {}
+    image = opened(SMOOTH, "TIFF", exif=exif, **how)
+    assert stored_size(image) == (40, 30)
+    data, _ = transcode_picture(image, "tiff", (40, 30), False, PictureRules("decode", "png"))
+    assert (pixels(data) == COLOURS).all()
+    if orientation > 4:
+        turned, _ = transcode_picture(opened(SMOOTH, "TIFF", exif=exif, **how), "tiff", (30, 40), True, KEEP)
+        expected, _ = transcode_picture(opened(SMOOTH, "PNG", exif=exif), "png", (30, 40), True, KEEP)
+        assert np.abs(pixels(turned) - pixels(expected)).mean() < 3
+
+
+@pytest.mark.parametrize(
+    ("format_", "how"),
+    [("GIF", {"comment": b"x" * 70_000}), ("TIFF", {"icc_profile": bytes(100_000)}), ("WEBP", {"xmp": bytes(100_000)})],
+)
+@pytest.mark.parametrize("wanted", ["jpeg", "png"])
+def test_metadata_is_not_carried(format_, how, wanted):
+    data, _ = transcode_picture(opened(SMOOTH, format_, **how), "", (40, 30), False, PictureRules("decode", wanted))
+    assert len(data) < 10_000
+    assert not Image.open(io.BytesIO(data)).info.keys() & {"comment", "icc_profile", "xmp", "exif"}
+
+
+@pytest.mark.parametrize(
+    ("width", "rules", "becomes"),
+    [
+        (65_500, KEEP, "jpeg"),
+        (65_501, KEEP, "png"),
+        (65_501, PictureRules("decode", "jpeg"), None),
+    ],
+)
+def test_what_is_too_wide_for_a_jpeg_becomes_a_png(width, rules, becomes):
+    wide = opened(Image.new("L", (width, 1)), "PPM")
+    if becomes:
+        data, found = transcode_picture(wide, "ppm", (width, 1), False, rules)
+        assert (found, pixels(data).shape) == (becomes, (1, width, 3))
+    else:
+        with pytest.raises(UnusableError, match="JPEGs that can be read have sides up to 65,500") as caught:
+            transcode_picture(wide, "ppm", (width, 1), False, rules)
         assert caught.value.reason is Reason.TOO_LARGE

@@ -1,0 +1,82 @@
+"""The cores of the process that asks, not of the machine."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from recordmill.transforms.extract import extract_shards
+from recordmill.transforms.runtime import cores
+from recordmill.transforms.runtime.cores import usable_cores
+from recordmill.transforms.shards import write_shards
+from recordmill.transforms.verify import verify_shards
+
+
+@pytest.fixture
+def eight_cores(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(cores, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(cores, "_QUOTA_V1", (tmp_path / "quota", tmp_path / "period"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [
+        ("max 100000", 8),
+        ("200000 100000", 2),
+        ("150000 100000", 2),
+        ("10000 100000", 1),
+        ("1600000 100000", 8),
+        ("", 8),
+    ],
+)
+def test_no_more_than_the_container_s_share(eight_cores, quota, expected):
+    (eight_cores / "cpu.max").write_text(quota)
+    assert usable_cores() == expected
+
+
+@pytest.mark.parametrize(("quota", "expected"), [("-1", 8), ("300000", 3)])
+def test_version_1_of_control_groups(eight_cores, quota, expected):
+    (eight_cores / "quota").write_text(f"{quota}\n")
+    (eight_cores / "period").write_text("100000\n")
+    assert usable_cores() == expected
+
+
+def test_without_a_bound_all(eight_cores, monkeypatch):
+    assert usable_cores() == 8
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert usable_cores() == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
+def test_a_process_that_is_bound_to_one_core_has_one():
+    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); "
+    code += "from recordmill.transforms.runtime.cores import usable_cores; print(usable_cores())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "make"),
+    [
+        (write_shards, lambda threads: write_shards._WriteShard(None, threads)),
+        (verify_shards, verify_shards._VerifyShard),
+        (extract_shards, lambda threads: extract_shards._ExtractShard("folder", threads)),
+    ],
+)
+@pytest.mark.parametrize(("given", "expected"), [(None, 3), (5, 5)])
+def test_cores_are_counted_where_the_work_is_done(module, make, given, expected, monkeypatch):
+    def not_here() -> int:
+        raise AssertionError("counted where the job is submitted")
+
+    monkeypatch.setattr(module, "usable_cores", not_here)
+    shipped = pickle.dumps(make(given))
+    monkeypatch.setattr(module, "usable_cores", lambda: 3)
+    worker = pickle.loads(shipped)
+    worker.setup()
+    assert worker._pool._max_workers == worker._threads == expected
+    worker.teardown()

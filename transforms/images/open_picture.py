@@ -1,0 +1,51 @@
+"""Pillow opens a picture, for its pixels: odd metadata makes it give up on pictures that TensorFlow decodes.
+
+`PIL.Image.open` would hold the size against a limit that is the whole process's, and warn or raise by it. Ours is
+checked by who opens, so what opens a format is asked itself.
+"""
+
+import io
+import struct
+from functools import lru_cache
+
+from PIL import Image, ImageFile
+
+from recordmill.transforms.images import check_jpeg, check_png
+
+_OTHERS = ("WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
+"""Formats that Pillow reads and TensorFlow, or a reader of records, does not. Not those that run programs (EPS)."""
+_START = {"jpeg": check_jpeg.START, "png": check_png.START}
+_WITHOUT_METADATA = {"jpeg": check_jpeg.without_metadata, "png": check_png.without_metadata}
+_NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
+"""What Pillow's plugins raise on a file of another format."""
+
+
+def kind_of(data: bytes) -> str:
+    """`jpeg` or `png`, by the first bytes; empty for anything else."""
+    return next((kind for kind, start in _START.items() if data.startswith(start)), "")
+
+
+def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
+    """A picture whose header has been read and no pixel.
+
+    Args:
+        kind: `jpeg` or `png`; empty for any other format.
+
+    Raises:
+        Exception: whatever Pillow raises on bytes made to break it.
+    """
+    Image.init()
+    fault: Exception | None = None
+    for format_ in [kind.upper()] if kind else _other_formats():
+        open_format, is_format = Image.OPEN[format_]
+        if not is_format or is_format(data[:16]) is True:
+            try:
+                return open_format(io.BytesIO(_WITHOUT_METADATA[kind](data) if kind else data), "")
+            except _NOT_OF_FORMAT as error:
+                fault = error
+    raise fault or ValueError("it begins as no known format does")
+
+
+@lru_cache(maxsize=1)
+def _other_formats() -> list[str]:
+    return [format_ for format_ in _OTHERS if format_ in Image.OPEN]
