@@ -5,7 +5,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TextIO
 
 from recordmill.launch.terminal.error_stream import error_stream
 from recordmill.schemas.shards import ShardInfo
@@ -26,19 +27,26 @@ def shown(mode: str) -> Iterator[None]:
     """Show progress on standard error while the block runs: `auto` live on a terminal and plain elsewhere, `plain`,
     or `none`."""
     progress.reset()
-    if mode == "none":
+    stream = error_stream()
+    if mode == "none" or stream is None:
         yield
         return
-    stream = error_stream()
-    live = mode == "auto" and stream is not None and stream.isatty() and os.environ.get("TERM") not in _CANNOT_ERASE
+    live = mode == "auto" and stream.isatty() and os.environ.get("TERM") not in _CANNOT_ERASE
     stop = threading.Event()
-    watcher = threading.Thread(target=_show_live if live else _show_plain, args=(stop,), name="progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        watcher.join()
+    with _second(stream) if live else nullcontext(stream) as stream:
+        show = _show_live if live else _show_plain
+        watcher = threading.Thread(target=show, args=(stop, stream), name="progress", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+
+
+def _second(stream: TextIO) -> TextIO:
+    """Another way to where a stream leads: standard error may be hidden, and shown again, while a line lives."""
+    return open(os.dup(stream.fileno()), "w", encoding=stream.encoding, errors="backslashreplace")
 
 
 @contextmanager
@@ -119,23 +127,23 @@ def _line(now: Progress, width: float = math.inf) -> str:
     return progress_line(now, time.monotonic() - now.planned_at if now.planned_at else 0.0, width)
 
 
-def _show_plain(stop: threading.Event) -> None:
+def _show_plain(stop: threading.Event, stream: TextIO) -> None:
     last = ""
     while not stop.wait(_PLAIN_SECONDS):
         line = _line(progress.snapshot())
         if line != last:
-            print(line, file=error_stream(), flush=True)
+            print(line, file=stream, flush=True)
         last = line
 
 
-def _show_live(stop: threading.Event) -> None:
+def _show_live(stop: threading.Event, stream: TextIO) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=error_stream())
+    console = Console(file=stream)
 
     def row() -> Table:
         now = progress.snapshot()

@@ -22,9 +22,13 @@ _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
 """Order of magnitude for images of 130 kB on one core, see docs/performance.md."""
 
 
+_WIDE = 1000
+"""Columns that no table needs: a terminal that is too narrow wraps lines, and no number is cut."""
+
+
 def terminal() -> Console:
     """Standard output as it is: names in a data set are no markup."""
-    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, width=_WIDE)
 
 
 def terminal_of_errors() -> Console:
@@ -139,7 +143,7 @@ def _core_time(seconds: float) -> str:
 
 def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], faults: Sequence[Fault]) -> None:
     """What verify found: a line a split, and the faults."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("split")
     for column in ("shards", "examples", "objects", "size"):
         table.add_column(column, justify="right")

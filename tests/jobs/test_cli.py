@@ -178,22 +178,21 @@ def test_progress(mode, told, sample, tmp_path, recordmill, monkeypatch):
     assert ("of 23 images" in outcome.err) is told
 
 
-@pytest.mark.parametrize("columns", [40, 80])
-def test_live_progress_on_a_terminal(columns, sample, tmp_path):
-    """A pseudo terminal sees the bar come and go, and no line of it is wider than the terminal."""
+def on_a_terminal(columns: int, *arguments: object, kind: str = "xterm") -> str:
+    """What a command shows on a pseudo terminal, without what steers it."""
     import fcntl
     import pty
     import struct
     import termios
 
-    arguments = coco_flags(sample, tmp_path, "--num-shards", 4)
     seen = b""
     process, terminal = pty.fork()
     if process == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         # Not os.execv, which hands on what C libraries have set: readline sets COLUMNS.
-        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
-        os.execve(sys.executable, [sys.executable, "-m", "recordmill.launch.cli", *arguments], environment)
+        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": kind}
+        command = [sys.executable, "-m", "recordmill.launch.cli", *map(str, arguments)]
+        os.execve(sys.executable, command, environment)
     while True:
         try:
             piece = os.read(terminal, 4096)
@@ -203,13 +202,37 @@ def test_live_progress_on_a_terminal(columns, sample, tmp_path):
             break
         seen += piece
     assert os.waitpid(process, 0)[1] == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
-    live, summary = text.split("coco-train is in")
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+
+
+def widest(shown: str) -> int:
+    return max(map(len, re.split("[\r\n]+", shown)))
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_live_progress_on_a_terminal(columns, sample, tmp_path):
+    """The bar comes and goes, and no line of it is wider than the terminal."""
+    shown = on_a_terminal(columns, *coco_flags(sample, tmp_path, "--num-shards", 4))
+    live, summary = shown.split("coco-train is in")
     assert "━" in live
     assert "23 images" in live
     assert "of 4 shards" in live or columns == 40
-    assert max(map(len, re.split("[\r\n]+", live))) <= columns
+    assert widest(live) <= columns
     assert str(tmp_path) in summary
+
+
+def test_no_live_line_where_nothing_can_be_erased(sample, tmp_path):
+    shown = on_a_terminal(80, *coco_flags(sample, tmp_path, "--dry-run"), kind="dumb")
+    assert shown.startswith("coco-train would be written to")
+
+
+def test_live_progress_while_tensorflow_s_messages_are_hidden(sample, tmp_path, recordmill):
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 4)).code == 0
+    live, found = on_a_terminal(60, "verify", tmp_path).split("split")
+    assert "starting TensorFlow" in live
+    assert "22 of 22 records (100%) · 4 of 4 shards" in live
+    assert widest(live) <= 60
+    assert "whole" in found
 
 
 def test_debug_shows_where_an_error_came_from(tmp_path, recordmill):

@@ -249,3 +249,9 @@ def test_sizes_are_in_powers_of_ten(capsys, size, text):
 )
 def test_printable(text, expected):
     assert printable(text) == expected
+
+
+def test_no_number_is_cut_where_the_terminal_is_narrow(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    print_checks(terminal(), "out", [ShardCheck("train", "a", 12_345_678, 98_765_432, 123_456_789, ())], [])
+    assert "train       1  12,345,678  98,765,432  123.5 MB\n" in capsys.readouterr().out
