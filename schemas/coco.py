@@ -39,8 +39,8 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
         kind: of that file.
         rows: its image rows with that id, in file order: one, or none (the file has annotations of the image, but no
             row for it), or several (a duplicate id).
-        annotations: its usable objects of that image, in no particular order.
-        labels: its other usable annotations of that image, likewise in no particular order.
+        annotations: its usable objects of that image, in file order.
+        labels: its other usable annotations of that image, likewise in file order.
     """
 
     image_id: int

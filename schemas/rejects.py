@@ -18,7 +18,9 @@ class Reason(str, Enum):
     UNSUPPORTED_FORMAT = "unsupported_format"  # image: an unknown format, or pixels that no JPEG or PNG can hold
     TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
-    DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: a second row with the same id
+    DUPLICATE_IMAGE_ID = (
+        "duplicate_image_id"  # image: two rows with the same id, which say different things, or the same
+    )
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
     NO_CLASS = "no_class"  # image: its path or name gives no class
     UNSAFE_FILE_NAME = "unsafe_file_name"  # image: `../x`, an absolute path, a URL, control characters

@@ -239,6 +239,7 @@ def test_every_reason_is_told_and_nothing_is_lost(tmp_path, recordmill):
         {"id": 8, "image_id": 1, "category_id": 1},
         annotation(9, 2),
         annotation(10, 6),
+        annotation(11, 8),
     ]
     instances = write_coco(tmp_path, rows, annotations, CATEGORIES)
     outcome = convert(recordmill, tmp_path, instances, "--max-rejects", 1)
@@ -267,11 +268,11 @@ def test_every_reason_is_told_and_nothing_is_lost(tmp_path, recordmill):
     }
     split = manifest_of(tmp_path / "out")["splits"]["train"]
     assert split["images"]["rows"] == 14 == split["images"]["written"] + sum(split["images"]["rejected"].values())
-    assert split["annotations"]["rows"] == 10
+    assert split["annotations"]["rows"] == 11
     assert split["annotations"]["objects"] == 1
-    assert split["annotations"]["of_rejected_images"] == 2
-    assert split["unlisted"] == {"files": 1, "first": ["orphan.jpg"]}
-    assert [e["image/source_id"] for e in read_examples(tmp_path / "out")] in ([[b"1"], [b"8"]], [[b"8"], [b"1"]])
+    assert split["annotations"]["of_rejected_images"] == 3
+    assert split["unlisted"] == {"files": 2, "first": ["orphan.jpg", "twice.jpg"]}
+    assert [e["image/source_id"] for e in read_examples(tmp_path / "out")] == [[b"1"]]
 
 
 def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(sample, tmp_path, recordmill):

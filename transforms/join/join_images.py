@@ -95,13 +95,14 @@ def merge_parts(
 ) -> Iterator[AnnotatedImage | Rejected | Count]:
     """What all annotation files say of one image id, as one AnnotatedImage of `split`.
 
-    Rejects a second row with the id in one file, annotations of an id that no file has a row for, a second annotation
-    of one id, an image to which two files give different sizes, and one whose file name must not be looked up.
+    Rejects all rows of a file that gives the id to different file names, as its annotations may be of any of them; a
+    second row that says the same; annotations of an id that no file has a row for; a second annotation of one id; an
+    image to which two rows give different sizes; and one whose file name must not be looked up.
 
     Raises:
         CollidingImagesError: two files give the id to different file names, so it is unclear whose the annotations are.
     """
-    parts = sorted(parts, key=lambda part: part.source)
+    parts = sorted(parts, key=lambda part: (part.source, part.kind))
     merged = merge_annotations(image_id, parts)
     if merged.joined:
         yield Count(Metric.ANNOTATIONS_MERGED, merged.joined)
@@ -114,32 +115,44 @@ def merge_parts(
             detail = f"no image row has the id {image_id}"
             yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
         return
-    for part in listing:
-        for row in part.rows[1:]:
-            detail = f"{part.source} has another row with this id: {row.file_name!r}, after {part.rows[0].file_name!r}"
-            yield Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail)
-    if len(listing) > 1:
-        yield Count(Metric.ROWS_MERGED, len(listing) - 1)
     image, reason, detail = _agreed_row(listing)
     annotated = AnnotatedImage(image, split, merged.annotations, merged.labels)
+    same = f"another row of its file says the same of {image.file_name!r}"
+    again = Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail if reason is _AMBIGUOUS else same)
+    yield from [again] * sum(len(part.rows) - 1 for part in listing)
+    if len(listing) > 1:
+        yield Count(Metric.ROWS_MERGED, len(listing) - 1)
     yield Rejected("image", image_id, reason, detail, annotations=annotated.annotation_rows) if reason else annotated
+
+
+_AMBIGUOUS = Reason.DUPLICATE_IMAGE_ID
+_NAMES_SHOWN = 3
 
 
 def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, str]:
     """The row that all files agree on, or why the image is rejected."""
+    for part in parts:
+        names = {name_key(row.file_name): row.file_name for row in part.rows}
+        if len(names) > 1:
+            shown = ", ".join(map(repr, sorted(names.values())[:_NAMES_SHOWN])) + " …" * (len(names) > _NAMES_SHOWN)
+            detail = (
+                f"{part.source} gives this id to {len(names)} images, {shown}: none is taken, as the "
+                f"{len(part.annotations) + part.labels.rows} annotations of the id may be of any"
+            )
+            return part.rows[0], _AMBIGUOUS, detail
     image = parts[0].rows[0]
-    sizes = {(image.width, image.height): parts[0].source} if image.width else {}
-    for part in parts[1:]:
-        row = part.rows[0]
+    sizes: dict[tuple[int | None, int | None], str] = {}
+    rows = [(row, part.source) for part in parts for row in part.rows]
+    for row, source in rows:
         if name_key(row.file_name) != name_key(image.file_name):
             raise CollidingImagesError(
                 f"image id {image.id} is {image.file_name!r} in {parts[0].source} and {row.file_name!r} in "
-                f"{part.source}: the files number different images alike, joining them would mix up annotations; "
+                f"{source}: the files number different images alike, joining them would mix up annotations; "
                 "convert each with a --split of its own, or renumber one"
             )
         if row.width:
             image = image if image.width else row
-            sizes.setdefault((row.width, row.height), part.source)
+            sizes.setdefault((row.width, row.height), source)
     if len(sizes) > 1:
         said = " but ".join(f"{width}x{height} in {source}" for (width, height), source in sizes.items())
         return image, Reason.SIZE_MISMATCH, f"{image.file_name!r} is {said}"

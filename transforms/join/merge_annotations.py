@@ -1,10 +1,10 @@
 """What several annotation files say of one image becomes one list of objects and one of each other kind."""
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import astuple
 
 from recordmill.schemas.annotations import Annotation, Caption, ImageLabels, PanopticAnnotation, StuffAnnotation
 from recordmill.schemas.coco import AnnotationKind, FileAnnotations
@@ -36,7 +36,8 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
     """All that `parts` say of the image.
 
     A row of a keypoints file and one of an instances file that have the same annotation id and category are the same
-    object. Any other second row with an id is rejected.
+    object. Of any other rows with one id the first is kept: files in the order of their names, and in the order of the
+    file.
     """
     rejected: list[Rejected] = []
     said = sorted(
@@ -66,7 +67,7 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
 
 def _by_id_instances_first(said: _Said) -> tuple:
     is_keypoints = said.part.kind is AnnotationKind.KEYPOINTS
-    return said.annotation.id, is_keypoints, said.part.source, astuple(said.annotation)
+    return said.annotation.id, is_keypoints, said.part.source  # and, as sorting is stable, the order of the file
 
 
 def _same_object(before: _Said, item: _Said) -> bool:
@@ -99,7 +100,7 @@ def _unique(
     """The rows of all parts by annotation id, each id once; the others join `rejected`."""
     rows = sorted(
         ((row, part.source) for part in parts for row in rows_of(part)),
-        key=lambda item: (item[0].id, item[1], astuple(item[0])),
+        key=lambda item: (item[0].id, item[1]),
     )
     kept: list[tuple[_Row, str]] = []
     for row, source in rows:
@@ -115,7 +116,7 @@ def _one_panoptic(
 ) -> tuple[PanopticAnnotation, ...]:
     rows = sorted(
         ((row, part.source) for part in parts for row in part.labels.panoptic),
-        key=lambda item: (item[1], item[0].file_name),
+        key=itemgetter(1),
     )
     for row, source in rows[1:]:
         detail = f"{source} has another panoptic row of this image, {row.file_name!r}, after {rows[0][0].file_name!r}"

@@ -3,6 +3,7 @@
 from itertools import permutations
 
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -56,13 +57,56 @@ def test_annotations_of_an_image_that_no_file_lists_are_rejected():
     ]
 
 
-def test_a_second_row_in_a_file_is_rejected_and_the_first_one_stands():
-    parts = [part("x.json", SIZED, ImageRow(1, "b.jpg"), annotations=(annotation(1),))]
-    detail = "x.json has another row with this id: 'b.jpg', after 'a.jpg'"
-    assert list(merge_parts(1, parts, "val")) == [
-        Rejected("image", 1, Reason.DUPLICATE_IMAGE_ID, detail),
-        AnnotatedImage(SIZED, "val", (annotation(1),)),
+def test_of_two_images_with_one_id_in_a_file_none_is_taken_as_annotations_may_be_of_either():
+    ambiguous = part("x.json", SIZED, ImageRow(1, "b.jpg"), annotations=(annotation(1), annotation(2)))
+    images = "x.json gives this id to 2 images, 'a.jpg', 'b.jpg'"
+    detail = f"{images}: none is taken, as the 2 annotations of the id may be of any"
+    rejected = Rejected("image", 1, Reason.DUPLICATE_IMAGE_ID, detail)
+    assert list(merge_parts(1, [ambiguous], "val")) == [
+        rejected,
+        msgspec.structs.replace(rejected, annotations=2),
     ]
+    others = [part("w.json", SIZED, annotations=(annotation(4),)), part("y.json", SIZED)]
+    for order in permutations([ambiguous, *others]):
+        assert list(merge_parts(1, order, "val")) == [
+            rejected,
+            Count(Metric.ROWS_MERGED, 2),
+            msgspec.structs.replace(rejected, annotations=3),
+        ]
+
+
+def test_a_file_that_gives_one_id_to_thousands_is_told_in_short_lines():
+    rejects = list(merge_parts(1, [part("x.json", *(ImageRow(1, f"{n}.jpg") for n in range(2000)))], "val"))
+    assert len(rejects) == 2000
+    assert "2000 images, '0.jpg', '1.jpg', '10.jpg' …" in rejects[0].detail
+
+
+@pytest.mark.parametrize("again", [SIZED, UNSIZED, ImageRow(1, "./a.jpg", 40, 30)])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_second_row_that_says_the_same_is_rejected_and_the_image_stays(again, before):
+    rows = (again, SIZED) if before else (SIZED, again)
+    reject, image = merge_parts(1, [part("x.json", *rows, annotations=(annotation(1),))], "val")
+    assert (reject.reason, reject.annotations) == (Reason.DUPLICATE_IMAGE_ID, 0)
+    assert (image.image.width, image.image.height, image.annotations) == (40, 30, (annotation(1),))
+
+
+def test_two_rows_of_a_file_that_say_different_sizes_reject_the_image():
+    parts = [part("x.json", UNSIZED, SIZED, ImageRow(1, "a.jpg", 30, 40), annotations=(annotation(1),))]
+    *again, last = merge_parts(1, parts, "val")
+    detail = "'a.jpg' is 40x30 in x.json but 30x40 in x.json"
+    assert last == Rejected("image", 1, Reason.SIZE_MISMATCH, detail, annotations=1)
+    assert [(reject.reason, reject.annotations) for reject in again] == [(Reason.DUPLICATE_IMAGE_ID, 0)] * 2
+
+
+def test_what_is_read_does_not_depend_on_the_order_of_a_file_s_two_kinds():
+    """One file given as instances and as keypoints."""
+    row = annotation(1)
+    kinds = [
+        FileAnnotations(1, "x.json", kind, (SIZED,), (row,))
+        for kind in (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
+    ]
+    first, second = (list(merge_parts(1, order, "val")) for order in permutations(kinds))
+    assert first == second
 
 
 def test_sizes_that_contradict_each_other_reject_the_image():

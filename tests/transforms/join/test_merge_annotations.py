@@ -92,11 +92,11 @@ def test_an_id_twice_in_a_file_is_told_of_that_file(kind):
     first, second = instance(5, area=1.0), instance(5, area=2.0)
     for rows in ((first, second), (second, first)):
         merged = merge(part("a.json", *rows, kind=kind))
-        assert merged == MergedAnnotations((first,), ImageLabels(), [twice(5, "a.json")], 0)
+        assert merged == MergedAnnotations(rows[:1], ImageLabels(), [twice(5, "a.json")], 0)
 
 
 def test_captions_and_regions_are_in_order_of_their_ids_and_each_id_is_there_once():
-    one, two, other = Caption(1, "one"), Caption(2, "two"), Caption(2, "other")
+    one, two, other = Caption(1, "one"), Caption(2, "two"), Caption(2, "a.json is before b.json")
     grass, sky = StuffAnnotation(4, 92, b"[]"), StuffAnnotation(3, 100, b"[]")
     merged = merge(
         part("b.json", kind=AnnotationKind.CAPTIONS, captions=(other, one)),
@@ -123,11 +123,23 @@ def test_of_several_panoptic_rows_the_first_is_kept():
         part("b.json", kind=AnnotationKind.PANOPTIC, panoptic=(rows[0],)),
         part("a.json", kind=AnnotationKind.PANOPTIC, panoptic=(rows[2], rows[1])),
     )
-    assert merged.labels.panoptic == (rows[1],)
+    assert merged.labels.panoptic == (rows[2],)
     assert merged.rejected == [
-        duplicate(None, "a.json has another panoptic row of this image, 'z.png', after 'y.png'"),
-        duplicate(None, "b.json has another panoptic row of this image, 'x.png', after 'y.png'"),
+        duplicate(None, "a.json has another panoptic row of this image, 'y.png', after 'z.png'"),
+        duplicate(None, "b.json has another panoptic row of this image, 'x.png', after 'z.png'"),
     ]
+
+
+@pytest.mark.parametrize("kind", ["captions", "regions"])
+def test_of_captions_and_regions_with_one_id_the_first_of_the_file_is_kept(kind):
+    rows = {
+        "captions": (Caption(2, "z"), Caption(2, "a")),
+        "regions": (StuffAnnotation(2, 92, b"[9]"), StuffAnnotation(2, 92, b"[1]")),
+    }[kind]
+    for order in (rows, rows[::-1]):
+        merged = merge(part("a.json", **{kind: order}))
+        assert getattr(merged.labels, kind) == order[:1]
+        assert merged.rejected == [twice(2, "a.json")]
 
 
 def test_lvis_s_lists_are_those_of_the_file_that_has_them():
