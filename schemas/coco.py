@@ -11,6 +11,11 @@ SegmentId = Annotated[int, msgspec.Meta(ge=1, le=(1 << 24) - 1)]
 """What the three bytes of a panoptic PNG's pixel can hold; 0 is void."""
 
 
+FieldRows = dict[str, dict[str, int]]
+"""For the `file` itself and each of its lists (`images`, `annotations`, `categories`): names of fields, and how many
+rows have data in them, which is neither null nor empty nor all zero."""
+
+
 class AnnotationKind(str, Enum):
     """What an annotation file's rows say, each read by the flag of its name."""
 
@@ -56,6 +61,7 @@ class AnnotationFile(msgspec.Struct, frozen=True):
 
     Attributes:
         lvis: whether its image rows have LVIS's lists of categories.
+        uncarried: its fields with data that no record carries.
     """
 
     path: str
@@ -64,3 +70,4 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     annotations: int
     categories: tuple[Category, ...]
     lvis: bool = False
+    uncarried: FieldRows = {}

@@ -4,6 +4,7 @@
     ├── ConfigError              the command or its configuration is wrong     (exit code 2)
     └── JobError                 the job ran and failed                        (exit code 1)
         ├── AnnotationFileError  a file is not the COCO JSON it should be
+        │   └── WrongFlagError   … of the kind that its flag reads        (exit code 2)
         ├── CategoryError        categories that contradict each other or the command
         ├── CollidingImagesError one image id or file name that stands for two pictures
         ├── EmptyDatasetError    nothing to write                  (exit code 2)
@@ -32,6 +33,10 @@ class JobError(RecordmillError):
 
 class AnnotationFileError(JobError):
     pass
+
+
+class WrongFlagError(AnnotationFileError):
+    exit_code = 2
 
 
 class CategoryError(JobError):

@@ -6,15 +6,34 @@ expected types is decoded again row by row, slower, so that one bad row costs it
 
 import codecs
 import contextlib
-import re
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from recordmill.schemas.annotations import Category, Int64
-from recordmill.schemas.coco import AnnotationKind, SegmentId
+from recordmill.schemas.coco import AnnotationKind, FieldRows, SegmentId
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco.file_fields import (
+    FIELDS,
+    LISTS,
+    NO_TEXT,
+    DecodedFile,
+    count_fields,
+    decode_with_fields,
+    field_names,
+    field_rows,
+    list_given_twice,
+    required_names,
+    without,
+)
+from recordmill.transforms.coco.odd_json import (
+    fault_offset,
+    json_fault,
+    quote_nan,
+    unquoted_offset,
+    without_lone_surrogates,
+)
 
 
 class CocoImageRow(msgspec.Struct, gc=False):
@@ -61,25 +80,23 @@ class AnnotationRow(msgspec.Struct, gc=False):
     iscrowd: int | bool | None = 0
 
 
-_NO_TEXT = msgspec.Raw(b"")
-
-
 class MaskedRow(AnnotationRow, gc=False):
     """… that keeps its segmentation's text, too; other rows pass over it."""
 
-    segmentation: msgspec.Raw = _NO_TEXT
+    segmentation: msgspec.Raw = NO_TEXT
 
 
 class KeypointsRow(AnnotationRow, gc=False):
     """A row of `annotations` of a keypoints file."""
 
-    keypoints: msgspec.Raw = _NO_TEXT
+    keypoints: msgspec.Raw = NO_TEXT
+    num_keypoints: msgspec.Raw = NO_TEXT  # counted anew
 
 
 class MaskedKeypointsRow(KeypointsRow, gc=False):
     """… that keeps its segmentation's text."""
 
-    segmentation: msgspec.Raw = _NO_TEXT
+    segmentation: msgspec.Raw = NO_TEXT
 
 
 class CaptionRow(msgspec.Struct, gc=False):
@@ -117,68 +134,54 @@ class PanopticRow(msgspec.Struct, gc=False):
     segments_info: list[SegmentRow]
 
 
-Image = TypeVar("Image")
-Row = TypeVar("Row")
-
-
-class _TypedFile(msgspec.Struct, Generic[Image, Row]):
-    images: list[Image]
-    annotations: list[Row] = []
-    categories: list[Category] = []
-
-
 class RawFile(msgspec.Struct):
+    """A COCO file whatever its rows are."""
+
     images: list[msgspec.Raw]
-    annotations: list[msgspec.Raw] = []
+    annotations: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
     categories: list[msgspec.Raw] = []
 
 
 class CocoRows(NamedTuple):
-    """The rows of a file that are of the expected types, and a reject for each that is not."""
+    """The rows of a file that are of the expected types, and a reject for each that is not.
+
+    Attributes:
+        unread: how many rows have data in fields that the types do not have.
+        fields: names of fields of annotation rows that some row has data in.
+        has_annotations: whether the file has the list, if an empty one.
+    """
 
     images: list[CocoImageRow]
     annotations: list[Any]
     categories: list[Category]
     rejected: list[Rejected]
+    unread: FieldRows
+    fields: frozenset[str]
+    has_annotations: bool
 
 
-class _Decoders(NamedTuple):
-    """How one kind of file is read: all at once, images having names or else addresses; or annotation rows one by one,
-    and what a bad one is."""
+class _RowType(NamedTuple):
+    """What a kind's rows of annotations are, and what one is that is not so."""
 
-    named: msgspec.json.Decoder
-    addressed: msgspec.json.Decoder
-    row: msgspec.json.Decoder
-    malformed: Reason
+    type: Any
+    malformed: Reason = Reason.MALFORMED_ANNOTATION
 
 
-def _decoders(row: type, malformed: Reason = Reason.MALFORMED_ANNOTATION) -> _Decoders:
-    # Row by row, "5" and 5.0 pass for 5, as in files written by spreadsheets and by JavaScript.
-    file: Any = _TypedFile
-    return _Decoders(
-        msgspec.json.Decoder(file[CocoImageRow, row]),
-        msgspec.json.Decoder(file[AddressedImageRow, row]),
-        msgspec.json.Decoder(row, strict=False),
-        malformed,
-    )
-
-
-_DECODERS = {
-    AnnotationKind.INSTANCES: _decoders(AnnotationRow),
-    AnnotationKind.KEYPOINTS: _decoders(KeypointsRow),
-    AnnotationKind.CAPTIONS: _decoders(CaptionRow, Reason.MALFORMED_CAPTION),
-    AnnotationKind.STUFF: _decoders(RegionRow),
-    AnnotationKind.PANOPTIC: _decoders(PanopticRow, Reason.MALFORMED_PANOPTIC),
-    AnnotationKind.IMAGE_INFO: _decoders(msgspec.Raw),
+_ROW_TYPES = {
+    AnnotationKind.INSTANCES: _RowType(AnnotationRow),
+    AnnotationKind.KEYPOINTS: _RowType(KeypointsRow),
+    AnnotationKind.CAPTIONS: _RowType(CaptionRow, Reason.MALFORMED_CAPTION),
+    AnnotationKind.STUFF: _RowType(RegionRow),
+    AnnotationKind.PANOPTIC: _RowType(PanopticRow, Reason.MALFORMED_PANOPTIC),
+    AnnotationKind.IMAGE_INFO: _RowType(msgspec.Raw),
 }
-_MASKED_DECODERS = _DECODERS | {
-    AnnotationKind.INSTANCES: _decoders(MaskedRow),
-    AnnotationKind.KEYPOINTS: _decoders(MaskedKeypointsRow),
+_MASKED_ROW_TYPES = _ROW_TYPES | {
+    AnnotationKind.INSTANCES: _RowType(MaskedRow),
+    AnnotationKind.KEYPOINTS: _RowType(MaskedKeypointsRow),
 }
 RAW_FILE = msgspec.json.Decoder(RawFile)
 _IMAGE_ROW = msgspec.json.Decoder(AddressedImageRow, strict=False)
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def decode_coco(path: str, data: bytes, kind: AnnotationKind, masks: bool = False) -> CocoRows:
@@ -191,61 +194,97 @@ def decode_coco(path: str, data: bytes, kind: AnnotationKind, masks: bool = Fals
     Raises:
         AnnotationFileError: not JSON (the message gives line and column), or not COCO's; `path` is named.
     """
-    decoders = (_MASKED_DECODERS if masks else _DECODERS)[kind]
+    row = (_MASKED_ROW_TYPES if masks else _ROW_TYPES)[kind]
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return _decode_rows(path, data, decoders)
+        try:
+            return _decode_rows(path, data, row)
+        except msgspec.DecodeError as error:
+            quoted = quote_nan(without_lone_surrogates(data))
+            if quoted == data:
+                raise AnnotationFileError(_not_json(path, data, fault_offset(error, data), error)) from error
+        try:
+            return _without_quoted_captions(_decode_rows(path, quoted, row))
+        except msgspec.DecodeError as error:
+            offset = unquoted_offset(data, fault_offset(error, quoted))
+            raise AnnotationFileError(_not_json(path, data, offset, error)) from error
     except UnicodeDecodeError as error:
-        raise AnnotationFileError(_not_utf8(path, error)) from error
+        raise AnnotationFileError(f"{path} is not UTF-8, as JSON has to be: {error.reason}") from error
     except RecursionError as error:
         raise AnnotationFileError(f"{path} nests lists or objects too deeply to be a COCO file") from error
-    except msgspec.DecodeError as error:
-        quoted = _quote_nan(_without_lone_surrogates(data))
-        if quoted == data:
-            raise AnnotationFileError(_not_json(path, data, _fault_offset(error, data), error)) from error
-    try:
-        return _without_quoted_captions(_decode_rows(path, quoted, decoders))
-    except UnicodeDecodeError as error:
-        raise AnnotationFileError(_not_utf8(path, error)) from error
-    except msgspec.DecodeError as error:
-        offset = _unquoted_offset(data, _fault_offset(error, quoted))
-        raise AnnotationFileError(_not_json(path, data, offset, error)) from error
 
 
-def _decode_rows(path: str, data: bytes, decoders: _Decoders) -> CocoRows:
-    with contextlib.suppress(msgspec.ValidationError):
-        file = decoders.named.decode(data)
-        return CocoRows(file.images, file.annotations, file.categories, [])
-    with contextlib.suppress(msgspec.ValidationError):
-        file = decoders.addressed.decode(data)
-        return CocoRows([row.named() for row in file.images], file.annotations, file.categories, [])
-    return _decode_row_by_row(path, data, decoders)
+def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
+    for image in CocoImageRow, AddressedImageRow:
+        with contextlib.suppress(msgspec.ValidationError):
+            rows = _rows(path, decode_with_fields(data, image, row.type), [], row)
+            break
+    else:
+        rows = _decode_row_by_row(path, data, row)
+    boxes = [row.bbox for row in (*rows.annotations[:1], *rows.annotations[-1:]) if isinstance(row, AnnotationRow)]
+    if name := list_given_twice(data, *boxes):
+        raise AnnotationFileError(
+            f"{path} has two lists {name!r}, of which the first would be dropped; make them one list"
+        )
+    return rows
 
 
-def _decode_row_by_row(path: str, data: bytes, decoders: _Decoders) -> CocoRows:
+def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
+    """Here "5" and 5.0 pass for 5, as in files written by spreadsheets and by JavaScript."""
     try:
         file = RAW_FILE.decode(data)
-        categories = [_category(raw) for raw in file.categories]
     except msgspec.ValidationError as error:
-        raise AnnotationFileError(
-            f"{path} is JSON, but not a COCO file: {error}; expected an object with the lists images, annotations and "
-            "categories (a category has an integer id and a name)"
-        ) from error
-    rows = CocoRows([], [], categories, [])
+        raise _not_coco(path, error) from error
+    images, annotations = [], []
+    rejected = []
     for raw in file.images:
         try:
-            rows.images.append(_IMAGE_ROW.decode(raw).named())
+            images.append(_IMAGE_ROW.decode(raw))
         except msgspec.ValidationError as error:
-            rows.rejected.append(Rejected("image", _peek(raw, "id"), Reason.MALFORMED_IMAGE, f"image row: {error}"))
-    for raw in file.annotations:
+            rejected.append(Rejected("image", _peek(raw, "id"), Reason.MALFORMED_IMAGE, f"image row: {error}"))
+    rows = file.annotations or []
+    decoder = msgspec.json.Decoder(row.type, strict=False)
+    for raw in rows:
         try:
-            rows.annotations.append(decoders.row.decode(raw))
+            annotations.append(decoder.decode(raw))
         except msgspec.ValidationError as error:
             detail = f"annotation row: {error}"
-            rows.rejected.append(
-                Rejected("annotation", _peek(raw, "id"), decoders.malformed, detail, _peek(raw, "image_id"))
-            )
-    return rows
+            rejected.append(Rejected("annotation", _peek(raw, "id"), row.malformed, detail, _peek(raw, "image_id")))
+    counts = count_fields([msgspec.Raw(data)]), count_fields(file.images), count_fields(rows)
+    usable = annotations if file.annotations is not msgspec.UNSET else msgspec.UNSET
+    return _rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
+
+
+def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:
+    """The rows of a file of which all lists are known."""
+    of_file, of_images, of_annotations = file.counts
+    try:
+        categories = list(map(_category, file.categories))
+    except msgspec.ValidationError as error:
+        raise _not_coco(path, error) from error
+    images = file.images
+    if images and isinstance(images[0], AddressedImageRow):
+        of_images = {**of_images, "coco_url": sum(bool(image.coco_url) for image in images)}
+        images = [image.named() for image in images]
+    unread = field_rows(
+        without(of_file, LISTS),
+        without(of_images, field_names(CocoImageRow)),
+        without(of_annotations, field_names(row.type)),
+        without(count_fields(file.categories), field_names(Category)),
+    )
+    annotations = file.annotations or []
+    fields = {name for name, number in of_annotations.items() if number}
+    if annotations:
+        fields |= required_names(row.type)
+    has_list = file.annotations is not msgspec.UNSET
+    return CocoRows(images, annotations, categories, rejected, unread, frozenset(fields), has_list)
+
+
+def _not_coco(path: str, error: msgspec.ValidationError) -> AnnotationFileError:
+    return AnnotationFileError(
+        f"{path} is JSON, but not a COCO file: {error}; expected an object with the lists images, annotations and "
+        "categories (a category has an integer id and a name)"
+    )
 
 
 def _category(raw: msgspec.Raw) -> Category:
@@ -253,7 +292,7 @@ def _category(raw: msgspec.Raw) -> Category:
     try:
         return _CATEGORY_ROW.decode(raw)
     except msgspec.ValidationError:
-        fields = _FIELDS.decode(raw)
+        fields = FIELDS.decode(raw)
         required = b",".join(b'"%b":%b' % (key.encode(), fields[key]) for key in ("id", "name") if key in fields)
         category = _CATEGORY_ROW.decode(b"{%b}" % required)
         for key in _OPTIONAL_FIELDS & fields.keys():
@@ -276,62 +315,22 @@ def _peek(raw: msgspec.Raw, key: str) -> int | None:
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
-_ESCAPES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", re.DOTALL)
-
-
-def _without_lone_surrogates(data: bytes) -> bytes:
-    """Halves of a character, which Python's json writes though UTF-8 cannot, become the sign for an unknown one."""
-    return _ESCAPES.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
-
-
-_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
-
-
-def _quote_nan(data: bytes) -> bytes:
-    """NaN and Infinity, which Python's json writes though JSON has no such words, become strings: a row that has one
-    where a number should be is then rejected, and the others are read."""
-    return _NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b'"' + match[0] + b'"', data)
-
-
 def _without_quoted_captions(rows: CocoRows) -> CocoRows:
     """A caption NaN, as pandas writes one that is missing, is no text, though it has become one."""
-    words = ("NaN", "Infinity", "-Infinity")
-    bad = [row for row in rows.annotations if getattr(row, "caption", None) in words]
-    rejected = [
-        Rejected("annotation", row.id, Reason.MALFORMED_CAPTION, f"the caption is {row.caption}", row.image_id)
-        for row in bad
-    ]
-    kept = [row for row in rows.annotations if row not in bad] if bad else rows.annotations
+    kept, rejected = [], []
+    for row in rows.annotations:
+        if (caption := getattr(row, "caption", None)) in ("NaN", "Infinity", "-Infinity"):
+            detail = f"the caption is {caption}"
+            rejected.append(Rejected("annotation", row.id, Reason.MALFORMED_CAPTION, detail, row.image_id))
+        else:
+            kept.append(row)
     return rows._replace(annotations=kept, rejected=[*rows.rejected, *rejected])
-
-
-def _unquoted_offset(data: bytes, quoted_offset: int) -> int:
-    """The offset in `data` of an offset in `_quote_nan(data)`."""
-    added = 0
-    for match in _NAN.finditer(data):
-        if match.start() + added >= quoted_offset:
-            break
-        added += 0 if match[0].startswith(b'"') else 2
-    return quoted_offset - added
-
-
-def _fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
-    offset = re.search(r"byte (\d+)", str(error))
-    return int(offset[1]) if offset else len(data)
-
-
-def _not_utf8(path: str, error: UnicodeDecodeError) -> str:
-    return f"{path} is not UTF-8, as JSON has to be: {error.reason}"
 
 
 def _not_json(path: str, data: bytes, offset: int, error: msgspec.DecodeError) -> str:
     if not data.strip():
         return f"{path} is empty; expected a COCO annotation file"
-    line = data.count(b"\n", 0, offset) + 1
-    column = offset - (data.rfind(b"\n", 0, offset) + 1) + 1
-    near = data[max(0, offset - 30) : offset + 10].decode(errors="replace").replace("\n", " ")
-    what = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0]
     return (
-        f"{path} is not JSON: {what} at line {line}, column {column} (byte {offset}), near {near!r}; expected a COCO "
-        "file, one object with the lists images, annotations and categories"
+        f"{path} is not JSON: {json_fault(data, offset, error)}; expected a COCO file, one object with the lists "
+        "images, annotations and categories"
     )

@@ -16,8 +16,8 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
-from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.coco.check_kind import check_kind
 from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of FileAnnotations
@@ -73,14 +73,15 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
         masks: whether annotations keep their segmentation.
 
     Raises:
-        AnnotationFileError: not JSON (the message gives line and column), or not COCO's.
+        AnnotationFileError: not JSON (the message gives line and column), or not COCO's; a WrongFlagError, not of this
+            kind.
         OSError: the file cannot be read.
     """
     path, kind = source.path, source.kind
     _LOGGER.info("Reading %s", path)
     with _gc_paused():
         rows = decode_coco(path, storage_for(path).read(path), kind, masks)
-        _check_kind(source, rows)
+        check_kind(source, rows)
         parts = _group(rows)
     convert = row_converter(source, rows.categories)
     yield from rows.rejected
@@ -101,16 +102,8 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
         len(rows.annotations) + len(rows.rejected) - bad_images,
         tuple(rows.categories),
         any(row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None for row in rows.images),
+        rows.unread,
     )
-
-
-def _check_kind(source: AnnotationSource, rows: CocoRows) -> None:
-    """Raises AnnotationFileError where a file of images alone has annotations, as they would be dropped."""
-    if source.kind is AnnotationKind.IMAGE_INFO and rows.annotations:
-        raise AnnotationFileError(
-            f"{source.path} has {len(rows.annotations)} annotations, which --image-info would drop; give it to the "
-            "flag of their kind, --instances for example"
-        )
 
 
 def _part(

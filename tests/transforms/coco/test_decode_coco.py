@@ -25,6 +25,13 @@ def decode(content: object) -> CocoRows:
     return decode_coco("in/a.json", data, AnnotationKind.INSTANCES)
 
 
+def images(rows: CocoRows) -> list[CocoImageRow]:
+    """Without the fields that a file has besides."""
+    return [
+        CocoImageRow(**{name: getattr(row, name) for name in CocoImageRow.__struct_fields__}) for row in rows.images
+    ]
+
+
 def fault(content: object) -> str:
     with pytest.raises(AnnotationFileError) as caught:
         decode(content)
@@ -33,25 +40,25 @@ def fault(content: object) -> str:
 
 @pytest.mark.parametrize("bad_rows", [([], []), ([{"id": 5}], [None])])
 def test_rows_are_typed_and_boxes_keep_their_text(bad_rows):
-    images, annotations = bad_rows
-    rows = decode(document([IMAGE, *images], [*annotations, ROW]))
-    assert rows.images == [CocoImageRow(1, "a.jpg", 40, 30)]
+    bad_images, annotations = bad_rows
+    rows = decode(document([IMAGE, *bad_images], [*annotations, ROW]))
+    assert images(rows) == [CocoImageRow(1, "a.jpg", 40, 30)]
     (row,) = rows.annotations
     assert (row.id, row.image_id, row.category_id, row.area, row.iscrowd) == (7, 1, 3, 12.5, 1)
     assert bytes(row.bbox) == b"[1, 2, 3.5, 4]"
     assert rows.categories == [Category(3, "dog", "animal")]
     assert {(reject.what, reject.id) for reject in rows.rejected} == (
-        {("image", 5), ("annotation", None)} if images else set()
+        {("image", 5), ("annotation", None)} if bad_images else set()
     )
-    assert len(rows.rejected) == 2 * bool(images)
+    assert len(rows.rejected) == 2 * bool(bad_images)
 
 
 def test_what_a_row_may_leave_out():
     rows = decode(document([{"id": 1, "file_name": ""}], [{"id": 7, "image_id": 1, "category_id": 3, "bbox": 0}], []))
-    assert rows.images == [CocoImageRow(1, "", None, None)]
+    assert images(rows) == [CocoImageRow(1, "", None, None)]
     (row,) = rows.annotations
     assert (row.area, row.iscrowd) == (None, 0)
-    assert decode({"images": []}) == CocoRows([], [], [], [])
+    assert decode({"images": []}) == CocoRows([], [], [], [], {}, frozenset(), has_annotations=False)
 
 
 def test_a_reject_names_the_row_and_the_field():
@@ -106,7 +113,8 @@ def test_an_empty_file_is_told_to_be_empty(data):
 
 
 def test_a_byte_order_mark_is_passed_over():
-    assert decode(json.dumps(document(annotations=[])).encode("utf-8-sig")).images == [CocoImageRow(1, "a.jpg", 40, 30)]
+    rows = decode(json.dumps(document(annotations=[])).encode("utf-8-sig"))
+    assert images(rows) == [CocoImageRow(1, "a.jpg", 40, 30)]
 
 
 @pytest.mark.parametrize("first", [IMAGE, {"id": "x"}, {**IMAGE, "score": math.nan}])
@@ -146,6 +154,41 @@ def test_json_that_is_not_coco_s_is_told_by_file_and_fault(content, what):
 def test_an_odd_field_of_a_category_costs_that_field(more, kept):
     (category,) = decode(document(categories=[{"id": 3, "name": "dog", **more}])).categories
     assert category == Category(3, "dog", **kept)
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize("score", ["1", "NaN", '"\\ud800"'])
+@pytest.mark.parametrize(
+    "row", ['{"id": 1, "score": %s, "x": %s}', '{"id": 1, "file_name": "a", "score": %s, "x": %s}']
+)
+def test_what_nests_too_deeply_is_told_whatever_else_is_odd(score, row):
+    assert "nests lists or objects too deeply" in fault(f'{{"images": [{row % (score, DEEP)}]}}'.encode())
+
+
+@pytest.mark.parametrize("name", ["images", "annotations", "categories"])
+@pytest.mark.parametrize("odd", [{}, {"id": "1"}, {"score": math.nan}])
+def test_a_list_that_is_there_twice_is_refused(name, odd):
+    lists = document([{**IMAGE, **odd}])
+    for first in (name, name.title()), (name.title(), name):
+        text = json.dumps({**lists, "Images": [], "Annotations": [], "Categories": []})
+        other = (
+            text.replace(f'"{first[0]}"', '"kept"')
+            .replace(f'"{first[1]}"', f'"{name}" ')
+            .replace('"kept"', f'"{name}"')
+        )
+        assert f"in/a.json has two lists {name!r}" in fault(other.encode())
+
+
+@pytest.mark.parametrize("odd", [{}, {"id": "1"}])
+def test_the_name_of_a_list_may_be_within(odd):
+    words = ["images", "annotations", "categories"]
+    within = dict.fromkeys(words, 1)
+    plain = document([{**IMAGE, **odd}], [ROW, {**ROW, "id": 8}])
+    more = {"info": [within, words], "type": "images", **plain, "more": within}
+    more["annotations"] = [{**row, **within} for row in more["annotations"]]
+    assert decode(more).annotations[1].id == decode(plain).annotations[1].id
 
 
 def test_half_a_character_costs_that_character():

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -88,12 +89,15 @@ def test_empty_lists(tmp_path, content):
 
 @pytest.mark.parametrize("key", ["segmentation", "ID", "keypoints"])
 @pytest.mark.parametrize("value", [{"counts": 'a\\u0041"}', "size": [1, 2]}, None, [{"images": []}]])
-def test_unknown_fields_are_passed_over(tmp_path, key, value):
+def test_unknown_fields_are_passed_over_and_counted(tmp_path, key, value):
     more = {key: value}
     plain = Read(tmp_path, document())
     category = CATEGORY if key == "keypoints" else {**CATEGORY, **more}  # which is known there
     read = Read(tmp_path, {**more, **document([{**more, **IMAGE}], [{**ROW, **more}], [category])})
-    assert (read.parts, read.rejected, read.file) == (plain.parts, [], plain.file)
+    lists = ("file", "images", "annotations", *(() if key == "keypoints" else ("categories",)))
+    counted = {name: {key: 1} for name in lists} if value and "size" in value else {}
+    assert (read.parts, read.rejected) == (plain.parts, [])
+    assert read.file == msgspec.structs.replace(plain.file, uncarried=counted)
 
 
 # Sizes

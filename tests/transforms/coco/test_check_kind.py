@@ -1,0 +1,83 @@
+"""A file that has not what its flag says is refused, with the flag that reads it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.errors import WrongFlagError
+from recordmill.transforms.coco.read_coco import read_coco
+
+IMAGE = {"id": 1, "file_name": "a.jpg"}
+OBJECT = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "area": 12, "iscrowd": 0}
+OUTLINE = {"segmentation": [[1, 2, 3, 4, 5, 6]]}
+POINTS = {"keypoints": [1, 2, 2], "num_keypoints": 1}
+ROWS = {
+    "instances": {**OBJECT, **OUTLINE},
+    "keypoints": {**OBJECT, **OUTLINE, **POINTS},
+    "captions": {"id": 4, "image_id": 1, "caption": "a dog"},
+    "stuff": {"id": 5, "image_id": 1, "category_id": 3, **OUTLINE},
+    "panoptic": {"image_id": 1, "file_name": "a.png", "segments_info": [{"id": 1, "category_id": 3}]},
+}
+GOOD = {("stuff", "instances"), ("stuff", "keypoints"), ("instances", "keypoints"), ("keypoints", "keypoints")}
+"""Rows of more than one kind: flag, and what it may be given."""
+
+
+def read(folder: Path, flag: str, document: dict) -> list:
+    path = folder / "file.json"
+    path.write_text(json.dumps(document))
+    return list(read_coco(AnnotationSource(AnnotationKind(flag), str(path), str(folder))))
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("flag", [*ROWS, "image_info"])
+@pytest.mark.parametrize("more", [[], [5]])
+def test_each_kind_by_each_flag(tmp_path, flag, rows, more):
+    document = {"images": [IMAGE], "annotations": [ROWS[rows], *more], "categories": [{"id": 3, "name": "dog"}]}
+    if flag == rows or (flag, rows) in GOOD:
+        read(tmp_path, flag, document)
+        return
+    with pytest.raises(WrongFlagError) as caught:
+        read(tmp_path, flag, document)
+    assert f"--{flag.replace('_', '-')}" in str(caught.value)
+    assert f"to --{rows}" in str(caught.value)
+    assert f"{1 + len(more)} annotations" in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("keypoints", [None, []])
+def test_keypoints_that_neither_rows_nor_categories_have(tmp_path, keypoints):
+    category = {"id": 3, "name": "dog", "keypoints": []}
+    document = {"images": [IMAGE], "annotations": [{**OBJECT, "keypoints": keypoints}], "categories": [category]}
+    with pytest.raises(WrongFlagError, match=r"none of the 1 annotations .* has keypoints.* to --instances"):
+        read(tmp_path, "keypoints", document)
+    named = {**document, "categories": [{**category, "keypoints": ["nose"]}]}
+    assert read(tmp_path, "keypoints", named)
+    assert read(tmp_path, "keypoints", {**document, "annotations": [{**OBJECT, "keypoints": [0, 0, 0]}]})
+    assert read(tmp_path, "keypoints", {**document, "annotations": []})
+
+
+@pytest.mark.parametrize("segmentation", [[], None, [[]]])
+def test_stuff_without_a_segmentation(tmp_path, segmentation):
+    row = {**OBJECT, "segmentation": segmentation, "keypoints": [], "caption": ""}
+    document = {"images": [IMAGE], "annotations": [row], "categories": []}
+    with pytest.raises(WrongFlagError, match=r"has segmentation, .* to --instances"):
+        read(tmp_path, "stuff", document)
+
+
+@pytest.mark.parametrize("flag", [*ROWS, "image_info"])
+def test_a_file_without_a_list_of_annotations_is_one_of_images(tmp_path, flag):
+    if flag == "image_info":
+        assert read(tmp_path, flag, {"images": [IMAGE]})
+        return
+    for image in IMAGE, {**IMAGE, "id": "1"}:
+        with pytest.raises(WrongFlagError, match=r"no list of annotations.* to --image-info"):
+            read(tmp_path, flag, {"images": [image]})
+    read(tmp_path, flag, {"images": [IMAGE], "annotations": []})
+
+
+@pytest.mark.parametrize("rows", [[{**ROWS["instances"], "id": None}], [{"id": 1}], [5]])
+def test_rows_that_are_bad_and_of_no_other_kind_are_rejected_as_ever(tmp_path, rows):
+    document = {"images": [IMAGE], "annotations": rows}
+    assert any(getattr(item, "reason", None) for item in read(tmp_path, "instances", document))

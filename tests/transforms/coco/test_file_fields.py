@@ -1,0 +1,121 @@
+"""What a file has besides what is read of it, counted."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.coco import AnnotationKind, FieldRows
+from recordmill.transforms.coco.decode_coco import decode_coco
+from recordmill.transforms.coco.file_fields import has_data
+
+IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
+ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 0}
+CATEGORY = {"id": 3, "name": "dog"}
+
+
+def unread(document: object, kind: AnnotationKind = AnnotationKind.INSTANCES, masks: bool = False) -> FieldRows:
+    return decode_coco("a.json", json.dumps(document).encode(), kind, masks).unread
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+EMPTY = st.recursive(
+    st.sampled_from([None, False, 0, 0.0, -0.0, ""]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def says_something(value: object) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(says_something, value.values() if isinstance(value, dict) else value))
+    return bool(value)
+
+
+@given(JSON | EMPTY, st.sampled_from([None, 2]))
+def test_data_is_what_is_not_empty_null_false_or_zero(value, indent):
+    for is_ascii in (True, False):
+        text = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode(errors="surrogatepass")
+        assert has_data(msgspec.Raw(text)) == says_something(value)
+
+
+@pytest.mark.parametrize("where", ["first", "last", "middle", "all", "none"])
+@pytest.mark.parametrize("bad", [{}, {"id": "7"}, {"id": None}])
+@pytest.mark.parametrize("order", [1, -1])
+def test_every_row_with_data_is_counted_wherever_it_stands(where, bad, order):
+    rows = [{**ROW, "id": id_} for id_ in range(9)]
+    chosen = {"first": [0], "last": [8], "middle": [4], "all": list(range(9)), "none": []}[where]
+    for index in chosen:
+        rows[index] = {**rows[index], "score": 0.5, "track id": [0, {"a": 1}], "empty": [[]]}
+    rows[2] |= bad
+    images = [{**IMAGE, "id": id_} for id_ in range(5)]
+    images[3] |= {"lens": "wide"}
+    lists = {"images": images, "annotations": rows, "categories": [CATEGORY, {**CATEGORY, "id": 4, "synset": "x"}]}
+    document = {"info": {"year": 2017}, "licenses": [], **dict(list(lists.items())[::order]), "videos": [1, 2]}
+    assert unread(document) == {
+        "file": {"info": 1, "videos": 1},
+        "images": {"lens": 1},
+        **({"annotations": {"score": len(chosen), "track id": len(chosen)}} if chosen else {}),
+        "categories": {"synset": 1},
+    }
+
+
+def test_rows_that_differ_and_names_that_no_type_can_have_are_counted():
+    rows = [{**ROW, "id": id_, f"field {id_}": 1, 'a "name"': 2, "é\n": 3} for id_ in range(100)]
+    counted = unread({"images": [IMAGE], "annotations": rows})["annotations"]
+    assert counted == {**{f"field {id_}": 1 for id_ in range(100)}, 'a "name"': 100, "é\n": 100}
+    assert list(counted) == sorted(counted)
+
+
+@pytest.mark.parametrize("with_bad_row", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "masks", "expected"),
+    [
+        (AnnotationKind.INSTANCES, False, "caption keypoints num_keypoints segmentation segments_info"),
+        (AnnotationKind.INSTANCES, True, "caption keypoints num_keypoints segments_info"),
+        (AnnotationKind.KEYPOINTS, False, "caption segmentation segments_info"),
+        (AnnotationKind.KEYPOINTS, True, "caption segments_info"),
+        (
+            AnnotationKind.CAPTIONS,
+            False,
+            "area bbox category_id keypoints num_keypoints segmentation segments_info",
+        ),
+        (AnnotationKind.STUFF, False, "area bbox caption keypoints num_keypoints segments_info"),
+        (
+            AnnotationKind.PANOPTIC,
+            False,
+            "area bbox caption category_id id keypoints num_keypoints segmentation",
+        ),
+    ],
+)
+def test_what_a_kind_does_not_read_of_a_row_that_has_all(kind, masks, expected, with_bad_row):
+    row = {
+        **ROW,
+        "segmentation": [[1, 2, 3, 4, 5, 6]],
+        "keypoints": [1, 2, 2],
+        "num_keypoints": 1,
+        "caption": "a dog",
+        "file_name": "a.png" if kind is AnnotationKind.PANOPTIC else "",
+        "segments_info": [{"id": 1, "category_id": 3}],
+    }
+    counted = unread({"images": [IMAGE], "annotations": [row] * 2 + [5] * with_bad_row}, kind, masks)
+    assert counted == {"annotations": dict.fromkeys(expected.split(), 2)}
+
+
+@pytest.mark.parametrize("with_bad_row", [False, True])
+def test_an_address_that_gave_the_name_is_not_carried_whole(with_bad_row):
+    images = [{"id": 1, "coco_url": "http://x/a.jpg"}, {"id": 2, "coco_url": "http://x/b.jpg", "file_name": "b"}]
+    document = {"images": images + [5] * with_bad_row, "annotations": []}
+    assert unread(document) == {"images": {"coco_url": 2}}
+
+
+def test_reading_does_not_depend_on_what_was_read_before(tmp_path: Path):
+    plain = {"images": [IMAGE], "annotations": [ROW]}
+    assert unread(plain) == {}
+    assert unread({**plain, "annotations": [{**ROW, "score": 1}]}) == {"annotations": {"score": 1}}
+    assert unread(plain) == {}
