@@ -13,9 +13,16 @@ from typing import Any, NoReturn
 
 from recordmill.launch.command_line.parser import VERBS, Command, parse
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
-from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
+from recordmill.launch.terminal.error_stream import (
+    ErrorStreamHandler,
+    error_stream,
+    others_hidden,
+    printable,
+    silence,
+)
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
@@ -61,7 +68,7 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         return error.exit_code
     except OSError as error:
         _complain(error, debug)
-        return 1
+        return ConfigError.exit_code if is_of_command(error) else 1
     except KeyboardInterrupt as interrupt:
         if str(interrupt):  # recordmill.launch.runners.watch knows more
             _complain(interrupt, debug)
@@ -80,7 +87,8 @@ def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _complain(error: BaseException, debug: bool) -> None:
     if debug:
         traceback.print_exception(error, file=error_stream())
-    print(f"recordmill: {error}", file=error_stream())
+    text = explain_os_error(error) if isinstance(error, OSError) else str(error)
+    print(f"recordmill: {printable(text)}", file=error_stream())
 
 
 def _tell_interrupted(own: list[str], terminated: bool) -> None:

@@ -2,9 +2,10 @@
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 
+from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
@@ -13,6 +14,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import MANIFEST
 from recordmill.transforms.metadata.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -22,11 +24,11 @@ def check_coco_inputs(options: CocoOptions) -> None:
     Raises:
         ConfigError: with every fault.
     """
-    files = (_file_fault(flag(source.kind.value), source.path) for source in options.sources)
+    files = (_fault(_file_fault, flag(source.kind.value), source.path) for source in options.sources)
     _raise_all(
         *files,
-        *map(_image_fault, options.images),
-        *map(_masks_fault, options.panoptic_masks),
+        *(_fault(_image_fault, "--images", path) for path in options.images),
+        *(_fault(_masks_fault, "--panoptic-masks", path) for path in options.panoptic_masks),
         *_output_faults(options.output, [source.path for source in options.sources]),
         *_same_faults(options, "images", *ANNOTATIONS),
     )
@@ -39,8 +41,8 @@ def check_folder_inputs(options: FolderOptions) -> None:
         ConfigError: with every fault.
     """
     _raise_all(
-        *(_file_fault("--labels", path) for path in options.labels),
-        *map(_image_fault, options.images),
+        *(_fault(_file_fault, "--labels", path) for path in options.labels),
+        *(_fault(_image_fault, "--images", path) for path in options.images),
         *_output_faults(options.output, options.labels),
         *_same_faults(options, "images", "labels"),
     )
@@ -63,9 +65,21 @@ def _same_faults(options: ConvertOptions, *names: str) -> Iterator[str]:
                 yield f"{flag(name)}: {inner} is within {outer}, so its files would be taken twice; give one of them"
 
 
+def _fault(check: Callable[[str, str], str], name: str, path: str) -> str:
+    """What a check finds of a flag's path; or why it may not be looked at, so that other faults are told as well."""
+    try:
+        return check(name, path)
+    except OSError as error:
+        if not is_of_command(error):
+            raise
+        return f"{name} {explain_os_error(error)}"
+
+
 def _file_fault(name: str, path: str) -> str:
     storage = storage_for(path)
     if storage.size(path) is not None:
+        if not is_remote(path):
+            storage.open(path).close()  # raises where it may not be read
         return ""
     if storage.is_folder(path):
         return f"{name} {path} is a folder; give the file"
@@ -74,39 +88,25 @@ def _file_fault(name: str, path: str) -> str:
     return f"{name} {path}: no such file{_near(path)}"
 
 
-def _masks_fault(path: str) -> str:
-    return "" if storage_for(path).is_folder(path) else f"--panoptic-masks {path}: no such folder or .zip{_near(path)}"
+def _masks_fault(name: str, path: str) -> str:
+    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such folder or .zip{_near(path)}"
 
 
-def _image_fault(path: str) -> str:
+def _image_fault(name: str, path: str) -> str:
     storage = storage_for(path)
     if not storage.is_folder(path):
         what = (
             "is a file; give the folder that holds the images" if storage.size(path) is not None else "no such folder"
         )
-        return f"--images {path}: {what}{_near(path)}"
-    return "" if any(storage.walk(path)) else f"--images {path}: no file in it, nor in any folder below"
-
-
-def _output_fault(path: str) -> str:
-    """A file where the folder, or one above it, should be. Of a bucket: that it is there, and may be read."""
-    if is_remote(path):
-        storage_for(path).is_folder(path)
-        return ""
-    above = path
-    while not os.path.lexists(above):
-        above = os.path.dirname(above) or "."
-    if os.path.isdir(above):
-        return ""
-    what = "is a file" if above == path else f"is below {above}, which is a file"
-    return f"--output {path} {what}; give a folder, which is made if need be"
+        return f"{name} {path}: {what}{_near(path)}"
+    return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"
 
 
 def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     """No folder can be there; or it has files that the job would write over and that are of no data set: an input, or
     somebody else's."""
-    if fault := _output_fault(output):
-        yield fault
+    if fault := folder_fault(output):
+        yield f"--output {fault}"
         return
     reported = set()
     for path in inputs:

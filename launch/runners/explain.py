@@ -6,6 +6,7 @@ import grpc
 from google.api_core.exceptions import GoogleAPICallError
 
 from recordmill.schemas import errors
+from recordmill.transforms.storage.os_errors import explain_text
 
 # Beam hands on a worker's exception as the text of its traceback, whose last line is `module.Class: message [while
 # running 'step']`.
@@ -60,7 +61,9 @@ def _of_others(error: Exception, name: str, message: str, step: str) -> str:
             f"{message.rstrip('.')}: is there a worker pool at --environment_config, and a cluster where the job "
             "server looks for one?"
         )
-    # Beam wraps an error whose class wants more than a message: `RuntimeError: OSError: [Errno 28] …`.
+    if sentence := explain_text(message):
+        return sentence
+    # Beam wraps an error whose class wants more than a message: `RuntimeError: ThatError: …`.
     failure = message if name == "RuntimeError" else f"{name}: {message}"
     where = f" in step {step}" if step else ""
     return f"the job failed{where}: {failure} (--debug shows the traceback)"

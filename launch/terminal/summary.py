@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from recordmill.launch.terminal.error_stream import error_stream
+from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
@@ -186,15 +186,6 @@ def _print_faults(console: Console, faults: Sequence[Fault]) -> None:
 
 def _reasons(counts: dict[str, int]) -> str:
     return f" ({', '.join(f'{reason} {count:,}' for reason, count in counts.items())})" if counts else ""
-
-
-def printable(text: str) -> str:
-    r"""`text` without anything that would steer the terminal.
-
-    >>> printable("a\x1b[2Jb")
-    'a\\x1b[2Jb'
-    """
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _size(count: float) -> str:

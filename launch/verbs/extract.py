@@ -7,9 +7,11 @@ from functools import partial
 
 import msgspec
 
+from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import print_extracted, terminal
 from recordmill.pipelines.options.extract_options import ExtractOptions
+from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 
 
@@ -32,6 +34,8 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
     extract.claim_folder(options.target)
+    if fault := folder_fault(options.target):
+        raise ConfigError(fault)
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
         report = os.path.join(temporary, "extracted.json")
         build = partial(

@@ -2,6 +2,7 @@
 
 import os
 
+from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.options.sample_options import SampleOptions
 from recordmill.schemas.errors import ConfigError
@@ -18,6 +19,8 @@ def run_sample(options: SampleOptions) -> None:
     folder, count = options.folder, options.count
     if not folder or is_remote(folder):
         raise ConfigError(f"DIR {folder!r} is no local folder, and the sample is drawn into one")
+    if fault := folder_fault(folder):
+        raise ConfigError(fault)
     if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
         raise ConfigError(f"{folder} is there already and is not an empty folder; the sample wants a folder of its own")
     files = write_sample(folder, count, options.seed, options.odd)

@@ -63,7 +63,7 @@ def test_a_full_disk(pictures, tmp_path):
         output = f"{disk}/out"
         failed = job.start(output).end()
         assert failed.code == 1
-        assert re.fullmatch(rf"recordmill: .*No space left on device: '{output}/\S+-of-00008'.*\n", failed.err), failed
+        assert re.fullmatch(rf"recordmill: {output}/\S+-of-00008: no space is left; .*\n", failed.err), failed
         left = job.place.files(output)
         assert_consistent(left, whole)
         assert 0 < sum(map(is_shard, left)) < SHARDS
@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_before_anything_is_written(pictures, tmp_path):
         (disk / "others").write_bytes(bytes(4096))
         failed = Command(coco(pictures, f"{disk}/out"), tmp_path / "run").end()
         assert failed.code == 1
-        assert re.fullmatch(rf"recordmill: .*No space left on device: '{disk}/out/.*'\n", failed.err), failed
+        assert re.fullmatch(rf"recordmill: {disk}/out/.*: no space is left; .*\n", failed.err), failed
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -101,7 +101,7 @@ def test_files_that_may_not_grow(where, pictures, tmp_path, server):
     left = job.place.files(output)
     assert [name for name in left if is_shard(name) or name.endswith((".tmp", "manifest.json"))] == []
     shown = f"{output}/\\S+-of-00008" if where == "local" else tempfile.gettempdir()
-    assert re.fullmatch(rf"recordmill: .*File too large: '{shown}.*'.*\n", failed.err), failed
+    assert re.fullmatch(rf"recordmill: {shown}.*: it would be larger than files may be; .*\n", failed.err), failed
     job.run(output)
     assert_whole(job.place.files(output))
 
@@ -119,8 +119,8 @@ def test_an_output_that_may_not_be_written(pictures):
         for output in (folder / "out", folder / "new"):
             flags = ["--images", folder / "images", "--instances", instances, "--output", output]
             refused = Command(["coco", *flags], folder / "log", disturbance=warm_process.become_nobody).end()
-            assert refused.code == 1
-            assert re.fullmatch(rf"recordmill: \[Errno 13\] Permission denied: '{output}.*'\n", refused.err), refused
+            assert refused.code == 2
+            assert re.fullmatch(rf"recordmill: --output {output} .*may not be written to .*\n", refused.err), refused
         assert list((folder / "out").iterdir()) == []
         assert not (folder / "new").exists()
 
@@ -133,7 +133,7 @@ def test_an_image_that_the_disk_does_not_give(sample_job, recordmill, monkeypatc
         patch.setattr(local_storage, "open", partial(open_failing, "rb", "5.jpg", "read", error), raising=False)
         outcome = recordmill(*sample_job.flags())
     assert outcome.code == 1
-    assert re.fullmatch(rf"recordmill: .*Input/output error: '{sample_job.images}/\S+5\.jpg'.*\n", outcome.err), outcome
+    assert re.fullmatch(rf"recordmill: {sample_job.images}/\S+5\.jpg: the disk failed .*\n", outcome.err), outcome
     assert sample_job.visible().items() <= whole.items()
     assert "manifest.json" not in sample_job.visible()
     assert recordmill(*sample_job.flags()).code == 0

@@ -40,6 +40,8 @@ def require_manifest(output: str) -> Manifest:
     """
     manifest = read_manifest(output)
     if manifest is None:
+        if not storage_for(output).is_folder(output):
+            raise ConfigError(f"{output}: no such folder; give the folder that holds {MANIFEST}")
         raise ConfigError(
             f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
         )

@@ -16,6 +16,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import read_records
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
+from recordmill.transforms.storage.os_errors import explain_os_error
 from recordmill.transforms.storage.resolve import storage_for
 
 _READ_BYTES = 1 << 20
@@ -103,7 +104,8 @@ def _undamaged(shard: ManifestShard, reader: ShardReader, damage: list[Fault]) -
         except Exception as error:  # a damaged GZIP stream ends in one of several types; the file is named
             if is_remote(shard.path) and isinstance(error, OSError) and not isinstance(error, UnreadableFileError):
                 raise  # a server that does not answer, or may not, says nothing of the shard
-            damage.append(Fault(file, None, "unreadable", f"{type(error).__name__}: {error}"))
+            detail = explain_os_error(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            damage.append(Fault(file, None, "unreadable", detail))
             return
         if record is None:
             break

@@ -41,8 +41,15 @@ def test_a_record_error_is_found_in_the_text_of_a_traceback():
     [
         (
             RuntimeError(TRACEBACK.format(raised="OSError: [Errno 28] No space left on device")),
-            "the job failed in step MergeCategories/Merge-ptransform-42: OSError: [Errno 28] No space left on device "
-            "(--debug shows the traceback)",
+            "no space is left; free some, or give another place, and run the command again",
+        ),
+        (
+            RuntimeError(TRACEBACK.format(raised="RuntimeError: PermissionError: [Errno 13] Permission denied: 'a/b'")),
+            "a/b: permission denied; this user needs rights for it and for the folders above it (see ls -ld)",
+        ),
+        (
+            RuntimeError(TRACEBACK.format(raised="KeyError: 'x'")),
+            "the job failed in step MergeCategories/Merge-ptransform-42: KeyError: 'x' (--debug shows the traceback)",
         ),
         (KeyError("x"), "the job failed: KeyError: 'x' (--debug shows the traceback)"),
         (ValueError(), "the job failed: ValueError: "),

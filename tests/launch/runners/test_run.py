@@ -44,7 +44,6 @@ def test_an_error_of_ours_comes_out_of_a_step_as_it_went_in(error):
     ("error", "told"),
     [
         (ValueError("one: two"), "ValueError: one: two"),
-        (PermissionError(13, "Permission denied", "out/x"), "PermissionError: [Errno 13] Permission denied: 'out/x'"),
         (MemoryError(), "MemoryError"),
     ],
 )
@@ -52,6 +51,11 @@ def test_another_error_is_told_with_its_step(error, told):
     message = str(failure(error))
     assert message.startswith("the job failed in step Some: ")
     assert message.endswith(f"{told} (--debug shows the traceback)")
+
+
+def test_an_error_of_the_system_is_a_sentence():
+    message = str(failure(PermissionError(13, "Permission denied", "out/x")))
+    assert message.startswith("out/x: permission denied; ")
 
 
 def _interrupt(kind: type) -> None:

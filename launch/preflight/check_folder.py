@@ -1,0 +1,35 @@
+"""Can a folder be made, and written to?"""
+
+import os
+
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.os_errors import explain_os_error
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def folder_fault(path: str) -> str:
+    """Why a folder cannot be made at `path`, or not be written to where it is there; empty if it can. Of a bucket: that
+    it is there, and may be read.
+
+    Raises:
+        ConfigError, OSError: what a bucket answers.
+    """
+    if is_remote(path):
+        storage_for(path).is_folder(path)
+        return ""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        return explain_os_error(error)
+    above = path
+    while not os.path.lexists(above):
+        above = os.path.dirname(above) or "."
+    if not os.path.isdir(above):
+        what = "is a file" if above == path else f"is below {above}, which is a file"
+        return f"{path} {what}; give a folder, which is made if need be"
+    if not os.access(above, os.W_OK | os.X_OK):
+        where = f"{above} may" if above == path else f"{path} cannot be made: {above} may"
+        return f"{where} not be written to by this user; give another folder, or change its rights (see ls -ld)"
+    return ""

@@ -1,0 +1,71 @@
+"""Errors of the operating system as sentences."""
+
+import errno
+import os
+
+import pytest
+
+from recordmill.transforms.storage.interface import UnreadableFileError
+from recordmill.transforms.storage.os_errors import _MEANINGS, explain_os_error, explain_text, is_of_command
+
+
+def os_error(number: int, *files: object) -> OSError:
+    return OSError(number, os.strerror(number), *files)
+
+
+@pytest.mark.parametrize("number", _MEANINGS)
+def test_a_sentence_has_the_file_what_happened_and_a_cure_and_no_number(number):
+    text = explain_os_error(os_error(number, "a b/c"))
+    assert text.startswith(f"a b/c: {_MEANINGS[number].what}; {_MEANINGS[number].cure}")
+    assert "Errno" not in text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        os_error(errno.ENOSPC, "out/x"),
+        os_error(errno.ENOSPC),
+        os_error(errno.EACCES, "it's \"x\": [Errno 2] No: 'y'"),
+        os_error(errno.EACCES, b"\xff"),
+        os_error(errno.EXDEV, "a", None, "b"),
+        OSError(errno.EIO, "Forbidden: the bucket's words", "gs://b/x"),
+        UnreadableFileError(errno.EISDIR, os.strerror(errno.EISDIR), "d"),
+    ],
+)
+def test_what_beam_hands_on_as_text_is_explained_alike(error):
+    assert explain_text(f"{type(error).__name__}: {error}") == explain_os_error(error)
+
+
+def test_of_two_files_the_last_is_named():
+    assert explain_os_error(os_error(errno.ENOSPC, "temporary", None, "final")).startswith("final: ")
+
+
+def test_a_storage_s_own_words_are_kept():
+    assert explain_os_error(OSError(errno.EIO, "given up", "gs://b/x")) == "gs://b/x: given up"
+
+
+def test_an_errno_without_a_meaning_keeps_the_system_s_words():
+    assert explain_os_error(os_error(errno.EXDEV, "x")) == f"x: {os.strerror(errno.EXDEV)}"
+
+
+def test_without_an_errno_there_are_the_words_alone():
+    assert explain_os_error(OSError("of a library")) == "of a library"
+
+
+def test_a_long_path_is_shortened_in_its_middle():
+    shown = explain_os_error(os_error(errno.ENAMETOOLONG, "a" * 5000 + "z")).partition(":")[0]
+    assert (shown[0], shown[-1], len(shown)) == ("a", "z", 201)
+
+
+def test_a_number_for_a_file():
+    assert explain_os_error(os_error(errno.EIO, 7)).startswith("file 7: ")
+
+
+@pytest.mark.parametrize("text", ["KeyError: 'x'", "[Errno x] y", ""])
+def test_what_is_no_os_error(text):
+    assert explain_text(text) == ""
+
+
+@pytest.mark.parametrize(("number", "expected"), [(errno.EROFS, True), (errno.ENOSPC, False), (errno.EXDEV, False)])
+def test_whose_fault_it_is(number, expected):
+    assert is_of_command(os_error(number)) is expected

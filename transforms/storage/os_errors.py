@@ -1,0 +1,94 @@
+"""Errors of the operating system as sentences: which file, what happened, and what helps."""
+
+import ast
+import errno
+import os
+import re
+from typing import NamedTuple
+
+
+class _Meaning(NamedTuple):
+    """What an errno comes of, and what helps.
+
+    Attributes:
+        is_of_command: whether another path, or another right, is all that it wants.
+    """
+
+    what: str
+    cure: str
+    is_of_command: bool = False
+
+
+_NO_SPACE = _Meaning("no space is left", "free some, or give another place, and run the command again")
+_CONNECTION = "is the network there, and the address right? Then run the command again"
+
+_MEANINGS = {
+    errno.EACCES: _Meaning(
+        "permission denied", "this user needs rights for it and for the folders above it (see ls -ld)", True
+    ),
+    errno.EPERM: _Meaning("not permitted", "it may be protected from changes (see lsattr), or another user's", True),
+    errno.EROFS: _Meaning("its file system may only be read", "give another place, or mount it for writing", True),
+    errno.ENOENT: _Meaning("no such file or folder", "check the path", True),
+    errno.ENOTDIR: _Meaning("a file stands where a folder is needed", "check the path", True),
+    errno.EISDIR: _Meaning("it is a folder", "give a file", True),
+    errno.ELOOP: _Meaning("its links lead in a circle", "give the path that they should lead to", True),
+    errno.ENAMETOOLONG: _Meaning(
+        "the name is too long", "most file systems take 255 bytes a name and 4,095 a path", True
+    ),
+    errno.ENOSPC: _NO_SPACE,
+    errno.EDQUOT: _Meaning("this user's disk quota is used up", _NO_SPACE.cure),
+    errno.EFBIG: _Meaning("it would be larger than files may be", "raise the limit (ulimit -f), or write elsewhere"),
+    errno.EMFILE: _Meaning(
+        "too many open files in this process", "raise the limit (ulimit -n 4096), or lower --workers"
+    ),
+    errno.ENFILE: _Meaning("too many open files on this machine", "end what holds them, and run the command again"),
+    errno.ENOMEM: _Meaning("there is not enough memory", "lower --workers, or use a machine that has more"),
+    errno.EIO: _Meaning("the disk failed to read or write", "look at the disk (dmesg), and run the command again"),
+    errno.ESTALE: _Meaning("the network drive lost it", "mount the drive anew, and run the command again"),
+    errno.ETIMEDOUT: _Meaning("no answer came in time", _CONNECTION),
+    errno.ECONNREFUSED: _Meaning("the connection was refused", _CONNECTION),
+    errno.ECONNRESET: _Meaning("the connection was cut", _CONNECTION),
+    errno.ENETUNREACH: _Meaning("the network cannot be reached", _CONNECTION),
+    errno.EHOSTUNREACH: _Meaning("the machine cannot be reached", _CONNECTION),
+}
+
+_TEXT = re.compile(r"\[Errno (\d+)\] (.*?)(?:: (?:(?:b?'.*'|b?\".*\") -> )?(b?'.*'|b?\".*\"))?$")
+"""An OSError's text, with one file name or two: the last is the one that was wanted."""
+_SHOWN = 200
+
+
+def is_of_command(error: OSError) -> bool:
+    """Whether what the command names is at fault, rather than the machine."""
+    meaning = _MEANINGS.get(error.errno or 0)
+    return meaning is not None and meaning.is_of_command
+
+
+def explain_os_error(error: OSError) -> str:
+    """One sentence: the file, what happened, and what helps.
+
+    >>> explain_os_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES), "out"))
+    'out: permission denied; this user needs rights for it and for the folders above it (see ls -ld)'
+    """
+    if error.errno is None:
+        return str(error)
+    path = error.filename2 or error.filename
+    return _sentence(error.errno, error.strerror or "", path)
+
+
+def explain_text(text: str) -> str:
+    """Likewise of an OSError's text, as Beam hands it on; empty where it is none."""
+    match = _TEXT.search(text)
+    if not match:
+        return ""
+    return _sentence(int(match[1]), match[2], ast.literal_eval(match[3]) if match[3] else None)
+
+
+def _sentence(number: int, words: str, path: str | bytes | int | None) -> str:
+    meaning = _MEANINGS.get(number)
+    # Storages give words of their own where they know more than the system.
+    text = f"{meaning.what}; {meaning.cure}" if meaning and words == os.strerror(number) else words
+    if path is None:
+        return text
+    shown = os.fsdecode(path) if not isinstance(path, int) else f"file {path}"
+    shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN // 2]}…{shown[-_SHOWN // 2 :]}"
+    return f"{shown}: {text}"
