@@ -1,4 +1,10 @@
-"""manifest.json: what a data set folder holds. It is written last: a split that is in the manifest is complete."""
+"""manifest.json: what a data set folder holds. It is written last: a split that is in the manifest is complete.
+
+It is made of the splits' own manifests, manifest-train.json and so on, each written by the job that wrote the split, so
+that jobs that write two splits at once do not overwrite what the other says.
+"""
+
+import hashlib
 
 import msgspec
 
@@ -11,17 +17,33 @@ from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.shards import ShardInfo, ShardNames
 from recordmill.schemas.splits import split_name_fault
 
-FORMAT = 3
+FORMAT = 4
 """Raised when the same inputs and options would give other bytes, or the manifest another shape."""
 
 MANIFEST = "manifest.json"
-REJECTS = "rejects.jsonl"
 RECIPE = "recipe.json"
 """In the folder of a split's state: the recipe of a run that is not finished."""
+REJECTS = "rejects.jsonl"
+"""Likewise: the rejects of a run that failed."""
+
+
+def split_manifest(split: str) -> str:
+    """Name of the manifest of one split alone.
+
+    >>> split_manifest("train")
+    'manifest-train.json'
+    """
+    return f"manifest-{split}.json"
+
+
+def split_rejects(split: str) -> str:
+    """Name of the file of a split's rejects, one JSON object a line."""
+    return f"rejects-{split}.jsonl"
 
 
 def state_folder(split: str) -> str:
-    """Folder within the output where an unfinished run of a split keeps what it needs to go on."""
+    """Folder within the output where an unfinished run of a split keeps its finished shards, and what it needs to go
+    on."""
     return f".recordmill-{split}"
 
 
@@ -153,15 +175,23 @@ class AnnotationCounts(msgspec.Struct, frozen=True):
 
 
 class SplitManifest(msgspec.Struct, frozen=True):
-    """The manifest's entry of one split, which is complete."""
+    """The manifest's entry of one split, which is complete.
+
+    Attributes:
+        made_by: versions of what decides bytes besides the recipe: this program, and the libraries that decode and
+            encode pictures and masks.
+        rejects_sha256: hex digest of the split's file of rejects.
+    """
 
     recipe: Recipe
+    made_by: dict[str, str]
     compression: str
     inputs: tuple[InputRows, ...]
     images: ImageCounts
     annotations: AnnotationCounts
     unlisted: Unlisted
     record_bytes: int
+    rejects_sha256: str
     shards: tuple[ShardInfo, ...]
 
     @property
@@ -180,6 +210,7 @@ class Manifest(msgspec.Struct, frozen=True):
         parts: what the records of all splits hold besides what the layout always has.
         categories: of objects, by class index.
         segments: categories of semantic and panoptic masks.
+        sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
     """
 
     format: int
@@ -189,6 +220,7 @@ class Manifest(msgspec.Struct, frozen=True):
     categories: tuple[Category, ...]
     segments: tuple[Category, ...]
     splits: dict[str, SplitManifest]
+    sha256: str = ""
 
     @property
     def labels(self) -> LabelMap:
@@ -251,3 +283,9 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
 def encode_json(value: object) -> bytes:
     """`value` as indented JSON, the same bytes for equal values."""
     return msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2) + b"\n"
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of manifest.json, `sha256` set anew."""
+    bare = encode_json(msgspec.structs.replace(manifest, sha256=""))
+    return encode_json(msgspec.structs.replace(manifest, sha256=hashlib.sha256(bare).hexdigest()))

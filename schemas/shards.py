@@ -31,12 +31,14 @@ class ShardInfo(msgspec.Struct, frozen=True):
         file: its name within the output folder.
         examples: records in it.
         bytes: size of the file, compressed if it is.
+        crc32c: of the file, as Cloud Storage writes it, which knows it of every object: looking costs no read.
         sha256: hex digest of the file.
     """
 
     file: str
     examples: int
     bytes: int
+    crc32c: str
     sha256: str
 
 
@@ -45,12 +47,14 @@ class ShardResult(msgspec.Struct, frozen=True):
 
     Attributes:
         plan: digest of what was to be written (images, their files' sizes and versions, annotations, options).
+        made_by: see SplitManifest.
         counted: what is in the records.
         rejected: what was left out while writing it.
     """
 
     key: ShardKey
     plan: str
+    made_by: dict[str, str]
     info: ShardInfo
     counted: dict[Metric, int]
     rejected: tuple[Rejected, ...]

@@ -74,6 +74,11 @@ def shard_bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("[!.]*.tfrecord-*"))}
 
 
+def staged_shards(folder: Path) -> dict[str, Path]:
+    """Shards that an unfinished run has finished, by name."""
+    return {path.name: path for path in folder.glob(".recordmill-*/[!.]*.tfrec*") if path.suffix != ".json"}
+
+
 def read_examples(folder: Path, split: str = "train") -> list[dict[str, list]]:
     """Every record of a split as TensorFlow reads it, by feature name."""
     import tensorflow as tf
@@ -92,7 +97,10 @@ def manifest_of(folder: Path) -> dict:
 
 
 def rejects_of(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
+    """Of a data set; or of the run that has failed to make one."""
+    files = sorted(folder.glob("rejects-*.jsonl")) or sorted(folder.glob(".recordmill-*/rejects.jsonl"))
+    assert files
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def write_coco(folder: Path, images: list[dict], annotations: list[dict], categories: list[dict]) -> Path:

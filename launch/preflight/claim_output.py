@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 
 import msgspec
@@ -10,12 +11,24 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import MANIFEST, RECIPE, Manifest, Recipe, SplitManifest, encode_json, state_folder
-from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinished_splits
+from recordmill.schemas.manifest import (
+    RECIPE,
+    Manifest,
+    Recipe,
+    SplitManifest,
+    encode_json,
+    split_manifest,
+    state_folder,
+)
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests, unfinished_splits
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
+
+_LOOKS = 16
+"""How many shards are looked at once: in a bucket, each is a request."""
 
 
 class OutputState(Enum):
@@ -26,53 +39,34 @@ class OutputState(Enum):
     COMPLETE = "the whole split"
 
 
-def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool, look_only: bool = False) -> list[OutputState]:
+def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> list[OutputState]:
     """Look at the output folder and, for each split that is not complete, note its recipe there, so that an interrupted
-    run can go on.
+    run can go on. A complete split that is to be replaced stays until the new one is whole.
 
     Args:
         recipes: of the splits of a job.
-        overwrite: delete what there is of them, whatever it is.
-        look_only: neither note nor delete anything yet.
+        overwrite: replace what there is of them, whatever it is.
 
     Raises:
         ConfigError: the folder holds something that this run must not be mixed with.
     """
     manifest = read_manifest(output)
+    splits = {recipe.split for recipe in recipes}
     if manifest is not None:
-        replaced = {recipe.split for recipe in recipes} if overwrite else set()
         for recipe in recipes:
-            _check_same_dataset(output, manifest, recipe, replaced)
-            _check_same_division(output, manifest, recipe, {recipe.split for recipe in recipes})
-    return [_claim_split(output, recipe, overwrite, look_only) for recipe in recipes]
+            _check_same_dataset(output, manifest, recipe, splits if overwrite else set())
+            _check_same_division(output, manifest, recipe, splits)
+    states = [_look_at_split(output, manifest, recipe, overwrite) for recipe in recipes]
+    if manifest is not None and set(states) != {OutputState.COMPLETE}:
+        _check_all_committed(output, manifest, splits)
+    for recipe, state in zip(recipes, states, strict=True):
+        if state is OutputState.NEW:
+            _note_recipe(output, recipe)
+    return states
 
 
-def claim_late(output: str, recipes: Sequence[Recipe], before: Manifest | None) -> None:
-    """Replace splits as `claim_output` does, but when the job may be running already: nothing is deleted that it may
-    have written. Old shards whose names the job may use, too, are overwritten by it, or deleted when it is done.
-
-    Args:
-        before: the manifest that the folder had before the job was submitted.
-    """
+def _look_at_split(output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool) -> OutputState:
     storage = storage_for(output)
-    for recipe in recipes:
-        replaced = before.splits.get(recipe.split) if before else None
-        manifest = read_manifest(output)
-        recorded = manifest.splits.get(recipe.split) if manifest else None
-        if recorded != replaced:
-            continue  # the job is done
-        if before and manifest and replaced:
-            _unlist_split(storage, output, manifest, recipe.split)
-            ours = recipe.shard_names
-            for shard in _listed_shards(before, recipe):
-                if not ours.is_one(shard):
-                    storage.delete(storage.join(output, shard))
-        storage.write(_note(storage, output, recipe), encode_json(recipe))
-
-
-def _claim_split(output: str, recipe: Recipe, overwrite: bool, look_only: bool) -> OutputState:
-    storage = storage_for(output)
-    manifest = read_manifest(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None
     if recorded and not overwrite:
         _check_same_recipe(output, recorded.recipe, recipe, "holds")
@@ -80,25 +74,37 @@ def _claim_split(output: str, recipe: Recipe, overwrite: bool, look_only: bool) 
         if not damaged:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
-    if recipe.shard_names.naming is ShardNaming.KERAS:  # only then is the folder listed with all that is below
-        _check_no_other_split(output, recipe, unfinished_splits(output))
-    note = _note(storage, output, recipe)
-    noted = _read_note(storage, note, overwrite)
-    known = [recipe.shard_names, *([noted.shard_names] if noted else [])]
-    shards = [name for name in storage.names(output) if any(names.is_one(name) for names in known)]
-    unfinished = None if overwrite else noted
-    if unfinished and (shards or unfinished == recipe):
-        _check_same_recipe(output, unfinished, recipe, "has an unfinished run of")
+    noted = _read_note(storage, _note(storage, output, recipe), overwrite)
+    is_begun = noted is not None and bool(finished_shards(output, [recipe]))
+    if noted == recipe:
         return OutputState.UNFINISHED
+    if noted and is_begun and not overwrite:
+        _check_same_recipe(output, noted, recipe, "has an unfinished run of")
+    shards = [name for name in storage.names(output) if recipe.shard_names.is_one(name)]
     if shards and not overwrite and not recorded:
         raise ConfigError(
             f"{output} has {len(shards)} shards named as these would be ({shards[0]} …) that no manifest lists; "
             "give another --output, --name or --split, or --overwrite to delete them"
         )
-    if not look_only:
-        _forget_split(storage, output, manifest, recipe, shards)
-        storage.write(note, encode_json(recipe))
     return OutputState.NEW
+
+
+def _note_recipe(output: str, recipe: Recipe) -> None:
+    """Delete what an earlier run of the split has left, and write down what this one is to make.
+
+    Raises:
+        ConfigError: in the layout keras, another split is being written.
+    """
+    storage = storage_for(output)
+    state = storage.join(output, state_folder(recipe.split))
+    storage.delete_folder(state)
+    storage.write(_note(storage, output, recipe), encode_json(recipe))
+    if recipe.shard_names.naming is ShardNaming.KERAS:  # after the note: of two that begin at once, one sees the other
+        try:
+            _check_no_other_split(output, recipe, unfinished_splits(output))
+        except ConfigError:
+            storage.delete_folder(state)
+            raise
 
 
 def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
@@ -109,15 +115,32 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
 
 
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
-    """Faults of a split's files that show without reading them: a shard is missing, or of another size."""
-    faults = []
-    for shard in split.shards:
-        size = storage.size(storage.join(output, shard.file))
-        if size is None:
-            faults.append(f"{shard.file} is missing")
-        elif size != shard.bytes:
-            faults.append(f"{shard.file} has {size:,} bytes instead of {shard.bytes:,}")
-    return faults
+    """Faults of a split's files: a shard is missing, of another size, or has another checksum."""
+    with ThreadPoolExecutor(_LOOKS) as pool:
+        found = pool.map(lambda shard: _damage(storage, storage.join(output, shard.file), shard), split.shards)
+    return [f"{shard.file} {damage}" for shard, damage in zip(split.shards, found, strict=True) if damage]
+
+
+def _damage(storage: Storage, path: str, shard: ShardInfo) -> str:
+    try:
+        size, crc32c = storage.checksum(path)
+    except FileNotFoundError:
+        return "is missing"
+    if size != shard.bytes:
+        return f"has {size:,} bytes instead of {shard.bytes:,}"
+    return "" if crc32c == shard.crc32c else f"has the checksum {crc32c} instead of {shard.crc32c}"
+
+
+def _check_all_committed(output: str, manifest: Manifest, written: set[str]) -> None:
+    """The manifest is made of the splits' own, so a split without would be forgotten."""
+    missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
+    again = read_manifest(output) if missing else None  # another run may just be replacing one
+    if again and (missing := [split for split in missing if split in again.splits]):
+        files = ", ".join(map(split_manifest, missing))
+        raise ConfigError(
+            f"{output} has a manifest of the splits {', '.join(manifest.splits)}, but no {files}: was only a part of "
+            "the folder copied? Copy all of it, or give another --output"
+        )
 
 
 def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, replaced: set[str]) -> None:
@@ -215,29 +238,3 @@ def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
 
 def _note(storage: Storage, output: str, recipe: Recipe) -> str:
     return storage.join(output, f"{state_folder(recipe.split)}/{RECIPE}")
-
-
-def _forget_split(storage: Storage, output: str, manifest: Manifest | None, recipe: Recipe, shards: list[str]) -> None:
-    """Delete the split: its entry in the manifest first, so that no entry names a shard that is gone."""
-    if manifest and recipe.split in manifest.splits:
-        _unlist_split(storage, output, manifest, recipe.split)
-        shards = sorted({*shards, *_listed_shards(manifest, recipe)})
-    for shard in shards:
-        storage.delete(storage.join(output, shard))
-    storage.delete_folder(storage.join(output, state_folder(recipe.split)))
-
-
-def _unlist_split(storage: Storage, output: str, manifest: Manifest, split: str) -> None:
-    left = {name: each for name, each in manifest.splits.items() if name != split}
-    path = storage.join(output, MANIFEST)
-    if left:
-        storage.write(path, encode_json(msgspec.structs.replace(manifest, splits=left)))
-    else:
-        storage.delete(path)
-
-
-def _listed_shards(manifest: Manifest, recipe: Recipe) -> list[str]:
-    """Shards of the recipe's split that are in a manifest. It may have been edited, so a file that is not named as a
-    shard is left out: it is not ours to delete."""
-    known = msgspec.structs.replace(recipe, name=manifest.name, layout=manifest.layout).shard_names
-    return [shard.file for shard in manifest.splits[recipe.split].shards if known.is_one(shard.file)]

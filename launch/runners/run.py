@@ -19,14 +19,9 @@ _INTERRUPTED = re.compile(
 )
 
 
-def run(
-    build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str], submitted: Callable[[], None] | None = None
-) -> None:
+def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -> None:
     """Build a pipeline and run it to its end: in this process, unless `beam_arguments` name another runner. Where they
     ask for a dry run or a template (`beam_options.purpose_of`), it is made and not run.
-
-    Args:
-        submitted: called when the job is submitted, before it is waited for.
 
     Raises:
         RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
@@ -41,9 +36,7 @@ def run(
             progress.set_step("waiting for the job server")
         result = watch.submit(pipeline, runner, options)
         if purpose_of(options) == "run":
-            watch.wait(result, runner, options, submitted)
-        elif submitted:
-            submitted()
+            watch.wait(result, runner, options)
     except Exception as error:
         _LOGGER.debug("The pipeline failed", exc_info=True)
         if _INTERRUPTED.search(str(error)):

@@ -53,25 +53,19 @@ def submit(pipeline: beam.Pipeline, runner: Runner, options: PipelineOptions) ->
         ) from interrupt
 
 
-def wait(result: Any, runner: Runner, options: PipelineOptions, submitted: Callable[[], None] | None = None) -> None:
+def wait(result: Any, runner: Runner, options: PipelineOptions) -> None:
     """Wait until a job has ended.
-
-    Args:
-        submitted: called before the waiting begins.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, and the job was stopped; or LeftRunning.
         Exception: what Beam raises when the job has failed.
     """
-    submitted = submitted or (lambda: None)
     if runner is Runner.LOCAL:
-        submitted()
         result.wait_until_finish()
         return
     job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
     with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _messages_told():
         try:
-            submitted()
             result.wait_until_finish()
         except KeyboardInterrupt as interrupt:
             job.interrupted(interrupt)

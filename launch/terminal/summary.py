@@ -11,7 +11,7 @@ from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import REJECTS, Manifest, RewrittenPictures, SplitManifest
+from recordmill.schemas.manifest import Manifest, RewrittenPictures, SplitManifest, split_rejects
 from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ def print_splits(console: Console, folder: str, manifest: Manifest, names: Seque
             console.print(f"  {label:<12} {text}")
     for label, text in _shared_lines(manifest, next(iter(splits.values()))):
         console.print(f"  {label:<12} {text}")
-    if any(split.images.rejected or split.annotations.rejected for split in splits.values()):
-        console.print(f"Every reject is in {os.path.join(folder, REJECTS)}")
+    if rejecting := [name for name, split in splits.items() if split.images.rejected or split.annotations.rejected]:
+        files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
+        console.print(f"Every reject is in {files}")
 
 
 def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from recordmill.launch.preflight.check_regions import distant_buckets
-from recordmill.launch.preflight.claim_output import OutputState, claim_late, claim_output, finished_shards
+from recordmill.launch.preflight.claim_output import OutputState, claim_output, finished_shards
 from recordmill.launch.terminal.summary import print_plan, print_splits, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.schemas.errors import ConfigError, EmptyDatasetError
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.transforms.metadata.dataset_folder import read_manifest, require_manifest, tidy
+from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
 
 if TYPE_CHECKING:
     from recordmill.launch.runners.beam_options import Purpose  # which imports Beam
@@ -45,19 +45,14 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
     options, console = conversion.options, terminal()
-    purpose, is_dataflow = _check_places(options, beam_arguments) if beam_arguments else ("run", False)
+    purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
     recipes = conversion.recipes()
     job = _Job(conversion, recipes, progress_mode, beam_arguments)
     if purpose == "dry run":
         job.run(shows_progress=False)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
         return
-    before = read_manifest(options.output) if options.overwrite else None
-    if before:
-        _check_there_is_something(conversion, progress_mode)
-    # Dataflow may refuse a job: what it is to replace stays until it is taken.
-    is_late = is_dataflow and options.overwrite
-    states = claim_output(options.output, recipes, options.overwrite, look_only=is_late)
+    states = claim_output(options.output, recipes, options.overwrite)
     if set(states) == {OutputState.COMPLETE}:
         if purpose == "template":
             raise ConfigError(f"{options.output} holds all of it already, so no job was made; overwrite=true makes one")
@@ -67,7 +62,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
-        job.run(partial(claim_late, options.output, recipes, before) if is_late else None)
+        job.run()
         if purpose == "template":
             console.print("The template was made; what launches it runs the job.")
             return
@@ -85,7 +80,7 @@ class _Job(NamedTuple):
     progress_mode: str
     beam_arguments: Sequence[str]
 
-    def run(self, submitted: Callable[[], Any] | None = None, shows_progress: bool = True) -> None:
+    def run(self, shows_progress: bool = True) -> None:
         from recordmill.launch.runners.run import run
         from recordmill.launch.runners.watch import polling
         from recordmill.launch.terminal import progress
@@ -96,7 +91,7 @@ class _Job(NamedTuple):
         count = partial(_tell_finished, options.output, self.recipes)
         polled = polling(count) if self.beam_arguments else nullcontext()
         with progress.shown(self.progress_mode if shows_progress else "none"), polled:
-            run(lambda p: write_all(self.conversion.gather(p), options, self.recipes), self.beam_arguments, submitted)
+            run(lambda p: write_all(self.conversion.gather(p), options, self.recipes), self.beam_arguments)
 
 
 def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
@@ -105,13 +100,12 @@ def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
     update_from_counters("", {"shards_written": finished_shards(output, recipes)})
 
 
-def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> tuple["Purpose", bool]:
-    """Refuse buckets that Dataflow could not use, warn of distant ones; what is to be done with the job, and whether
-    Dataflow is to do it."""
+def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Purpose":
+    """Refuse buckets that Dataflow could not use, warn of distant ones; what is to be done with the job."""
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
     from recordmill.launch.preflight.check_runner import check_staging
-    from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
+    from recordmill.launch.runners.beam_options import beam_options, purpose_of
 
     beams = beam_options(beam_arguments)
     purpose = purpose_of(beams)
@@ -120,22 +114,7 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> tup
     region = beams.view_as(GoogleCloudOptions).region
     for line in distant_buckets([*options.images, options.output], region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
-    return purpose, runner_of(beams) is Runner.DATAFLOW
-
-
-def _check_there_is_something(conversion: Conversion, progress_mode: str) -> None:
-    """Plan, before --overwrite deletes what was made the last time: inputs that are none are told by that. (Without it,
-    the job finds out itself.)
-
-    Raises:
-        RecordmillError: see `recordmill.launch.runners.run.run`; or there is no image for a split.
-    """
-    plan = _plan(conversion, progress_mode)
-    for split in conversion.splits:
-        if not plan.images_by_split.get(split):
-            raise EmptyDatasetError(
-                f"there is no image to write to split {split}; {conversion.options.output} is left as it was"
-            )
+    return purpose
 
 
 def show_plan(conversion: Conversion, progress_mode: str) -> None:

@@ -35,7 +35,7 @@ def when_writing_begins(monkeypatch, change: Callable[[], object]) -> Iterator[N
 
 def rejects_by_name(files: Files) -> dict[str, str]:
     """Why images were left out that are there when they are listed."""
-    rows = map(json.loads, files["rejects.jsonl"].splitlines())
+    rows = map(json.loads, files["rejects-train.jsonl"].splitlines())
     found = (re.fullmatch(r"'(.+)': (.+ since it was listed)", row["detail"]) for row in rows)
     return {match[1]: match[2] for match in found if match}
 

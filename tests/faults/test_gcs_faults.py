@@ -180,7 +180,7 @@ def test_a_server_that_stays_away(gcs, monkeypatch, expected, job):
         ("manifest.json", 403),
         ("manifest.json", 503),
         ("label_map.json", 403),
-        ("rejects.jsonl", 403),
+        ("rejects-train.jsonl", 403),
         ("coco-train.tfrecord-00001-of-00002", 403),
         ("coco-train.tfrecord-00001-of-00002", 503),
         (".recordmill-train/coco-train.tfrecord-00001-of-00002.json", 403),
@@ -210,7 +210,7 @@ def check_rejected(gcs: GcsStandIn, outcome, expected: dict[str, bytes], reasons
     assert images["rejected"] == reasons
     assert images["written"] == COUNT - sum(reasons.values())
     check_all_accounted(shown(gcs))
-    rows = [json.loads(line) for line in gcs.objects()["out/rejects.jsonl"].splitlines()]
+    rows = [json.loads(line) for line in gcs.objects()["out/rejects-train.jsonl"].splitlines()]
     assert {row["reason"] for row in rows} == set(reasons)
     assert len(rows) == sum(reasons.values())
     assert shards_of(objects_of(gcs, "out")) != expected

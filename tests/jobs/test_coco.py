@@ -24,6 +24,7 @@ from tests.conftest import (
     read_examples,
     rejects_of,
     shard_bytes,
+    staged_shards,
     write_coco,
 )
 
@@ -282,7 +283,8 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
     assert "2 of 24 images (8.3%) are rejected" in outcome.err
     assert "while running" not in outcome.err
     assert not (tmp_path / "manifest.json").exists()
-    written = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.tfrecord-*")}
+    written = {name: path.stat().st_mtime_ns for name, path in staged_shards(tmp_path).items()}
+    assert len(written) == 1
     assert len(rejects_of(tmp_path)) == 2
     outcome = recordmill(*flags, "--max-rejects", 0.1)
     assert outcome.code == 0
@@ -296,8 +298,9 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
         "label_map.json",
         "label_map.pbtxt",
         "labels.csv",
+        "manifest-train.json",
         "manifest.json",
-        "rejects.jsonl",
+        "rejects-train.jsonl",
     ]
 
 
@@ -382,9 +385,9 @@ def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path, rec
     flags = coco_flags(sample, folder, "--num-shards", 4)
     killed = run_disturbed(tmp_path, flags, "if len(seen) == 13: os.kill(os.getpid(), signal.SIGKILL)")
     assert killed.returncode == -9, killed.stderr
-    left = shard_bytes(folder)
+    left = {name: path.read_bytes() for name, path in staged_shards(folder).items()}
     assert len(left) == 2
-    assert not (folder / "manifest.json").exists()
+    assert [path.name for path in folder.iterdir() if path.name[0] != "."] == []
     assert recordmill(*flags).code == 0
     undisturbed = tmp_path / "undisturbed"
     assert recordmill(*coco_flags(sample, undisturbed, "--num-shards", 4)).code == 0
@@ -403,7 +406,7 @@ def test_a_signal_is_told_and_the_same_command_goes_on(sample, tmp_path, recordm
     )
     assert interrupted.returncode == code, interrupted.stderr
     assert interrupted.stderr.splitlines()[-1].startswith(f"recordmill: {told}; finished shards stay")
-    assert len(shard_bytes(folder)) == 1
+    assert len(staged_shards(folder)) == 1
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
     assert recordmill(*flags).code == 0
     assert len(shard_bytes(folder)) == 3
@@ -415,7 +418,7 @@ def test_shards_of_an_earlier_plan_are_not_left_over(tmp_path, recordmill):
     instances = write_coco(tmp_path, rows, [], CATEGORIES)
     draw_jpeg(tmp_path / "images" / "0.jpg")
     assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 1  # five images are missing
-    assert len(shard_bytes(tmp_path / "out")) == 1
+    assert len(staged_shards(tmp_path / "out")) == 1
     for number in range(1, 6):
         draw_jpeg(tmp_path / "images" / f"{number}.jpg")
     assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 0

@@ -72,7 +72,7 @@ def test_a_second_split_with_other_classes_is_refused(many, tmp_path, recordmill
     before = manifest_of(out)
     outcome = recordmill("folder", "--images", other, "--output", out, "--split", "val")
     assert outcome.code == 1
-    assert "with other categories than these files have" in outcome.err
+    assert "split val has other categories than split train" in outcome.err
     assert manifest_of(out) == before
     flags = ["--images", other, "--output", out, "--split", "val", "--classes", "a,b,c", "--overwrite"]
     assert recordmill("folder", *flags).code == 0

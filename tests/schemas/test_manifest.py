@@ -42,6 +42,7 @@ RECIPE = Recipe(
 )
 SPLIT = SplitManifest(
     recipe=RECIPE,
+    made_by={"recordmill": "0.1.0"},
     compression="",
     inputs=(InputRows("a.json", AnnotationKind.INSTANCES, 4, 9),),
     images=ImageCounts(4, 3, 0, {"image_missing": 1}),
@@ -60,9 +61,10 @@ SPLIT = SplitManifest(
     ),
     unlisted=Unlisted(1, ("é.jpg",)),
     record_bytes=900,
+    rejects_sha256="",
     shards=(
-        ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 400, "ab"),
-        ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 548, "cd"),
+        ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 400, "crc", "ab"),
+        ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 548, "crc", "cd"),
     ),
 )
 MANIFEST = Manifest(
@@ -128,7 +130,7 @@ def test_a_manifest_of_labelled_images_is_read_as_it_was_written():
         recipe=recipe,
         inputs=(InputRows("labels.csv", "labels", 6, 0),),
         images=ImageCounts(6, 3, 0, {"image_missing": 1}, of_other_classes=2),
-        shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 3, 400, "ab"),),
+        shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 3, 400, "crc", "ab"),),
     )
     categories = (Category(0, "cat"), Category(1, "dog"))
     manifest = Manifest(FORMAT, "images", "classification", (), categories, (), {"train": split})

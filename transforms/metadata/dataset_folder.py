@@ -1,28 +1,33 @@
 """The folder of a data set: its manifest, and what runs leave behind in it."""
 
+import re
+
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LABEL_FILES
 from recordmill.schemas.manifest import (
     MANIFEST,
     RECIPE,
-    REJECTS,
     Manifest,
     SplitManifest,
     decode_manifest,
+    split_manifest,
+    split_rejects,
     state_folder,
 )
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
+_OF_A_SPLIT = re.compile(f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}")
 
-def read_manifest(output: str) -> Manifest | None:
-    """The manifest of a data set folder; None where it has none.
+
+def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
+    """The manifest of a data set folder, or of one of its splits; None where it has none.
 
     Raises:
         ConfigError: see `recordmill.schemas.manifest.decode_manifest`.
     """
     storage = storage_for(output)
-    path = storage.join(output, MANIFEST)
+    path = storage.join(output, file)
     if storage.size(path) is None:
         return None
     try:
@@ -48,13 +53,33 @@ def require_manifest(output: str) -> Manifest:
     return manifest
 
 
+def read_split_manifests(output: str) -> dict[str, Manifest]:
+    """The manifests of the folder's splits, each of that split alone, by its name.
+
+    Raises:
+        ConfigError: see `read_manifest`; or one is of other splits than its name says.
+    """
+    storage = storage_for(output)
+    found: dict[str, Manifest] = {}
+    for file in storage.names(output):
+        match = _OF_A_SPLIT.fullmatch(file)
+        if match is None or match[1] is None or (manifest := read_manifest(output, file)) is None:
+            continue
+        if list(manifest.splits) != [match[1]]:
+            raise ConfigError(f"{storage.join(output, file)} is not of the split {match[1]} alone; was it edited?")
+        found[match[1]] = manifest
+    return found
+
+
 def is_metadata(name: str) -> bool:
     """Whether a file of that name is written beside the shards.
 
     >>> is_metadata("labels.csv"), is_metadata("objects-label.labels.txt"), is_metadata("a.csv")
     (True, True, False)
     """
-    return name in (MANIFEST, REJECTS, DATASET_INFO, FEATURES, *LABEL_FILES) or name.endswith(".labels.txt")
+    if _OF_A_SPLIT.fullmatch(name):
+        return True
+    return name in (MANIFEST, DATASET_INFO, FEATURES, *LABEL_FILES) or name.endswith(".labels.txt")
 
 
 def unfinished_splits(output: str) -> list[str]:
@@ -74,7 +99,7 @@ def tidy(output: str, split: SplitManifest) -> None:
     names = split.recipe.shard_names
     storage.delete_folder(storage.join(output, state_folder(split.recipe.split)))
     ours = {shard.file for shard in split.shards} | shard_links(names, split).keys()
-    for name in storage.names(output):  # an earlier run that stopped may have planned another number of shards
+    for name in storage.names(output):  # somebody else's that --overwrite was to replace
         if names.is_one(name) and name not in ours:
             storage.delete(storage.join(output, name))
     storage.delete_leftovers(output)

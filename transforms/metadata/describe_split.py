@@ -16,6 +16,7 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, Rejected
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.runtime.made_by import made_by
 
 
 def describe_split(
@@ -25,18 +26,21 @@ def describe_split(
     inputs: Iterable[InputRows],
     counts: Mapping[str, int],
     unlisted: Unlisted,
-) -> SplitManifest:
+    rejects_sha256: str,
+) -> SplitManifest:  # seven, as an entry has parts: each comes from a step of its own
     """The split's entry in the manifest."""
     rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
     return SplitManifest(
         recipe=recipe,
+        made_by=made_by(),
         compression="GZIP" if recipe.options["gzip"] else "",
         inputs=inputs,
         images=_image_counts(inputs, rejected, number),
         annotations=_annotation_counts(inputs, rejected, number),
         unlisted=unlisted,
         record_bytes=number[Metric.RECORD_BYTES],
+        rejects_sha256=rejects_sha256,
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
     )
 

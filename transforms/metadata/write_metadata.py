@@ -1,34 +1,30 @@
 """What a finished job leaves beside its shards; last of all the manifest, whose presence says that its splits are
 complete."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
-from recordmill.schemas.errors import CategoryError
-from recordmill.schemas.features import FeatureTable, listed
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import UnreferencedFile
-from recordmill.schemas.labels import LABEL_FILES, LabelMap, label_files
-from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import (
     FORMAT,
-    MANIFEST,
     REJECTS,
     InputRows,
     Manifest,
     Recipe,
     SplitManifest,
     Unlisted,
-    encode_json,
+    state_folder,
 )
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
-from recordmill.transforms.metadata.dataset_folder import read_manifest, tidy
+from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import check_rejects, check_whole, describe_split, reject_order
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -142,31 +138,36 @@ class UnlistedFn(beam.CombineFn):
 
 
 def write_metadata(target: Target, outcome: Outcome) -> Manifest:
-    """Write rejects.jsonl and, when all is well, label maps, TFDS files and the manifest; resume state is then deleted.
+    """Let the splits take their place, with all their metadata, when all is well. When it is not, each split's rejects
+    are in the folder of its state, and an older split of that name stays as it was.
 
     Raises:
-        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`. The shards stay.
+        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`. The shards stay, too.
         LostImagesError: see `describe_split.check_whole`.
-        CategoryError: the folder has another split, with other classes or other parts of records.
+        CategoryError, JobError: see `commit_splits`.
     """
-    storage, output = storage_for(target.output), target.output
     rejects = _by_split(target.recipes, outcome.rejected)
-    splits = _described(target.recipes, outcome, rejects)
+    lines = {split: reject_lines(split, of_split) for split, of_split in rejects.items()}
+    splits = _described(target.recipes, outcome, rejects, lines)
     for split in splits.values():
         check_whole(split, outcome.table.record_of)
-    _write_rejects(output, rejects)
     every_reject = [reject for of_split in rejects.values() for reject in of_split]
-    check_rejects(splits, every_reject, target.max_rejects, storage.join(output, REJECTS))
-    manifest = _with_splits(output, target.recipes[0], outcome, splits)
-    _write_companions(output, manifest)
-    storage.write(storage.join(output, MANIFEST), encode_json(manifest))
-    for split in splits.values():
-        tidy(output, split)
-    return manifest
+    check_rejects(splits, every_reject, target.max_rejects, write_rejects(target.output, lines))
+    labels, table, recipe = outcome.labels, outcome.table, target.recipes[0]
+    manifest = Manifest(
+        FORMAT,
+        recipe.name,
+        recipe.layout,
+        table.parts,
+        labels.categories,
+        labels.segments,
+        dict(sorted(splits.items())),
+    )
+    return commit_splits(target.output, manifest, lines)
 
 
 def _described(
-    recipes: Sequence[Recipe], outcome: Outcome, rejects: dict[str, list[Rejected]]
+    recipes: Sequence[Recipe], outcome: Outcome, rejects: Mapping[str, list[Rejected]], lines: Mapping[str, bytes]
 ) -> dict[str, SplitManifest]:
     shards, inputs = _by_split(recipes, outcome.shards), _by_split(recipes, outcome.inputs)
     counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in outcome.counts))
@@ -178,6 +179,7 @@ def _described(
             inputs[recipe.split],
             dict(counts[recipe.split]),
             outcome.unlisted,
+            sha256(lines[recipe.split]).hexdigest(),
         )
         for recipe in recipes
     }
@@ -198,74 +200,18 @@ def _by_split(recipes: Sequence[Recipe], items: Iterable[tuple[str, Item]]) -> d
     return of_split
 
 
-def _write_companions(output: str, manifest: Manifest) -> None:
-    """Write the label maps and TFDS's files. The latter are deleted instead where TFDS could not read the shards."""
-    storage = storage_for(output)
-    maps = label_files(manifest.labels, manifest.label_by_id)
-    companions = {name: text.encode() for name, text in maps.items()}
-    for_tfds = tfds_files(manifest)
-    if is_readable(manifest) and _link_shards(output, manifest):
-        companions |= for_tfds
-    for name in {*LABEL_FILES, *for_tfds} - companions.keys():
-        storage.delete(storage.join(output, name))
-    for name, data in companions.items():
-        storage.write(storage.join(output, name), data)
-
-
-def _link_shards(output: str, manifest: Manifest) -> bool:
-    """Link TFDS's names of shards to files that have other names; False where the storage has no links."""
-    storage = storage_for(output)
-    return all(
-        storage.link(storage.join(output, link), target)
-        for name, split in manifest.splits.items()
-        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
+def reject_lines(split: str, rejects: Iterable[Rejected]) -> bytes:
+    """A split's rejects as JSON Lines, in a fixed order."""
+    ordered = sorted(rejects, key=reject_order)
+    return b"".join(
+        msgspec.json.encode({"split": split, **msgspec.structs.asdict(reject)}) + b"\n" for reject in ordered
     )
 
 
-def _write_rejects(output: str, rejected: dict[str, list[Rejected]]) -> None:
-    """One JSON object a line, in a fixed order; lines of other splits than those given stay."""
+def write_rejects(output: str, lines: Mapping[str, bytes]) -> str:
+    """Write the rejects of splits that are not complete into the folders of their states; the paths, for a message."""
     storage = storage_for(output)
-    path = storage.join(output, REJECTS)
-    kept = storage.read(path).splitlines(keepends=True) if storage.size(path) else []
-    lines = [line for line in kept if _split_of(line) not in (None, *rejected)]
-    for split, of_split in rejected.items():
-        for reject in sorted(of_split, key=reject_order):
-            fields = {"split": split, **msgspec.structs.asdict(reject)}
-            lines.append(msgspec.json.encode(fields) + b"\n")
-    storage.write(path, b"".join(lines))
-
-
-def _split_of(line: bytes) -> str | None:
-    """The split of a line of rejects.jsonl; None where it is no such line."""
-    try:
-        return json.loads(line)["split"]
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _with_splits(output: str, recipe: Recipe, outcome: Outcome, written: dict[str, SplitManifest]) -> Manifest:
-    """The folder's manifest with these splits added; `recipe` is that of any of them."""
-    labels, table = outcome.labels, outcome.table
-    splits: dict[str, SplitManifest] = {}
-    if known := read_manifest(output):
-        splits = {name: other for name, other in known.splits.items() if name not in written}
-        if splits and known.parts != table.parts:
-            raise CategoryError(
-                f"{output} holds {', '.join(sorted(splits))} with {listed(known.parts)} in its records, these files "
-                f"have {listed(table.parts)}; readers could not use both. The shards are kept; write this split to a "
-                "folder of its own"
-            )
-        if splits and known.labels != labels:
-            raise CategoryError(
-                f"{output} holds {', '.join(sorted(splits))} with other categories than these files have; one "
-                "label map cannot serve both. The shards are kept; write this split to a folder of its own"
-            )
-    return Manifest(
-        FORMAT,
-        recipe.name,
-        recipe.layout,
-        table.parts,
-        labels.categories,
-        labels.segments,
-        dict(sorted((splits | written).items())),
-    )
+    paths = {split: storage.join(output, f"{state_folder(split)}/{REJECTS}") for split in sorted(lines)}
+    for split, path in paths.items():
+        storage.write(path, lines[split])
+    return ", ".join(paths.values())

@@ -3,12 +3,15 @@
 import hashlib
 import zlib
 
+import google_crc32c
 import msgspec
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.manifest import state_folder
+from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
 _WRITE_BYTES = 1 << 20
@@ -41,11 +44,12 @@ class ShardRecipe(msgspec.Struct, frozen=True):
 
 
 class ShardFile:
-    """A TFRecord file being written. It appears when the `with` block ends well, and not at all when it does not.
+    """A TFRecord file being written. It appears, in the folder of its split's state, when the `with` block ends well,
+    and not at all when it does not.
 
     Attributes:
-        name: of the file, `size` its bytes, and `digest` its hex SHA-256; once the block has ended.
         examples: records that were appended.
+        info: what is known of the file; once the block has ended.
     """
 
     def __init__(self, recipe: ShardRecipe, key: ShardKey):
@@ -56,12 +60,12 @@ class ShardFile:
         self._upload = self._storage.create(self._storage.join(recipe.output, self._names.stable(key)))
         self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
         self._sha256 = hashlib.sha256()
+        self._crc32c = google_crc32c.Checksum()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self.name = ""
-        self.size = 0
-        self.digest = ""
+        self._size = 0
         self.examples = 0
+        self.info: ShardInfo
 
     def append(self, record: bytes) -> None:
         self.examples += 1
@@ -79,7 +83,8 @@ class ShardFile:
     def _write(self, data: bytes) -> None:
         self._upload.write(data)
         self._sha256.update(data)
-        self.size += len(data)
+        self._crc32c.update(data)
+        self._size += len(data)
 
     def __enter__(self) -> "ShardFile":
         return self
@@ -90,8 +95,18 @@ class ShardFile:
                 self._flush()
                 if self._gzip:
                     self._write(self._gzip.flush())
-                self.digest = self._sha256.hexdigest()
-                self.name = self._names.file(self._key, self.examples, self._recipe.gzip)
-                self._upload.commit(self._storage.join(self._recipe.output, self.name))
+                name = self._names.file(self._key, self.examples, self._recipe.gzip)
+                checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
+                self.info = ShardInfo(name, self.examples, self._size, *checksums)
+                folder = state_folder(self._key.split)
+                self._upload.commit(self._storage.join(self._recipe.output, f"{folder}/{name}"))
         finally:
             self._upload.abandon()  # nothing to do after a commit
+
+
+def is_whole(storage: Storage, path: str, shard: ShardInfo) -> bool:
+    """Whether a file is there and has the shard's size and checksum."""
+    try:
+        return storage.checksum(path) == (shard.bytes, shard.crc32c)
+    except FileNotFoundError:
+        return False

@@ -17,15 +17,16 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.examples.encode_examples import Encoded, ExampleEncoder
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file, fetch_for
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.plan_shards import image_order
-from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
+from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe, is_whole
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -60,8 +61,8 @@ class ShardWriter:
         self._size_of = RecordEstimate(table).bytes
 
     def finish(self, key: ShardKey, tasks: Iterable[ImageTask]) -> ShardResult:
-        """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan, and the file is
-        there.
+        """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan and versions, and the
+        file is there, with the same checksum.
 
         Raises:
             OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
@@ -98,8 +99,12 @@ class ShardWriter:
             return None
         if any(reject.reason in _MAY_PASS for reject in result.rejected):
             return None
-        written = self._storage.size(self._storage.join(self.recipe.output, result.info.file))
-        return result if result.plan == plan and written == result.info.bytes else None
+        if (result.plan, result.made_by) != (plan, made_by()):
+            return None
+        # It has been moved already where the run was stopped as it ended.
+        folders = (f"{state_folder(key.split)}/", "")
+        files = (self._storage.join(self.recipe.output, f"{folder}{result.info.file}") for folder in folders)
+        return result if any(is_whole(self._storage, file, result.info) for file in files) else None
 
     def _write(self, key: ShardKey, tasks: list[ImageTask], plan: str) -> ShardResult:
         counted: Counter[Metric] = Counter()
@@ -121,8 +126,7 @@ class ShardWriter:
                     progress.wrote_image(0 if prepared is _NO_RECORD else task.ref.size_bytes)
         for reject in rejected:
             progress.rejected(reject)
-        info = ShardInfo(shard.name, shard.examples, shard.size, shard.digest)
-        return ShardResult(key, plan, info, dict(counted), tuple(rejected))
+        return ShardResult(key, plan, made_by(), shard.info, dict(counted), tuple(rejected))
 
     def _prepare_all(self, tasks: list[ImageTask]) -> Iterator[Prepared]:
         prepare = partial(prepare_batch, encoder=self._encoder, rules=self.recipe.pictures, fetch=fetch_for(tasks))

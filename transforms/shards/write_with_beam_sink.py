@@ -12,6 +12,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.examples.encode_examples import Encoded, EncodeExamples
@@ -50,7 +51,10 @@ class WriteWithBeamSink(beam.PTransform):
             | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
             | "WriteToTFRecord"
             >> beam.io.WriteToTFRecord(
-                output.join(recipe.output, shard_names(recipe.name, self._split, recipe.layout).stable_prefix),
+                output.join(
+                    recipe.output,
+                    f"{state_folder(self._split)}/{shard_names(recipe.name, self._split, recipe.layout).stable_prefix}",
+                ),
                 file_name_suffix=".gz" if recipe.gzip else "",
                 num_shards=self._num_shards,
                 compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,
@@ -88,8 +92,9 @@ def _rejected(encoded: Encoded) -> list[Rejected]:
 
 
 def describe_shard(path: str) -> ShardInfo:
-    """Count and digest of a shard that Beam has written, read back from where it is."""
+    """Count and checksums of a shard that Beam has written, read back from where it is."""
     reader = ShardReader(path)
     examples = sum(1 for _ in reader.records())
     progress.finished_shard()
-    return ShardInfo(path.rsplit("/", 1)[-1], examples, reader.size, reader.sha256.hexdigest())
+    _, crc32c = storage_for(path).checksum(path)
+    return ShardInfo(path.rsplit("/", 1)[-1], examples, reader.size, crc32c, reader.sha256.hexdigest())

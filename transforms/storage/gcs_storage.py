@@ -135,6 +135,16 @@ class GcsStorage:
     def create(self, path: str) -> "GcsUpload":
         return GcsUpload(path)
 
+    def move(self, path: str, target: str) -> None:
+        """A copy, which the server makes, and then a deletion."""
+        source, blob, token = _blob(path), _blob(target), None
+        with translate_errors(path):
+            while True:  # of a large object, or to another place, a request copies a part
+                token, *_ = blob.rewrite(source, token=token, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+                if token is None:
+                    break
+        self.delete(path)
+
     def delete(self, path: str) -> None:
         blob = _blob(path)
         with suppress(FileNotFoundError), translate_errors(path):

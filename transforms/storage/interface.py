@@ -36,7 +36,7 @@ class Upload(Protocol):
     def write(self, data: bytes) -> object: ...
 
     def commit(self, path: str | None = None) -> None:
-        """Make the file visible; under `path`, in the same folder, where its name was not known before."""
+        """Make the file visible; under `path`, where its name was not known before."""
         ...
 
     def abandon(self) -> None:
@@ -97,12 +97,20 @@ class Storage(Hashable, Protocol):
         """Start a file of many writes."""
         ...
 
+    def move(self, path: str, target: str) -> None:
+        """Give a file the name `target`, in place of what has that name.
+
+        Raises:
+            FileNotFoundError: no such file; as after a move that was made.
+        """
+        ...
+
     def delete(self, path: str) -> None:
         """Delete a file; one that is already gone is no error."""
         ...
 
     def delete_folder(self, path: str) -> None:
-        """Delete a folder that has files and no sub-folders."""
+        """Delete a folder and all that is below it."""
         ...
 
     def delete_leftovers(self, folder: str) -> None:

@@ -134,14 +134,23 @@ class LocalStorage:
     def create(self, path: str) -> "LocalUpload":
         return LocalUpload(path)
 
+    def move(self, path: str, target: str) -> None:
+        os.replace(path, target)
+
     def delete(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
 
     def delete_folder(self, path: str) -> None:
+        if os.path.islink(path):  # what it leads to is not ours
+            self.delete(path)
+            return
         for _ in range(_TRIES):  # another run may be writing into it
             try:
                 for entry in list(os.scandir(path)):
-                    self.delete(entry.path)
+                    if entry.is_dir(follow_symlinks=False):  # Beam's sink has some for what it is writing
+                        self.delete_folder(entry.path)
+                    else:
+                        self.delete(entry.path)
                 os.rmdir(path)
             except FileNotFoundError:
                 return
@@ -255,7 +264,13 @@ class LocalUpload:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-        os.replace(self._temporary, path or self._path)
+        path = path or self._path
+        for _ in range(_TRIES - 1):  # another run may be done, and delete the folder
+            with suppress(FileNotFoundError):
+                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+                os.replace(self._temporary, path)
+                return
+        os.replace(self._temporary, path)
 
     def abandon(self) -> None:
         with suppress(OSError):  # of a full disk, which will not take what is left to write either

@@ -142,6 +142,9 @@ class ZipStorage:
     def create(self, path: str) -> NoReturn:
         self._refuse(path)
 
+    def move(self, path: str, target: str) -> None:
+        self._refuse(path)
+
     def delete(self, path: str) -> None:
         self._refuse(path)
 

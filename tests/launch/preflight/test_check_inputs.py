@@ -237,7 +237,9 @@ def test_an_input_that_the_data_set_would_replace_is_refused(folder):
         check(instances="out/features.json", output=str(folder))
 
 
-@pytest.mark.parametrize("name", ["label_map.json", "rejects.jsonl", "dataset_info.json", "a-b.labels.txt"])
+@pytest.mark.parametrize(
+    "name", ["label_map.json", "rejects-val.jsonl", "manifest-train.json", "dataset_info.json", "a-b.labels.txt"]
+)
 def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
     (folder / "out").mkdir()
     (folder / "out" / name).write_text("somebody's")
@@ -247,7 +249,7 @@ def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
 
 @pytest.mark.parametrize("ours", ["manifest.json", ".recordmill-val/recipe.json"])
 def test_files_of_a_data_set_or_of_an_unfinished_run_are_ours(folder, ours):
-    for name in ("labels.csv", "rejects.jsonl", ours):
+    for name in ("labels.csv", "rejects-train.jsonl", ours):
         (folder / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "out" / name).write_text("{}")
     check()

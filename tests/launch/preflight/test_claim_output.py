@@ -1,11 +1,9 @@
 """What may be written where, and what is there already."""
 
-import os
-
 import msgspec
 import pytest
 
-from recordmill.launch.preflight.claim_output import OutputState, claim_late, claim_output, damaged_shards
+from recordmill.launch.preflight.claim_output import OutputState, claim_output, damaged_shards
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationKind
 from recordmill.schemas.errors import ConfigError
@@ -21,6 +19,7 @@ from recordmill.schemas.manifest import (
     Unlisted,
     decode_manifest,
     encode_json,
+    encode_manifest,
 )
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.storage.local_storage import LocalStorage
@@ -36,10 +35,11 @@ RECIPE = Recipe(
     {"gzip": False, "seed": 0, "min_area": 0.0, "categories": ["cat"], "num_shards": None},
 )
 SHARDS = (
-    ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 5, "a"),
-    ShardInfo("coco-train.tfrecord-00001-of-00002", 1, 7, "b"),
+    ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 5, "RXJ2NQ==", "a"),
+    ShardInfo("coco-train.tfrecord-00001-of-00002", 1, 7, "uz5qbQ==", "b"),
 )
 NOTE = ".recordmill-train/recipe.json"
+STAGED = f".recordmill-train/{SHARDS[0].file}"
 
 
 def changed(**fields) -> Recipe:
@@ -52,7 +52,7 @@ def with_options(**options) -> Recipe:
 
 def split(recipe: Recipe, shards=SHARDS) -> SplitManifest:
     counts = ImageCounts(2, 2, 0, {}), AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
-    return SplitManifest(recipe, "", (), *counts, Unlisted(0, ()), 12, shards)
+    return SplitManifest(recipe, {}, "", (), *counts, Unlisted(0, ()), 12, "", shards)
 
 
 def finish(folder, *recipes: Recipe) -> None:
@@ -68,7 +68,18 @@ def finish(folder, *recipes: Recipe) -> None:
             (folder / shard.file).write_bytes(bytes(shard.bytes))
     first = recipes[0]
     manifest = Manifest(FORMAT, first.name, first.layout, first.parts, (Category(1, "cat"),), (), splits)
-    (folder / "manifest.json").write_bytes(encode_json(manifest))
+    (folder / "manifest.json").write_bytes(encode_manifest(manifest))
+    for name, entry in splits.items():
+        alone = msgspec.structs.replace(manifest, splits={name: entry})
+        (folder / f"manifest-{name}.json").write_bytes(encode_manifest(alone))
+
+
+def begin(folder, recipe: Recipe = RECIPE) -> None:
+    """Leave what a run does that was stopped when its first shard was finished."""
+    claim(folder, recipe)
+    state = folder / f".recordmill-{recipe.split}"
+    for name in (SHARDS[0].file, f"{SHARDS[0].file}.json"):
+        (state / name).write_text("{}")
 
 
 def claim(folder, recipe=RECIPE, overwrite=False) -> OutputState:
@@ -120,18 +131,17 @@ def test_other_people_s_files_are_let_be(tmp_path):
 # Unfinished runs
 
 
-def test_the_same_recipe_goes_on(tmp_path):
-    claim(tmp_path)
-    (tmp_path / SHARDS[0].file).write_bytes(b"shard")
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_same_recipe_goes_on(tmp_path, overwrite):
+    begin(tmp_path)
     before = contents(tmp_path)
-    assert claim(tmp_path) is OutputState.UNFINISHED
+    assert claim(tmp_path, overwrite=overwrite) is OutputState.UNFINISHED
     assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(("recipe", "difference"), OTHERWISE)
 def test_another_recipe_does_not_go_on(tmp_path, recipe, difference):
-    claim(tmp_path)
-    (tmp_path / SHARDS[0].file).write_bytes(b"shard")
+    begin(tmp_path)
     before = contents(tmp_path)
     with pytest.raises(ConfigError) as caught:
         claim(tmp_path, recipe)
@@ -159,9 +169,7 @@ def test_a_manifest_that_lists_what_is_no_shard_costs_nobody_a_file(tmp_path):
 
 
 def test_overwrite_forgets_an_unfinished_run(tmp_path):
-    claim(tmp_path)
-    (tmp_path / SHARDS[0].file).write_bytes(b"shard")
-    (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00000-of-00002.json").write_text("{}")
+    begin(tmp_path)
     assert claim(tmp_path, with_options(seed=1), overwrite=True) is OutputState.NEW
     assert contents(tmp_path) == {NOTE: encode_json(with_options(seed=1))}
 
@@ -202,59 +210,42 @@ def test_a_complete_split_of_another_recipe_is_refused(tmp_path, recipe, differe
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"")], ids=["missing", "cut short"]
+    "damage",
+    [lambda file: file.unlink(), lambda file: file.write_bytes(b""), lambda file: file.write_bytes(b"\1" + bytes(6))],
+    ids=["missing", "cut short", "a bit flipped"],
 )
 def test_a_damaged_split_is_written_again(tmp_path, damage):
     finish(tmp_path, RECIPE, VAL)
     damage(tmp_path / SHARDS[1].file)
-    val = {name: data for name, data in contents(tmp_path).items() if "val" in name}
+    before = contents(tmp_path)
     assert claim(tmp_path) is OutputState.NEW
-    assert list(manifest_of(tmp_path).splits) == ["val"]
-    assert set(contents(tmp_path)) == {"manifest.json", NOTE, *val}
+    assert contents(tmp_path) == before | {NOTE: encode_json(RECIPE)}
 
 
-def test_a_look_changes_nothing(tmp_path):
-    claim(tmp_path)
-    (tmp_path / "coco-train.tfrecord-00000-of-00001").touch()
-    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    assert claim_output(str(tmp_path), [RECIPE], True, look_only=True) == [OutputState.NEW]
-    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-
-
-@pytest.mark.parametrize("recipe", [RECIPE, with_options(seed=1)])
-def test_overwrite_deletes_the_split_and_no_other(tmp_path, recipe):
-    finish(tmp_path, RECIPE, VAL)
-    val = {name: data for name, data in contents(tmp_path).items() if "val" in name}
-    assert claim(tmp_path, recipe, overwrite=True) is OutputState.NEW
-    assert manifest_of(tmp_path).splits == {"val": split(VAL, manifest_of(tmp_path).splits["val"].shards)}
-    left = contents(tmp_path)
-    assert set(left) == {"manifest.json", NOTE, *val}
-    assert left.items() >= val.items()
-
-
-@pytest.mark.parametrize("others", [(), (VAL,)])
-def test_no_shard_is_deleted_that_the_manifest_still_lists(tmp_path, monkeypatch, others):
-    """Whoever is killed in between leaves no manifest of files that are gone."""
-    finish(tmp_path, RECIPE, *others)
-    delete, deleted = LocalStorage.delete, []
-
-    def noted(self, path):
-        name = os.path.basename(path)
-        deleted.append(name)
-        manifest = tmp_path / "manifest.json"
-        assert name == manifest.name or not manifest.exists() or name not in manifest.read_text()
-        delete(self, path)
-
-    monkeypatch.setattr(LocalStorage, "delete", noted)
-    claim(tmp_path, overwrite=True)
-    assert {shard.file for shard in SHARDS} <= set(deleted)
-
-
-def test_overwrite_of_the_only_split_may_change_name_and_layout(tmp_path):
+@pytest.mark.parametrize("recipe", [RECIPE, with_options(seed=1), changed(name="faces", layout="tfds")])
+def test_overwrite_leaves_the_old_split_until_the_new_one_is_whole(tmp_path, recipe):
     finish(tmp_path, RECIPE)
-    other = changed(name="faces", layout="tfds")
-    assert claim(tmp_path, other, overwrite=True) is OutputState.NEW
-    assert contents(tmp_path) == {NOTE: encode_json(other)}
+    before = contents(tmp_path)
+    assert claim(tmp_path, recipe, overwrite=True) is OutputState.NEW
+    assert contents(tmp_path) == before | {NOTE: encode_json(recipe)}
+
+
+def test_a_split_is_not_added_to_a_folder_that_was_copied_in_part(tmp_path):
+    """The manifest, which is made of the splits' own, would no longer list the others."""
+    finish(tmp_path, RECIPE, VAL)
+    (tmp_path / "manifest-val.json").unlink()
+    with pytest.raises(ConfigError, match=r"a manifest of the splits train, val, but no manifest-val\.json"):
+        claim(tmp_path, changed(split="test"))
+    assert claim(tmp_path) is OutputState.COMPLETE  # what reads the folder does not need it
+
+
+def test_a_state_folder_that_leads_elsewhere_costs_nobody_a_file(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".recordmill-train").symlink_to(tmp_path / "mine")
+    claim(tmp_path / "out", overwrite=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -281,7 +272,7 @@ def test_a_second_split_with_other_parts_in_its_records_is_refused(tmp_path, ove
 def test_parts_that_come_of_the_input_are_not_asked_after(tmp_path):
     finish(tmp_path, RECIPE)
     with_lvis = msgspec.structs.replace(manifest_of(tmp_path), parts=(Part.LVIS, Part.CATEGORY_ID))
-    (tmp_path / "manifest.json").write_bytes(encode_json(with_lvis))
+    (tmp_path / "manifest.json").write_bytes(encode_manifest(with_lvis))
     assert claim(tmp_path, VAL) is OutputState.NEW
 
 
@@ -295,21 +286,13 @@ def test_shards_of_the_keras_recipe_tell_no_splits_apart_so_a_second_one_is_refu
     assert contents(tmp_path) == before
 
 
-def test_overwrite_replaces_the_shards_of_the_keras_recipe(tmp_path):
+def test_of_two_splits_in_the_layout_keras_that_begin_at_once_one_at_most_goes_on(tmp_path):
     recipe = changed(layout="keras")
-    finish(tmp_path, recipe)
-    (tmp_path / "file_00-4096.tfrec").write_bytes(b"shard")
-    assert claim(tmp_path, recipe, overwrite=True) is OutputState.NEW
-    assert contents(tmp_path) == {NOTE: encode_json(recipe)}
-
-
-def test_an_unfinished_run_in_the_layout_keras_goes_on_and_can_be_overwritten(tmp_path):
-    recipe = changed(layout="keras")
-    claim(tmp_path, recipe)
-    (tmp_path / "file_00-4096.tfrec").write_bytes(b"shard")
-    assert claim(tmp_path, recipe) is OutputState.UNFINISHED
-    assert claim(tmp_path, recipe, overwrite=True) is OutputState.NEW
-    assert contents(tmp_path) == {NOTE: encode_json(recipe)}
+    begin(tmp_path, recipe)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match="give --split val an --output of its own"):
+        claim(tmp_path, changed(layout="keras", split="val"))
+    assert contents(tmp_path) == before
 
 
 def test_a_second_split_is_added(tmp_path):
@@ -325,8 +308,7 @@ def test_shards_that_no_manifest_lists_are_refused_unless_overwritten(tmp_path):
     with pytest.raises(ConfigError, match=f"has 1 shards named as these would be .*{stray}.* that no manifest lists"):
         claim(tmp_path)
     assert contents(tmp_path) == {stray: b"somebody's"}
-    assert claim(tmp_path, overwrite=True) is OutputState.NEW
-    assert list(contents(tmp_path)) == [NOTE]
+    assert claim(tmp_path, overwrite=True) is OutputState.NEW  # and it is deleted when the split is whole
 
 
 @pytest.mark.parametrize("manifest", [b"", b"{}", b'{"name": "caf\xe9"}'])
@@ -367,8 +349,7 @@ def test_each_split_of_a_job_is_claimed_with_a_note_of_its_own(tmp_path):
 
 def test_each_split_of_a_job_has_a_state_of_its_own(tmp_path):
     finish(tmp_path, RECIPE)
-    claim(tmp_path, VAL)
-    (tmp_path / "coco-val.tfrecord-00000-of-00002").write_bytes(b"shard")
+    begin(tmp_path, VAL)
     states = claim_all(tmp_path, TEST, RECIPE, VAL)
     assert states == [OutputState.NEW, OutputState.COMPLETE, OutputState.UNFINISHED]
 
@@ -385,7 +366,6 @@ def test_overwrite_of_all_splits_may_change_what_they_have_in_common(tmp_path, f
     finish(tmp_path, RECIPE, VAL)
     recipes = [changed(split=split, **fields) for split in ("train", "val", "test")]
     assert claim_all(tmp_path, *recipes, overwrite=True) == [OutputState.NEW] * 3
-    assert contents(tmp_path) == {f".recordmill-{recipe.split}/recipe.json": encode_json(recipe) for recipe in recipes}
 
 
 @pytest.mark.parametrize("fields", [{"name": "faces"}, {"layout": "tfds"}])
@@ -405,16 +385,6 @@ def test_without_overwrite_no_split_of_another_data_set_is_taken(tmp_path, field
     with pytest.raises(ConfigError, match=r"\(splits: train, val\); .* would mix two data sets"):
         claim_all(tmp_path, changed(**fields), changed(split="val", **fields))
     assert contents(tmp_path) == before
-
-
-def test_overwrite_of_some_splits_leaves_the_others(tmp_path):
-    finish(tmp_path, RECIPE, VAL, TEST)
-    kept = {name: data for name, data in contents(tmp_path).items() if name.startswith("coco-test")}
-    assert claim_all(tmp_path, RECIPE, VAL, overwrite=True) == [OutputState.NEW] * 2
-    assert list(manifest_of(tmp_path).splits) == ["test"]
-    notes = {NOTE, ".recordmill-val/recipe.json"}
-    assert set(contents(tmp_path)) == {"manifest.json", *notes, *kept}
-    assert contents(tmp_path).items() >= kept.items()
 
 
 # Splits of the same inputs that were divided otherwise have images in common
@@ -494,32 +464,7 @@ def test_damaged_shards(tmp_path):
         "coco-train.tfrecord-00000-of-00002 is missing",
         "coco-train.tfrecord-00001-of-00002 has 6 bytes instead of 7",
     ]
-
-
-# Late, when the job may be at work
-
-
-def test_a_late_claim_takes_the_split_off_the_manifest_and_leaves_shards_called_as_the_jobs_own(tmp_path):
-    finish(tmp_path, RECIPE)
-    before = manifest_of(tmp_path)
-    shards = {path.name for path in tmp_path.glob("coco-train.tfrecord-*")}
-    claim_late(str(tmp_path), [with_options(seed=1)], before)
-    assert not (tmp_path / "manifest.json").exists()
-    assert {path.name for path in tmp_path.glob("coco-train.tfrecord-*")} == shards != set()
-    assert claim(tmp_path, with_options(seed=1)) is OutputState.UNFINISHED
-
-
-def test_a_late_claim_deletes_shards_of_another_name(tmp_path):
-    finish(tmp_path, RECIPE)
-    before = manifest_of(tmp_path)
-    claim_late(str(tmp_path), [changed(name="other")], before)
-    assert not list(tmp_path.glob("coco-train.tfrecord-*"))
-
-
-def test_a_late_claim_leaves_what_the_job_has_finished(tmp_path):
-    finish(tmp_path, RECIPE)
-    before = manifest_of(tmp_path)
-    finish(tmp_path, with_options(seed=1))
-    files = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    claim_late(str(tmp_path), [with_options(seed=1)], before)
-    assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+    (tmp_path / SHARDS[1].file).write_bytes(b"\1" + bytes(6))
+    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE))[1] == (
+        "coco-train.tfrecord-00001-of-00002 has the checksum 0z1GpQ== instead of uz5qbQ=="
+    )

@@ -152,14 +152,6 @@ def test_ctrl_c_may_cancel(said, answer, capsys):
     assert "Cancelled job 2026-11-21_1" in told
 
 
-def test_ctrl_c_before_the_waiting_asks_as_well(answer):
-    answer("c")
-    job = Job()
-    with pytest.raises(KeyboardInterrupt):
-        watch.wait(job, Runner.DATAFLOW, OPTIONS, interrupted)
-    assert job.cancelled == 1
-
-
 def test_ctrl_c_while_a_job_is_submitted_tells_how_to_find_it():
     name = OPTIONS.view_as(GoogleCloudOptions).job_name
     with pytest.raises(watch.LeftRunning) as caught:

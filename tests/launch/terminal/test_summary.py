@@ -14,23 +14,31 @@ from recordmill.schemas.shards import ShardInfo
 ONE_CATEGORY = (Category(1, "cat"),)
 CLEAN = SplitManifest(
     recipe=Recipe(FORMAT, "coco", "train", "detection", (), (), (), {}),
+    made_by={"recordmill": "0.1.0"},
     compression="",
     inputs=(),
     images=ImageCounts(1234, 1234, 0, {}),
     annotations=AnnotationCounts(5000, 5000, 0, 0, 0, 0, {}, {}, 0, 0, 0),
     unlisted=Unlisted(0, ()),
     record_bytes=1,
-    shards=(ShardInfo("coco-train.tfrecord-00000-of-00001", 1234, 1_234_567, ""),),
+    rejects_sha256="",
+    shards=(ShardInfo("coco-train.tfrecord-00000-of-00001", 1234, 1_234_567, "", ""),),
 )
 MIXED = SplitManifest(
     recipe=CLEAN.recipe,
+    made_by={"recordmill": "0.1.0"},
     compression="",
     inputs=(),
     images=ImageCounts(1234, 1230, 0, {"image_missing": 3, "too_large": 1}),
     annotations=AnnotationCounts(5000, 3900, 0, 0, 0, 0, {"empty_box": 1000}, {"crowd": 60}, 40, 2345, 0),
     unlisted=Unlisted(1234, ("a.jpg", "b\x1b[2J.jpg")),
     record_bytes=1,
-    shards=(ShardInfo("a", 1, 900, ""), ShardInfo("b", 1, 2_000_000_000, ""), ShardInfo("c", 1, 150_000, "")),
+    rejects_sha256="",
+    shards=(
+        ShardInfo("a", 1, 900, "", ""),
+        ShardInfo("b", 1, 2_000_000_000, "", ""),
+        ShardInfo("c", 1, 150_000, "", ""),
+    ),
 )
 
 
@@ -77,7 +85,7 @@ def test_everything_that_was_left_out_is_told(capsys):
         "  classes      4",
         "               several category ids share a name: a\\x07b, cat",
         "  not listed   1,234 files that are not of the data set (a.jpg, b\\x1b[2J.jpg …)",
-        "Every reject is in out/rejects.jsonl",
+        "Every reject is in out/rejects-train.jsonl",
     ]
 
 
@@ -86,7 +94,7 @@ OF_ONE_CLASS = msgspec.structs.replace(
     images=ImageCounts(20, 15, 0, {"image_missing": 3}, of_other_classes=2),
     annotations=AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0),
     unlisted=Unlisted(1, ("notes.txt",)),
-    shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 15, 900, ""),),
+    shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 15, 900, "", ""),),
 )
 
 
@@ -94,7 +102,7 @@ def test_splits_of_one_job_share_what_is_the_same_for_all_of_them(capsys):
     val = msgspec.structs.replace(
         OF_ONE_CLASS,
         images=ImageCounts(4, 4, 0, {}),
-        shards=(ShardInfo("images-val.tfrecord-00000-of-00001", 4, 200, ""),),
+        shards=(ShardInfo("images-val.tfrecord-00000-of-00001", 4, 200, "", ""),),
     )
     splits = {"test": CLEAN, "train": OF_ONE_CLASS, "val": val}
     manifest = Manifest(FORMAT, "images", "classification", (), (Category(0, "cat"), Category(1, "dog")), (), splits)
@@ -110,7 +118,7 @@ def test_splits_of_one_job_share_what_is_the_same_for_all_of_them(capsys):
         "  first shard  out/images-val.tfrecord-00000-of-00001",
         "  classes      2",
         "  not listed   1 files that are not of the data set (notes.txt)",
-        "Every reject is in out/rejects.jsonl",
+        "Every reject is in out/rejects-train.jsonl",
     ]
 
 

@@ -52,8 +52,8 @@ def test_records_become_rows_and_a_file(tmp_path):
         for record in (keras_record(7, b"a/b.png"), keras_record(8, b"a/b.png"), keras_record(9, b"../b.png")):
             writer.write(record)
     table, labels = LAYOUTS["keras"], LabelMap((Category(3, "cat"),))
-    info = ShardInfo("one", 3, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
-    gone = ShardInfo("two", 3, 1, "")
+    info = ShardInfo("one", 3, path.stat().st_size, "crc", hashlib.sha256(path.read_bytes()).hexdigest())
+    gone = ShardInfo("two", 3, 1, "", "")
     shards = [ManifestShard(str(tmp_path / each.file), "val", each, table, labels) for each in (info, gone)]
     image = ImageRow(4, "a/b.png", 40, 30)
     files = (WrittenFile("images/val/a/b.png", len(png()), hashlib.sha256(png()).hexdigest()),)

@@ -18,12 +18,13 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata.describe_split import check_rejects, check_whole, describe_split, reject_order
+from recordmill.transforms.runtime.made_by import made_by
 
 PATHS = InputFile("labels", "more/labels.csv", 5, "c"), InputFile("instances", "instances.json", 7, "d")
 RECIPE = Recipe(FORMAT, "coco", "train", "detection", (), PATHS, ("images",), {"gzip": False, "seed": 0})
 SHARDS = [
-    ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 200, "b"),
-    ShardInfo("coco-train.tfrecord-00000-of-00002", 6, 600, "a"),
+    ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 200, "crc", "b"),
+    ShardInfo("coco-train.tfrecord-00000-of-00002", 6, 600, "crc", "a"),
 ]
 INPUTS = [InputRows("b.json", "captions", 4, 17), InputRows("a.json", "instances", 8, 16)]
 REJECTED = [
@@ -49,6 +50,7 @@ UNLISTED = Unlisted(1, ("x.jpg",))
 
 SPLIT = SplitManifest(
     recipe=RECIPE,
+    made_by=made_by(),
     compression="",
     inputs=(INPUTS[1], INPUTS[0]),
     images=ImageCounts(rows=10, written=8, without_record=0, rejected={"image_missing": 1, "malformed_image": 1}),
@@ -67,31 +69,32 @@ SPLIT = SplitManifest(
     ),
     unlisted=UNLISTED,
     record_bytes=700,
+    rejects_sha256="abc",
     shards=(SHARDS[1], SHARDS[0]),
 )
 
 
 def without_records(images: ImageCounts) -> SplitManifest:
     nothing = AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
-    return msgspec.structs.replace(SPLIT, images=images, annotations=nothing, shards=(ShardInfo("x", 0, 0, ""),))
+    return msgspec.structs.replace(SPLIT, images=images, annotations=nothing, shards=(ShardInfo("x", 0, 0, "", ""),))
 
 
 def test_describe_split():
-    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, UNLISTED) == SPLIT
-    assert describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, UNLISTED) == SPLIT
+    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, UNLISTED, "abc") == SPLIT
+    assert describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, UNLISTED, "abc") == SPLIT
 
 
 def test_images_of_other_classes_are_counted_apart_and_add_up():
     inputs = [InputRows("labels.csv", "labels", 11, 0)]
     counts = {Metric.IMAGES.value: 8, Metric.OF_OTHER_CLASSES.value: 2}
-    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED)
+    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED, "abc")
     assert split.images == ImageCounts(11, 8, 0, {"malformed_image": 1}, of_other_classes=2)
     check_whole(split, RecordOf.IMAGE)
 
 
 def test_compression_is_as_tensorflow_names_it():
     recipe = msgspec.structs.replace(RECIPE, options={"gzip": True})
-    assert describe_split(recipe, SHARDS, [], INPUTS, COUNTS, UNLISTED).compression == "GZIP"
+    assert describe_split(recipe, SHARDS, [], INPUTS, COUNTS, UNLISTED, "abc").compression == "GZIP"
 
 
 # Nothing is lost
@@ -159,14 +162,14 @@ def test_one_number_that_is_wrong_is_told(part, changed, told):
     ],
 )
 def test_a_record_that_did_not_reach_a_shard_is_told(record_of, examples, told):
-    split = msgspec.structs.replace(SPLIT, shards=(ShardInfo("x", examples, 1, "a"),))
+    split = msgspec.structs.replace(SPLIT, shards=(ShardInfo("x", examples, 1, "crc", "a"),))
     with pytest.raises(LostImagesError, match=told):
         check_whole(split, record_of)
 
 
 def test_with_one_record_an_object_an_image_may_give_none():
     images = ImageCounts(10, 7, 1, SPLIT.images.rejected)
-    split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "a"),))
+    split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "crc", "a"),))
     check_whole(split, RecordOf.ANNOTATION)
 
 

@@ -1,7 +1,9 @@
 """What a finished split leaves beside its shards, and when it leaves nothing."""
 
 import csv
+import hashlib
 import json
+import os
 
 import apache_beam as beam
 import msgspec
@@ -11,7 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.errors import CategoryError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.errors import LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
@@ -26,6 +28,7 @@ from recordmill.transforms.metadata.write_metadata import (
     Target,
     UnlistedFn,
     WriteMetadata,
+    reject_lines,
     write_metadata,
 )
 from recordmill.transforms.runtime.outputs import Written
@@ -50,16 +53,31 @@ def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts
 def write(
     folder, recipe=RECIPE, max_rejects=0.2, labels=LABELS, table=TABLE, unlisted=UNLISTED, **found
 ) -> SplitManifest:
-    """Write one split."""
+    """Write one split, whose shards have just been finished."""
     found = of_split(recipe.split, **found)
+    stage(folder, recipe.split, [shard for _, shard in found["shards"]])
     manifest = write_metadata(
         Target((recipe,), str(folder), max_rejects), Outcome(labels, table, **found, unlisted=unlisted)
     )
     return manifest.splits[recipe.split]
 
 
-def lines(folder) -> list[dict]:
-    return [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
+def stage(folder, split: str, shards) -> None:
+    """The files of shards, as the step before leaves them."""
+    state = folder / f".recordmill-{split}"
+    state.mkdir(parents=True, exist_ok=True)
+    for shard in shards:
+        (state / shard.file).write_bytes(bytes(shard.bytes))
+
+
+def lines(folder, file="rejects-train.jsonl") -> list[dict]:
+    return [json.loads(line) for line in (folder / file).read_text().splitlines()]
+
+
+def split_of(rejected) -> SplitManifest:
+    """SPLIT, with the digest of its rejects."""
+    digest = hashlib.sha256(reject_lines("train", rejected)).hexdigest()
+    return msgspec.structs.replace(SPLIT, rejects_sha256=digest)
 
 
 # What is written
@@ -76,16 +94,20 @@ def left_by_a_killed_run(name: str) -> str:
 
 
 def test_everything_is_in_its_place(tmp_path):
-    state = tmp_path / ".recordmill-train"
-    state.mkdir()
-    (state / "recipe.json").write_text("{}")
+    stage(tmp_path, "train", [])
+    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
     (tmp_path / left_by_a_killed_run("coco-train.tfrecord-00000-of-00002")).write_text("of this split")
     (tmp_path / left_by_a_killed_run("manifest.json")).write_text("of any file")
-    assert write(tmp_path) == SPLIT
+    assert write(tmp_path) == split_of(REJECTED)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert (manifest.name, manifest.layout) == ("coco", "detection")
-    assert (manifest.categories, manifest.splits) == (LABELS.categories, {"train": SPLIT})
+    assert (manifest.categories, manifest.splits) == (LABELS.categories, {"train": split_of(REJECTED)})
+    alone = decode_manifest((tmp_path / "manifest-train.json").read_bytes(), "manifest-train.json")
+    assert (alone.splits, alone.labels, alone.name) == (manifest.splits, manifest.labels, "coco")
+    assert {shard.file: shard.bytes for shard in SHARDS} == {
+        path.name: path.stat().st_size for path in tmp_path.glob("coco-train.tfrecord-*")
+    }
     assert list(csv.reader((tmp_path / "labels.csv").open())) == [["1", "cat"], ["3", "dog, or puppy"]]
     assert json.loads((tmp_path / "label_map.json").read_text())["id_by_index"] == [1, 3]
     assert 'name: "dog, or puppy"' in (tmp_path / "label_map.pbtxt").read_text()
@@ -93,7 +115,7 @@ def test_everything_is_in_its_place(tmp_path):
 
 def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch):
     """And before what an unfinished run needs is deleted: whoever is killed at any moment can go on."""
-    (tmp_path / ".recordmill-train").mkdir()
+    stage(tmp_path, "train", [])
     (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
     at_the_manifest: list[dict[str, bytes]] = []
     storage_write = LocalStorage.write
@@ -107,12 +129,13 @@ def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeyp
     write(tmp_path)
     finished = contents(tmp_path)
     del finished["manifest.json"]
-    assert at_the_manifest == [finished | {".recordmill-train/recipe.json": b"{}"}]
+    state = {".recordmill-train/recipe.json": b"{}", ".recordmill-train/rejects.jsonl": finished["rejects-train.jsonl"]}
+    assert at_the_manifest == [finished | state]
 
 
 def test_rejects_are_lines_in_a_fixed_order(tmp_path):
     write(tmp_path)
-    first = (tmp_path / "rejects.jsonl").read_bytes()
+    first = (tmp_path / "rejects-train.jsonl").read_bytes()
     assert [(line["split"], line["what"], line["id"], line["reason"]) for line in lines(tmp_path)] == [
         ("train", "annotation", 4, "empty_box"),
         ("train", "annotation", 5, "empty_box"),
@@ -121,7 +144,7 @@ def test_rejects_are_lines_in_a_fixed_order(tmp_path):
     ]
     assert lines(tmp_path)[2]["detail"] == "no file 'ü.jpg'"
     write(tmp_path, rejected=REJECTED[::-1])
-    assert (tmp_path / "rejects.jsonl").read_bytes() == first
+    assert (tmp_path / "rejects-train.jsonl").read_bytes() == first
 
 
 def test_another_split_is_added(tmp_path):
@@ -135,51 +158,22 @@ def test_another_split_is_added(tmp_path):
     )
     manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert manifest.splits == {"train": train, "val": val}
-    assert [line["split"] for line in lines(tmp_path)] == ["train"] * 4 + ["val"] * 3
+    assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
     write(tmp_path, rejected=REJECTED[1:], counts={**COUNTS, "objects": 11, "rows_merged": 3})
-    assert [line["split"] for line in lines(tmp_path)] == ["val"] * 3 + ["train"] * 3
-
-
-def test_lines_of_other_splits_stay_and_what_is_no_line_goes(tmp_path):
-    """As a disk leaves them that was full, or an editor."""
-    val = b'{"split":"val","id":1}\n'
-    (tmp_path / "rejects.jsonl").write_bytes(b'{"split":"train"}\n' + val + b'{"split":"va\n\n[]\n{}\n7')
-    write(tmp_path)
-    found = (tmp_path / "rejects.jsonl").read_bytes().splitlines(keepends=True)
-    assert found[0] == val
-    assert [line["split"] for line in lines(tmp_path)[1:]] == ["train"] * len(REJECTED)
+    assert [line["split"] for line in lines(tmp_path)] == ["train"] * 3
 
 
 def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
-    (tmp_path / ".recordmill-train").mkdir()
-    with pytest.raises(TooManyRejectsError, match=f"All are in {tmp_path}/rejects.jsonl"):
+    with pytest.raises(TooManyRejectsError, match=f"All are in {tmp_path}/.recordmill-train/rejects.jsonl"):
         write(tmp_path, max_rejects=0.0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".recordmill-train", "rejects.jsonl"]
-    assert [line["id"] for line in lines(tmp_path)] == [4, 5, 9, None]
+    assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
+    assert [line["id"] for line in lines(tmp_path, ".recordmill-train/rejects.jsonl")] == [4, 5, 9, None]
 
 
 def test_lost_images_leave_nothing(tmp_path):
     with pytest.raises(LostImagesError):
         write(tmp_path, shards=SHARDS[:1])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_split_of_other_categories_is_refused_and_the_manifest_left_alone(tmp_path):
-    write(tmp_path)
-    before = (tmp_path / "manifest.json").read_bytes()
-    with pytest.raises(CategoryError, match="holds train with other categories"):
-        write(tmp_path, recipe=VAL, labels=LabelMap((Category(1, "cow"),)))
-    assert (tmp_path / "manifest.json").read_bytes() == before
-    assert (tmp_path / "labels.csv").read_text().startswith("1,cat\n")
-
-
-def test_a_split_of_other_parts_is_refused_and_the_manifest_left_alone(tmp_path):
-    """LVIS's lists come of the input, so this can show only now."""
-    write(tmp_path)
-    before = (tmp_path / "manifest.json").read_bytes()
-    with pytest.raises(CategoryError, match="holds train with no further part in its records, these files have lvis"):
-        write(tmp_path, recipe=VAL, table=DETECTION.with_parts((Part.LVIS,)))
-    assert (tmp_path / "manifest.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
 
 
 def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path):
@@ -193,13 +187,11 @@ def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path
 
 
 def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_path):
-    shards = [ShardInfo(f"file_0{index}-{count}.tfrec", count, 0, "a") for index, count in ((1, 4), (0, 5))]
-    for shard in shards:
-        (tmp_path / shard.file).write_text(shard.file)
+    shards = [ShardInfo(f"file_0{index}-{count}.tfrec", count, index, "crc", "a") for index, count in ((1, 4), (0, 5))]
     (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
     recipe = msgspec.structs.replace(RECIPE, layout="keras")
     write(tmp_path, recipe=recipe, table=LAYOUTS["keras"], shards=shards)
-    links = {path.name: path.read_text() for path in tmp_path.glob("*.tfrecord-*")}
+    links = {path.name: os.readlink(path) for path in tmp_path.glob("*.tfrecord-*")}
     assert links == {
         "coco-train.tfrecord-00000-of-00002": "file_00-5.tfrec",
         "coco-train.tfrecord-00001-of-00002": "file_01-4.tfrec",
@@ -229,9 +221,11 @@ def test_unlisted_files_are_counted_and_the_first_named():
 
 def test_splits_of_one_job_are_written_together(tmp_path):
     for split in ("train", "val"):
-        (tmp_path / f".recordmill-{split}").mkdir()
+        stage(tmp_path, split, [])
         (tmp_path / f"coco-{split}.tfrecord-00006-of-00007").write_text("of an earlier run")
     val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
+    stage(tmp_path, "train", SHARDS)
+    stage(tmp_path, "val", val_shards)
     found = of_split("train"), of_split("val", val_shards, REJECTED[:3], counts={**COUNTS, "objects": 10})
     both = {what: [*found[1][what], *found[0][what]] for what in found[0]}
     manifest = write_metadata(
@@ -245,12 +239,15 @@ def test_splits_of_one_job_are_written_together(tmp_path):
         ),
         Outcome(LABELS, TABLE, **both, unlisted=UNLISTED),
     )
-    assert manifest == decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, {**COUNTS, "objects": 10}, UNLISTED)
-    assert manifest.splits == {"train": SPLIT, "val": val}
+    written = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert manifest == msgspec.structs.replace(written, sha256="")
+    digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
+    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, {**COUNTS, "objects": 10}, UNLISTED, digest)
+    assert manifest.splits == {"train": split_of(REJECTED), "val": val}
     assert list(manifest.splits) == ["train", "val"]
-    assert [line["split"] for line in lines(tmp_path)] == ["val"] * 3 + ["train"] * 4
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith((".", "coco-"))] == []
+    assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert not list(tmp_path.glob("coco-*-of-00007"))
 
 
 def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_path):
@@ -280,6 +277,8 @@ def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
 
 
 def test_the_transform_collects_what_the_steps_before_found(tmp_path):
+    stage(tmp_path, "train", SHARDS)
+
     def created(p, label, items):
         return p | label >> beam.Create(items)
 
@@ -298,5 +297,6 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
         )
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
         manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
-        assert_that(manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": SPLIT}]))
-    assert decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json").splits == {"train": SPLIT}
+        assert_that(manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": split_of(REJECTED)}]))
+    found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert found.splits == {"train": split_of(REJECTED)}

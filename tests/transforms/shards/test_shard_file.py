@@ -4,16 +4,19 @@ import gzip
 import hashlib
 from pathlib import Path
 
+import google_crc32c
 import msgspec
 import pytest
 import tensorflow as tf
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.manifest import FORMAT
-from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
+from recordmill.transforms.storage.interface import crc32c_text
 
 KEY = ShardKey("train", 1, 3)
+STATE = ".recordmill-train"
 
 RECORDS = [b"", b"first", bytes(range(256)) * 10_000, b"last"]
 
@@ -48,17 +51,18 @@ def write(recipe: ShardRecipe, records: list[bytes] = RECORDS) -> ShardFile:
 def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed, name, records):
     shard = write(recipe(tmp_path, **changed), records)
     name = name.format(examples=len(records))
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
-    data = (tmp_path / "out" / name).read_bytes()
-    assert read(tmp_path / "out" / name) == records
-    assert (shard.name, shard.examples) == (name, len(records))
-    assert (shard.size, shard.digest) == (len(data), hashlib.sha256(data).hexdigest())
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
+    assert [path.name for path in (tmp_path / "out" / STATE).iterdir()] == [name]
+    data = (tmp_path / "out" / STATE / name).read_bytes()
+    assert read(tmp_path / "out" / STATE / name) == records
+    crc32c = crc32c_text(google_crc32c.Checksum(data))
+    assert shard.info == ShardInfo(name, len(records), len(data), crc32c, hashlib.sha256(data).hexdigest())
 
 
 def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp_path):
-    plain = write(recipe(tmp_path)).name
-    data = (tmp_path / "out" / write(recipe(tmp_path, gzip=True)).name).read_bytes()
-    assert gzip.decompress(data) == (tmp_path / "out" / plain).read_bytes()
+    plain = write(recipe(tmp_path)).info.file
+    data = (tmp_path / "out" / STATE / write(recipe(tmp_path, gzip=True)).info.file).read_bytes()
+    assert gzip.decompress(data) == (tmp_path / "out" / STATE / plain).read_bytes()
     assert data[3:8] == bytes(5)  # flags: no name; modification time: none
 
 
@@ -67,8 +71,8 @@ def test_a_file_is_not_there_before_it_is_whole(tmp_path, layout):
     with ShardFile(recipe(tmp_path, layout=layout), KEY) as shard:
         shard.append(bytes(3_000_000))
         assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [shard.name]
-    assert read(tmp_path / "out" / shard.name) == [bytes(3_000_000)]
+    assert [path.name for path in (tmp_path / "out" / STATE).iterdir()] == [shard.info.file]
+    assert read(tmp_path / "out" / STATE / shard.info.file) == [bytes(3_000_000)]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

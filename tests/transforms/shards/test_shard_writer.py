@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
+import google_crc32c
 import msgspec
 import pytest
 import tensorflow as tf
@@ -21,8 +22,10 @@ from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.plan_shards import image_order
 from recordmill.transforms.shards.shard_writer import ShardWriter, batches
+from recordmill.transforms.storage.interface import crc32c_text
 from tests.transforms.shards.test_shard_file import KEY, read, recipe
 
 LABELS = LabelMap((Category(1, "cat"),))
@@ -61,14 +64,20 @@ def source_ids(path: Path) -> list[int]:
     return [int(example.features.feature["image/source_id"].bytes_list.value[0]) for example in examples]
 
 
-FILE = "coco-train.tfrecord-00001-of-00003"
-STATE = f".recordmill-train/{FILE}.json"
+NAME = "coco-train.tfrecord-00001-of-00003"
+FILE = f".recordmill-train/{NAME}"
+STATE = f"{FILE}.json"
+
+
+def crc32c(data: bytes) -> str:
+    return crc32c_text(google_crc32c.Checksum(data))
 
 
 def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
     result = finish(tasks, recipe(tmp_path))
     data = (tmp_path / "out" / FILE).read_bytes()
-    assert result.info == ShardInfo(FILE, 2, len(data), hashlib.sha256(data).hexdigest())
+    assert result.info == ShardInfo(NAME, 2, len(data), crc32c(data), hashlib.sha256(data).hexdigest())
+    assert result.made_by == made_by()
     assert source_ids(tmp_path / "out" / FILE) == sorted((1, 3), key=lambda id_: image_order(0, id_))
     record_bytes = sum(map(len, read(tmp_path / "out" / FILE)))
     assert result.counted == {Metric.IMAGES: 2, Metric.OBJECTS: 1, Metric.RECORD_BYTES: record_bytes}
@@ -78,14 +87,15 @@ def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
     }
 
 
-KERAS_FILE = "file_01-1.tfrec"
+KERAS_NAME = "file_01-1.tfrec"
+KERAS_FILE = f".recordmill-train/{KERAS_NAME}"
 
 
 def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, tasks):
     Path(tasks[2].ref.path).write_bytes(b"no image at all")
     result = finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
     data = (tmp_path / "out" / KERAS_FILE).read_bytes()
-    assert result.info == ShardInfo(KERAS_FILE, 1, len(data), hashlib.sha256(data).hexdigest())
+    assert result.info == ShardInfo(KERAS_NAME, 1, len(data), crc32c(data), hashlib.sha256(data).hexdigest())
     (record,) = read(tmp_path / "out" / KERAS_FILE)
     assert list(tf.train.Example.FromString(record).features.feature["id"].int64_list.value) == [INSIDE.id]
     assert result.counted == {
@@ -146,6 +156,13 @@ def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
     before = (tmp_path / "out" / FILE).stat().st_mtime_ns
     assert finish(reversed(tasks), recipe(tmp_path)) == first
     assert (tmp_path / "out" / FILE).stat().st_mtime_ns == before
+    (tmp_path / "out" / FILE).rename(tmp_path / "out" / NAME)  # as a run leaves it that was killed as it ended
+    assert finish(tasks, recipe(tmp_path)) == first
+    assert not (tmp_path / "out" / FILE).exists()
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
 
 
 @pytest.mark.parametrize(
@@ -153,21 +170,27 @@ def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
     [
         lambda out: (out / FILE).unlink(),
         lambda out: (out / FILE).write_bytes((out / FILE).read_bytes()[:-1]),
+        lambda out: (out / FILE).write_bytes(flipped((out / FILE).read_bytes())),
         lambda out: (out / STATE).unlink(),
         lambda out: (out / STATE).write_bytes(b""),
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes()[:-9]),
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b'"plan":"', b'"plan":"0')),
+        lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b'"pillow":"', b'"pillow":"0')),
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b"coco", b"coc\xff")),
     ],
-    ids=["gone", "cut", "no state", "empty state", "cut state", "another plan", "state not UTF-8"],
+    ids=[
+        *("gone", "cut", "a bit flipped", "no state", "empty state", "cut state", "another plan"),
+        *("another version", "state not UTF-8"),
+    ],
 )
 def test_a_shard_that_is_not_known_to_be_whole_is_written_again(tmp_path, tasks, damage):
     first = finish(tasks, recipe(tmp_path))
     whole = (tmp_path / "out" / FILE).read_bytes()
-    (tmp_path / "out" / FILE).write_bytes(bytes(len(whole)))  # so that writing can be told from leaving alone
     damage(tmp_path / "out")
+    progress.reset()
     assert finish(tasks, recipe(tmp_path)) == first
     assert (tmp_path / "out" / FILE).read_bytes() == whole
+    assert progress.snapshot().images_skipped == 0  # it was written, not left alone
 
 
 @pytest.mark.parametrize("how", [lambda path: None, lambda path: path.mkdir()], ids=["gone", "not to be read"])

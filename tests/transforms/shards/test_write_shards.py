@@ -9,7 +9,7 @@ from recordmill.schemas.rejects import Count, Metric, Reason
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.shards.plan_shards import ShardPlans
 from recordmill.transforms.shards.write_shards import WriteShards
-from tests.transforms.shards.test_shard_file import read, recipe
+from tests.transforms.shards.test_shard_file import STATE, read, recipe
 from tests.transforms.shards.test_shard_writer import LABELS, TABLE, source_ids, three_tasks  # noqa: F401  a fixture
 
 
@@ -30,5 +30,5 @@ def test_the_transform_writes_full_and_empty_shards(tmp_path, tasks):
         assert_that(
             reasons, equal_to([("train", 6, Reason.EMPTY_BOX), ("train", 2, Reason.IMAGE_UNREADABLE)]), "Rejected"
         )
-    assert sorted(source_ids(tmp_path / "out" / names[0])) == [1, 3]
-    assert read(tmp_path / "out" / names[1]) == []
+    assert sorted(source_ids(tmp_path / "out" / STATE / names[0])) == [1, 3]
+    assert read(tmp_path / "out" / STATE / names[1]) == []

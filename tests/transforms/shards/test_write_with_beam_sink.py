@@ -13,7 +13,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
 from tests.transforms.shards.test_shard_file import read, recipe
-from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, finish, three_tasks  # noqa: F401  a fixture
+from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
 
 @pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
@@ -35,8 +35,8 @@ def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, task
         assert_that(files, equal_to([("val", name) for name in names]), "Files")
         assert_that(counts, equal_to(expected), "Counted")
         assert_that(written.rejected, equal_to([("val", reject) for reject in usual.rejected]), "Rejected")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-    records = [record for name in names for record in read(tmp_path / "out" / name)]
+    assert sorted(path.name for path in (tmp_path / "out" / ".recordmill-val").iterdir()) == names
+    records = [record for name in names for record in read(tmp_path / "out" / ".recordmill-val" / name)]
     assert sorted(records) == sorted(read(tmp_path / "usual" / FILE))
 
 
@@ -47,5 +47,7 @@ def test_a_shard_is_described_by_what_is_in_its_file(tmp_path, name):
             writer.write(record)
     data = (tmp_path / name).read_bytes()
     progress.reset()
-    assert describe_shard(str(tmp_path / name)) == ShardInfo(name, 3, len(data), hashlib.sha256(data).hexdigest())
+    assert describe_shard(str(tmp_path / name)) == ShardInfo(
+        name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest()
+    )
     assert progress.snapshot().shards_done == 1

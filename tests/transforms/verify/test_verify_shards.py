@@ -26,7 +26,7 @@ def shard(path, records: list[bytes]) -> ShardToVerify:
         for each in records:
             writer.write(each)
     data = path.read_bytes()
-    info = ShardInfo(path.name, len(records), len(data), hashlib.sha256(data).hexdigest())
+    info = ShardInfo(path.name, len(records), len(data), "crc", hashlib.sha256(data).hexdigest())
     return ShardToVerify(str(path), "val", info, TABLE, LABELS, True)
 
 

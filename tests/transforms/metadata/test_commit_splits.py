@@ -1,0 +1,197 @@
+"""A split takes its place whole, whatever else happens to the folder."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.errors import CategoryError, ConfigError, JobError
+from recordmill.schemas.features import Part
+from recordmill.schemas.manifest import FORMAT, Manifest, decode_manifest
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.metadata import commit_splits as module
+from recordmill.transforms.metadata.commit_splits import commit_splits
+from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests
+from recordmill.transforms.storage.local_storage import LocalStorage
+from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
+from tests.transforms.metadata.test_write_metadata import contents, stage
+
+
+def of_split(split: str, count: int = 2, **fields) -> Manifest:
+    """A manifest of one split of so many shards."""
+    shards = tuple(
+        ShardInfo(f"coco-{split}.tfrecord-{index:05}-of-{count:05}", 4, 10 + index, "crc", "sha")
+        for index in range(count)
+    )
+    entry = msgspec.structs.replace(SPLIT, recipe=msgspec.structs.replace(RECIPE, split=split), shards=shards)
+    manifest = Manifest(FORMAT, "coco", "detection", (), (Category(1, "cat"),), (), {split: entry})
+    return msgspec.structs.replace(manifest, **fields)
+
+
+def commit(folder: Path, manifest: Manifest, byte: bytes = b"\0") -> Manifest:
+    """Commit splits whose shards have just been finished; all their bytes are `byte`."""
+    for split, entry in manifest.splits.items():
+        stage(folder, split, [])
+        for shard in entry.shards:
+            (folder / f".recordmill-{split}" / shard.file).write_bytes(byte * shard.bytes)
+    return commit_splits(str(folder), manifest, {split: split.encode() for split in manifest.splits})
+
+
+def listed(folder: Path) -> list[str]:
+    return list(decode_manifest((folder / "manifest.json").read_bytes(), "manifest.json").splits)
+
+
+def test_a_second_split_joins_the_first(tmp_path):
+    commit(tmp_path, of_split("val"))
+    before = contents(tmp_path)
+    whole = commit(tmp_path, of_split("train"))
+    assert list(whole.splits) == listed(tmp_path) == ["train", "val"]
+    after = contents(tmp_path)
+    assert {name: after[name] for name in before if "val" in name} == {
+        name: data for name, data in before.items() if "val" in name
+    }
+    assert (after["rejects-train.jsonl"], after["rejects-val.jsonl"]) == (b"train", b"val")
+    assert not [name for name in after if name.startswith(".")]
+
+
+def test_two_splits_at_once_are_both_listed(tmp_path):
+    """Each in its own thread, a hundred times."""
+    for number in range(100):
+        folder = tmp_path / str(number)
+        start = threading.Barrier(2)
+
+        def one(split: str, folder=folder, start=start) -> Manifest:
+            start.wait()
+            return commit(folder, of_split(split))
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(one, ("train", "val")))
+        assert listed(folder) == ["train", "val"]
+        assert {name for name in contents(folder) if "tfrecord" in name} == {
+            shard.file for split in ("train", "val") for shard in of_split(split).splits[split].shards
+        }
+
+
+@pytest.mark.parametrize("at", ["manifest.json", "labels.csv", "dataset_info.json", "manifest-train.json"])
+def test_a_split_that_comes_while_another_is_committed_is_not_lost(tmp_path, monkeypatch, at):
+    write, is_first = LocalStorage.write, [True]
+
+    def interrupted(self, path, data):
+        if path.endswith(f"/{at}") and is_first:
+            is_first.clear()
+            commit(tmp_path, of_split("val"))
+        write(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "write", interrupted)
+    assert list(commit(tmp_path, of_split("train")).splits) == listed(tmp_path) == ["train", "val"]
+    assert '"val"' in (tmp_path / "dataset_info.json").read_text()
+
+
+OTHERWISE = [
+    ({"categories": (Category(1, "cow"),)}, "has other categories than split train"),
+    ({"parts": (Part.LVIS,)}, "has lvis in its records where train has no further part than split train"),
+    ({"layout": "tfds"}, "has another name or layout than split train"),
+]
+
+
+@pytest.mark.parametrize(("fields", "told"), OTHERWISE)
+def test_a_split_that_does_not_go_with_the_others_is_refused_and_they_are_left_alone(tmp_path, fields, told):
+    commit(tmp_path, of_split("train"))
+    before = contents(tmp_path)
+    with pytest.raises(CategoryError, match=told):
+        commit(tmp_path, of_split("val", **fields))
+    assert {name: data for name, data in contents(tmp_path).items() if "/" not in name} == before
+
+
+def test_a_split_that_is_committed_after_another_that_it_does_not_go_with_goes_again(tmp_path, monkeypatch):
+    """That was not there when this one looked."""
+    write = LocalStorage.write
+
+    def late(self, path, data):
+        if path.endswith("/manifest-val.json"):
+            monkeypatch.undo()
+            commit(tmp_path, of_split("train", categories=(Category(1, "cow"),)))
+        write(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "write", late)
+    with pytest.raises(CategoryError, match="other categories"):
+        commit(tmp_path, of_split("val"))
+    assert (list(read_split_manifests(str(tmp_path))), listed(tmp_path)) == (["train"], ["train"])
+    assert {path.name for path in tmp_path.glob("coco-val*")} == {
+        shard.file for shard in of_split("val").splits["val"].shards
+    }
+
+
+def test_the_only_split_may_change_everything(tmp_path):
+    commit(tmp_path, of_split("train"))
+    commit(tmp_path, of_split("train", categories=(Category(1, "cow"),), parts=(Part.LVIS,)))
+    manifest = read_manifest(str(tmp_path))
+    assert (manifest.categories, manifest.parts) == ((Category(1, "cow"),), (Part.LVIS,))
+
+
+def test_a_replaced_split_goes_when_the_new_one_is_whole_and_its_manifest_goes_first(tmp_path, monkeypatch):
+    """At each change of the folder: what a manifest lists is there, old or new."""
+    commit(tmp_path, msgspec.structs.replace(of_split("val")))
+    commit(tmp_path, of_split("train", 3), b"o")
+    old_shards = {shard.file for shard in of_split("train", 3).splits["train"].shards}
+    seen = set()
+
+    def check() -> None:
+        manifest = read_manifest(str(tmp_path))
+        assert "val" in manifest.splits
+        if "train" in manifest.splits:
+            shards = manifest.splits["train"].shards
+            seen.add(len(shards))
+            byte = b"o" if len(shards) == 3 else b"n"
+            assert all((tmp_path / shard.file).read_bytes() == byte * shard.bytes for shard in shards)
+
+    for name in ("write", "delete", "move"):
+        real = getattr(LocalStorage, name)
+
+        def checked(self, *args, real=real):
+            check()
+            real(self, *args)
+            check()
+
+        monkeypatch.setattr(LocalStorage, name, checked)
+    commit(tmp_path, of_split("train", 2), b"n")
+    assert seen == {2, 3}
+    assert not {path.name for path in tmp_path.iterdir()} & old_shards
+
+
+def test_a_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_path):
+    recipe = msgspec.structs.replace(RECIPE, layout="keras")
+    shards = (ShardInfo("file_00-4.tfrec", 4, 3, "crc", "sha"),)
+    entry = msgspec.structs.replace(SPLIT, recipe=recipe, shards=shards)
+    commit(tmp_path, of_split("train", layout="keras", splits={"train": entry}))
+    assert (tmp_path / "coco-train.tfrecord-00000-of-00001").is_symlink()
+    commit(tmp_path, of_split("train", 1))
+    assert not (tmp_path / "file_00-4.tfrec").exists()
+    assert (tmp_path / "coco-train.tfrecord-00000-of-00001").read_bytes() == bytes(10)
+    assert not (tmp_path / "coco-train.tfrecord-00000-of-00001").is_symlink()
+
+
+def test_the_same_split_once_more_is_never_taken_from_the_manifest(tmp_path, monkeypatch):
+    """As of two jobs that write the same at the same time."""
+    commit(tmp_path, of_split("train"))
+    monkeypatch.setattr(module, "_withdraw", None)
+    commit(tmp_path, of_split("train"))
+    assert listed(tmp_path) == ["train"]
+
+
+def test_a_shard_that_is_gone_or_damaged_is_no_part_of_a_data_set(tmp_path):
+    (tmp_path / "coco-train.tfrecord-00000-of-00002").write_bytes(bytes(10))
+    with pytest.raises(JobError, match=r"coco-train\.tfrecord-00000-of-00002 is gone, or not as it was written"):
+        commit_splits(str(tmp_path), of_split("train"), {"train": b""})
+    assert not (tmp_path / "manifest.json").exists()
+    assert not (tmp_path / "manifest-train.json").exists()
+
+
+def test_a_manifest_of_one_split_under_the_name_of_another_is_refused(tmp_path):
+    commit(tmp_path, of_split("train"))
+    (tmp_path / "manifest-val.json").write_bytes((tmp_path / "manifest-train.json").read_bytes())
+    with pytest.raises(ConfigError, match=r"manifest-val\.json is not of the split val alone"):
+        commit(tmp_path, of_split("test"))

@@ -1,0 +1,190 @@
+"""A finished split takes its place in the data set's folder.
+
+Its shards were written into the folder of its state. They are moved to where readers look, the split's own manifest is
+written, and manifest.json, label maps and TFDS's files follow from the manifests of all splits. Until then an older
+split of that name is what readers find. Whoever is killed in between goes on with the same command.
+
+Other jobs may commit other splits of the folder at the same moment. No job writes another split's manifest; and
+whoever has written manifest.json looks at the splits once more, and writes it anew if one has come or gone. So it ends
+with all of them, whoever is last.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import msgspec
+
+from recordmill.schemas.errors import CategoryError, JobError
+from recordmill.schemas.features import listed
+from recordmill.schemas.labels import LABEL_FILES, label_files
+from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.manifest import (
+    MANIFEST,
+    Manifest,
+    encode_manifest,
+    split_manifest,
+    split_rejects,
+    state_folder,
+)
+from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
+from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
+from recordmill.transforms.shards.shard_file import is_whole
+from recordmill.transforms.storage.interface import Storage
+from recordmill.transforms.storage.resolve import storage_for
+
+_MOVES = 16
+"""How many shards are moved at once: in a bucket, each is a request or two."""
+
+
+def commit_splits(output: str, manifest: Manifest, rejects: Mapping[str, bytes]) -> Manifest:
+    """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
+
+    Args:
+        rejects: each split's rejects, as JSON Lines.
+
+    Raises:
+        CategoryError: the folder has another split, with other classes or other parts of records.
+        JobError: a shard is gone.
+        OSError: storage fails.
+    """
+    storage = storage_for(output)
+    own = {split: _of_one(manifest, split) for split in manifest.splits}
+    before = read_split_manifests(output)
+    _merged(output, {**before, **own})
+    replaced = {split: before[split] for split in before.keys() & own.keys() if not _same(before[split], own[split])}
+    if replaced:
+        _withdraw(output, replaced, kept={shard.file for each in manifest.splits.values() for shard in each.shards})
+    for split, entry in manifest.splits.items():
+        with ThreadPoolExecutor(_MOVES) as pool:
+            list(pool.map(partial(_move, storage, output, split), entry.shards))
+        storage.write(storage.join(output, split_rejects(split)), rejects[split])
+        storage.write(storage.join(output, split_manifest(split)), encode_manifest(own[split]))
+    try:
+        whole = publish(output)
+    except CategoryError:  # another job has committed its split since we looked
+        _withdraw(output, own, kept={shard.file for each in manifest.splits.values() for shard in each.shards})
+        raise
+    for entry in manifest.splits.values():
+        tidy(output, entry)
+    return whole or manifest
+
+
+def _of_one(manifest: Manifest, split: str) -> Manifest:
+    return msgspec.structs.replace(manifest, splits={split: manifest.splits[split]})
+
+
+def _same(one: Manifest, other: Manifest) -> bool:
+    return encode_manifest(one) == encode_manifest(other)
+
+
+def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> None:
+    """Take splits out of the data set: first what lists them, then their shards but those called as the new ones."""
+    storage = storage_for(output)
+    for split in replaced:
+        storage.delete(storage.join(output, split_manifest(split)))
+    publish(output)
+    for split, manifest in replaced.items():
+        entry = manifest.splits[split]
+        links = shard_links(shard_names(manifest.name, split, manifest.layout), entry)
+        for file in sorted({shard.file for shard in entry.shards} - kept) + sorted(links):
+            storage.delete(storage.join(output, file))
+
+
+def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
+    """Move a shard from the folder of its split's state, unless that has been done."""
+    path = storage.join(output, shard.file)
+    try:
+        storage.move(storage.join(output, f"{state_folder(split)}/{shard.file}"), path)
+    except FileNotFoundError as error:
+        if not is_whole(storage, path, shard):
+            raise JobError(f"{path} is gone, or not as it was written; run again") from error
+
+
+def publish(output: str) -> Manifest | None:
+    """Make manifest.json, label maps and TFDS's files say what the splits' own manifests say; None if there are none.
+
+    Raises:
+        CategoryError: the splits do not go together.
+    """
+    storage = storage_for(output)
+    path = storage.join(output, MANIFEST)
+    splits = read_split_manifests(output)
+    while True:
+        manifest = _merged(output, splits)
+        if manifest is None:
+            storage.delete(path)
+        else:
+            _write_companions(output, manifest)
+            storage.write(path, encode_manifest(manifest))
+        seen, splits = splits, read_split_manifests(output)
+        if splits == seen:
+            return manifest
+
+
+def _merged(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
+    """One manifest of all splits.
+
+    Raises:
+        CategoryError: one label map, or one way to parse records, cannot serve all.
+    """
+    if not splits:
+        return None
+    first, *others = (splits[name] for name in sorted(splits))
+    for other in others:
+        _check_agreement(output, first, other)
+    entries = {name: manifest.splits[name] for name, manifest in sorted(splits.items())}
+    return msgspec.structs.replace(first, splits=entries, sha256="")
+
+
+def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
+    (split,), (second,) = one.splits, other.splits
+    differences = (
+        (
+            (one.name, one.layout) == (other.name, other.layout),
+            "another name or layout",
+            "two data sets would be mixed",
+        ),
+        (
+            one.parts == other.parts,
+            f"{listed(other.parts)} in its records where {split} has {listed(one.parts)}",
+            "readers could not use both",
+        ),
+        (one.labels == other.labels, "other categories", "one label map cannot serve both"),
+    )
+    for is_same, what, harm in differences:
+        if not is_same:
+            raise CategoryError(
+                f"{output}: split {second} has {what} than split {split}; {harm}. Its shards are kept; write one "
+                "of the two splits to a folder of its own"
+            )
+
+
+def companions(manifest: Manifest) -> Mapping[str, bytes]:
+    """The files beside a data set's shards that follow from its manifest, by name."""
+    maps = label_files(manifest.labels, manifest.label_by_id)
+    return {name: text.encode() for name, text in maps.items()} | tfds_files(manifest)
+
+
+def _write_companions(output: str, manifest: Manifest) -> None:
+    """TFDS's files are deleted instead where TFDS could not read the shards."""
+    storage = storage_for(output)
+    files = dict(companions(manifest))
+    for_tfds = tfds_files(manifest).keys()
+    if not (is_readable(manifest) and _link_shards(output, manifest)):
+        files = {name: data for name, data in files.items() if name not in for_tfds}
+    for name in {*LABEL_FILES, *for_tfds} - files.keys():
+        storage.delete(storage.join(output, name))
+    for name, data in files.items():
+        storage.write(storage.join(output, name), data)
+
+
+def _link_shards(output: str, manifest: Manifest) -> bool:
+    """Link TFDS's names of shards to files that have other names; False where the storage has no links."""
+    storage = storage_for(output)
+    return all(
+        storage.link(storage.join(output, link), target)
+        for name, split in manifest.splits.items()
+        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
+    )

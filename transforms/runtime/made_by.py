@@ -1,0 +1,19 @@
+"""Which versions made something: of this program, and of the libraries whose pixels or compression are in its bytes."""
+
+import zlib
+from functools import lru_cache
+from importlib.metadata import version
+
+_DISTRIBUTIONS = ("recordmill", "pillow", "pycocotools")
+_OF_PILLOW = ("jpg", "jpg_2000", "libjpeg_turbo", "libtiff", "webp", "zlib", "zlib_ng", "avif")
+"""Libraries that Pillow has with it, by its names for them."""
+
+
+@lru_cache
+def made_by() -> dict[str, str]:
+    """Versions by name, of this process; a library that Pillow lacks is left out."""
+    from PIL import features  # only where records are made
+
+    found = {name: version(name) for name in _DISTRIBUTIONS}
+    found |= {f"pillow/{name}": text for name in _OF_PILLOW if (text := features.version(name))}
+    return found | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
