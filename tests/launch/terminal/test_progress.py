@@ -156,7 +156,7 @@ def test_the_bar_gives_way_to_the_line(columns, bar):
 
 
 def test_records_are_counted_where_a_data_set_is_read_back():
-    shards = [ShardInfo("a", 7, 100, ""), ShardInfo("b", 3, 50, "")]
+    shards = [ShardInfo("a", 7, 100, "", ""), ShardInfo("b", 3, 50, "", "")]
     expect_records(shards, in_this_process=False)
     assert progress_line(progress.snapshot(), 0.0) == "reading 2 shards"
     expect_records(shards, in_this_process=True)

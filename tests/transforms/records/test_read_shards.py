@@ -105,7 +105,7 @@ def test_progress_ends_with_all_that_was_planned(tmp_path, planned, damage, done
     (tmp_path / "x").write_bytes(data)
     if damage == "gone":
         (tmp_path / "x").unlink()
-    info = ShardInfo("x", planned, len(data), hashlib.sha256(data).hexdigest())
+    info = ShardInfo("x", planned, len(data), "crc", hashlib.sha256(data).hexdigest())
     shard = ManifestShard(str(tmp_path / "x"), "val", info, LAYOUTS["detection"], LabelMap(()))
     progress.reset()
     faults = []
