@@ -42,7 +42,6 @@ RECIPE = Recipe(
 )
 SPLIT = SplitManifest(
     recipe=RECIPE,
-    made_by=MADE_BY,
     made_by={"recordmill": "0.1.0"},
     compression="",
     inputs=(InputRows("a.json", AnnotationKind.INSTANCES, 4, 9),),
@@ -62,7 +61,6 @@ SPLIT = SplitManifest(
     ),
     unlisted=Unlisted(1, ("é.jpg",)),
     record_bytes=900,
-    rejects_sha256="",
     rejects_sha256="",
     shards=(
         ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 400, "crc", "ab"),

@@ -14,7 +14,6 @@ from recordmill.schemas.shards import ShardInfo
 ONE_CATEGORY = (Category(1, "cat"),)
 CLEAN = SplitManifest(
     recipe=Recipe(FORMAT, "coco", "train", "detection", (), (), (), {}),
-    made_by=MADE_BY,
     made_by={"recordmill": "0.1.0"},
     compression="",
     inputs=(),
@@ -23,12 +22,10 @@ CLEAN = SplitManifest(
     unlisted=Unlisted(0, ()),
     record_bytes=1,
     rejects_sha256="",
-    rejects_sha256="",
     shards=(ShardInfo("coco-train.tfrecord-00000-of-00001", 1234, 1_234_567, "", ""),),
 )
 MIXED = SplitManifest(
     recipe=CLEAN.recipe,
-    made_by=MADE_BY,
     made_by={"recordmill": "0.1.0"},
     compression="",
     inputs=(),
@@ -36,7 +33,6 @@ MIXED = SplitManifest(
     annotations=AnnotationCounts(5000, 3900, 0, 0, 0, 0, {"empty_box": 1000}, {"crowd": 60}, 40, 2345, 0),
     unlisted=Unlisted(1234, ("a.jpg", "b\x1b[2J.jpg")),
     record_bytes=1,
-    rejects_sha256="",
     rejects_sha256="",
     shards=(
         ShardInfo("a", 1, 900, "", ""),

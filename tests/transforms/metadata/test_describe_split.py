@@ -50,7 +50,6 @@ UNLISTED = Unlisted(1, ("x.jpg",))
 
 SPLIT = SplitManifest(
     recipe=RECIPE,
-    made_by=MADE_BY,
     made_by=made_by(),
     compression="",
     inputs=(INPUTS[1], INPUTS[0]),
@@ -70,7 +69,6 @@ SPLIT = SplitManifest(
     ),
     unlisted=UNLISTED,
     record_bytes=700,
-    rejects_sha256="",
     rejects_sha256="abc",
     shards=(SHARDS[1], SHARDS[0]),
 )
