@@ -92,9 +92,9 @@ def by_beam(tasks: Sequence[ImageTask]) -> int:
 
 
 def by_threads(tasks: Sequence[ImageTask], threads: int) -> int:
-    fetch: Fetch = fetch_for(tasks)
+    fetch: Fetch = fetch_for([task.ref for task in tasks])
     with ThreadPoolExecutor(threads) as pool:
-        assert all(len(data) == BYTES for data in pool.map(fetch, tasks))
+        assert all(len(data) == BYTES for data in pool.map(fetch, [task.ref for task in tasks]))
     return len(tasks)
 
 

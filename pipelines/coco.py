@@ -11,6 +11,7 @@ from recordmill.transforms.coco.read_coco import ReadCoco
 from recordmill.transforms.images.list_images import ListImages
 from recordmill.transforms.join.choose_features import ChooseFeatures
 from recordmill.transforms.join.join_images import JoinImages
+from recordmill.transforms.join.match_masks import ListMasks
 from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
 from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
 from recordmill.transforms.metadata.write_metadata import Findings
@@ -23,8 +24,13 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     files = (
         None if options.no_list else p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages()
     )
+    masks = (
+        p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
+        if options.panoptic_masks and not options.no_list
+        else None
+    )
     categories = coco.files | "MergeCategories" >> MergeCategories()
-    joined = coco.parts | "JoinImages" >> JoinImages(split, files, options.images[0] if options.no_list else "")
+    joined = coco.parts | "JoinImages" >> JoinImages(split, files, options.images[0] if options.no_list else "", masks)
     screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
     rejected = (
         coco.rejected | "RejectedRows" >> beam.WithKeys(split),

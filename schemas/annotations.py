@@ -90,13 +90,17 @@ class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False)
     """A row of `annotations` of a panoptic file.
 
     Attributes:
-        path: of the PNG.
+        path: of the PNG; as the JSON has it, below the folder of PNGs, until it is known which file that is.
         file_name: of the PNG, as in the JSON.
+        size_bytes: of the PNG as it was listed; None where it was not.
+        version: as of `recordmill.schemas.images.ImageRef`.
     """
 
     path: str
     file_name: str
     segments: tuple[Segment, ...]
+    size_bytes: int | None = None
+    version: str = ""
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels
+from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels, PanopticAnnotation
 
 USUAL_IMAGE_BYTES = 133_000
 """The mean of COCO's images, taken for files whose size is not known."""
@@ -21,6 +21,11 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     path: str
     size_bytes: int
     version: str = ""
+
+
+def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
+    """The PNG of a panoptic annotation."""
+    return ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version)
 
 
 class JoinSide(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +69,11 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     def annotation_rows(self) -> int:
         """How many annotation rows go with the image."""
         return len(self.annotations) + self.labels.rows
+
+    @property
+    def files(self) -> tuple[ImageRef, ...]:
+        """All that is read for the image: its file, and its panoptic PNG if it has one."""
+        return (self.ref, *map(panoptic_file, self.labels.panoptic))
 
 
 class UnreferencedFile(msgspec.Struct, frozen=True, array_like=True):

@@ -1,8 +1,10 @@
 """Every kind of annotation, from end to end through the command, against an independent reading of the same files."""
 
+import io
 import json
 import os
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ from tests.conftest import (
     rejects_of,
     shard_bytes,
 )
+from tests.gcs_stand_in import running
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +237,7 @@ def test_a_bad_panoptic_annotation_leaves_the_image_void(ids, segments, reason, 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("folder", "mask_unreadable"),
+        ("folder", "mask_missing"),
         ("x" * 300, "mask_missing"),
         ("loop.png", "mask_missing"),
         ("pipe.png", "mask_missing"),
@@ -354,3 +357,31 @@ def test_splits_of_one_folder_hold_the_same_parts(inputs, recordmill):
     assert outcome.code == 2
     assert "for all splits, or another --output" in outcome.err
     assert shard_bytes(inputs.out) == before
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_a_panoptic_png_in_a_bucket_is_one_request_or_comes_with_its_neighbours(
+    form, converted, sample, tmp_path, recordmill, monkeypatch
+):
+    names = [path.name for path in Path(sample.panoptic_masks).iterdir()]
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        if form == "zip":
+            archive = io.BytesIO()
+            with zipfile.ZipFile(archive, "w") as file:
+                for name in sorted(names):
+                    file.write(Path(sample.panoptic_masks) / name, name)
+            server.put("masks.zip", archive.getvalue())
+        else:
+            for name in names:
+                server.put(f"masks/{name}", (Path(sample.panoptic_masks) / name).read_bytes())
+        masks = "gs://bucket/masks.zip" if form == "zip" else "gs://bucket/masks"
+        flags = [masks if flag == sample.panoptic_masks else flag for flag in every_kind(sample)]
+        outcome = recordmill("coco", *flags, "--output", tmp_path / "out", "--num-shards", 2, "--masks", "both")
+        assert outcome.code == 0, outcome
+        calls = Counter(call.operation for call in server.log if call.name.startswith("masks"))
+        if form == "zip":
+            assert calls["read"] <= 6  # the directory's two and those of spans
+        else:
+            assert calls == {"read": 22}  # two images cannot be read
+    assert shard_bytes(tmp_path / "out") == shard_bytes(converted)

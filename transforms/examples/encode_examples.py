@@ -20,6 +20,7 @@ from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
 from recordmill.transforms.examples.encode_regions import RegionEncoder
 from recordmill.transforms.images.check_jpeg import jpeg_frame
 from recordmill.transforms.images.check_png import png_channels
+from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
@@ -94,7 +95,8 @@ class ExampleEncoder:
         """Whether any record can come of the task; if not, its image need not be read."""
         return bool(task.annotations) or not self._per_annotation
 
-    def encode(self, task: ImageTask, picture: Picture) -> Encoded:
+    def encode(self, task: ImageTask, picture: Picture, fetch: Fetch = fetch_file) -> Encoded:
+        """The records of an image, whose panoptic PNG, if it has one, is read by `fetch`."""
         rejected: list[Rejected] = []
         objects = self._objects(task, picture, rejected)
         counted: Counter[Metric] = Counter(
@@ -107,7 +109,7 @@ class ExampleEncoder:
             values |= _caption_values(task)
             counted[Metric.CAPTIONS] = len(task.labels.captions)
         if Part.PANOPTIC in self._parts:
-            values |= self._panoptic_values(task, picture, counted, rejected)
+            values |= self._panoptic_values(task, picture, fetch, counted, rejected)
         elif Part.SEMANTIC in self._parts:
             values |= self._stuff_values(task, picture, counted, rejected)
         counted[Metric.MASKS] = sum(len(item.runs) > 1 for item in objects)
@@ -191,12 +193,12 @@ class ExampleEncoder:
         }
 
     def _panoptic_values(
-        self, task: ImageTask, picture: Picture, counted: Counter[Metric], rejected: list[Rejected]
+        self, task: ImageTask, picture: Picture, fetch: Fetch, counted: Counter[Metric], rejected: list[Rejected]
     ) -> dict[str, Any]:
         """The values of `recordmill.schemas.layouts` that come of a panoptic annotation; without one, all is void."""
         for row in task.labels.panoptic:
             try:
-                values = self._regions.of_panoptic(row, picture)
+                values = self._regions.of_panoptic(row, picture, fetch)
             except UnusableError as fault:
                 rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:

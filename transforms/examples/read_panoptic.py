@@ -5,12 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from recordmill.schemas.annotations import PanopticAnnotation
+from recordmill.schemas.images import panoptic_file
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.check_png import check_png
-from recordmill.transforms.images.load_images import MAX_FILE_BYTES, brief
+from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import open_picture
-from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 MAX_SEGMENTS = 255
 """As many values as a pixel of one byte has, besides 0 for void."""
@@ -28,8 +29,10 @@ class PanopticMap(NamedTuple):
     indices: np.ndarray
 
 
-def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
-    """Read the PNG of an image of `width` x `height` pixels, and compare its segments with its row.
+def read_panoptic(
+    panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int], fetch: Fetch = fetch_file
+) -> PanopticMap:
+    """Read the PNG of an image of `width` x `height` pixels by `fetch`, and compare its segments with its row.
 
     Args:
         category_ids: of all segments; they are how panopticapi's two-channel format is known.
@@ -41,13 +44,11 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
     if len(panoptic.segments) > MAX_SEGMENTS:
         detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
-    size = storage_for(panoptic.path).size(panoptic.path)
-    if size is not None and size > MAX_FILE_BYTES:
-        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, f"{size:,} bytes are more than are ever read"))
     try:
-        if size is None and not storage_for(panoptic.path).is_folder(panoptic.path):  # or it is a pipe
-            raise FileNotFoundError
-        data = storage_for(panoptic.path).read(panoptic.path)
+        data = fetch(panoptic_file(panoptic))
+    except ChangedFileError as error:
+        detail = "the file has been replaced since it was listed"
+        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, detail)) from error
     except FileNotFoundError as error:
         raise UnusableError(Reason.MASK_MISSING, _of(panoptic, "no such file under --panoptic-masks")) from error
     except UnreadableFileError as error:

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.images import ImageRef
+from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 from recordmill.transforms.storage.zip_members import DamagedMemberError
@@ -21,25 +22,25 @@ SPAN_BYTES = 8 << 20
 GAP_BYTES = 128 << 10
 """The largest gap between two members that is read to save a request; gaps are never more than half of a span."""
 
-Fetch = Callable[[ImageTask], bytes]
-"""Reads the image file of a task; used by several threads.
+Fetch = Callable[[ImageRef], bytes]
+"""Reads an image file; used by several threads.
 
 Raises:
     FileNotFoundError: it is gone since it was listed, or (a ChangedFileError) another one is there.
-    UnreadableFileError: only this file cannot be read.
+    UnreadableFileError: only this file cannot be read; a FileTooLargeError where it has more than MAX_FILE_BYTES.
     OSError: storage fails.
 """
 
 
-def fetch_file(task: ImageTask) -> bytes:
-    """A Fetch that takes one read per image."""
-    return storage_for(task.ref.path).read(task.ref.path, task.ref.version)
+def fetch_file(file: ImageRef) -> bytes:
+    """A Fetch that takes one read per file."""
+    return storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
 
 
-def fetch_for(tasks: Sequence[ImageTask]) -> Fetch:
-    """How to fetch the images of these tasks, which are asked for in about this order."""
-    if any(is_remote(task.ref.path) and archive_of(task.ref.path) for task in tasks):
-        return FetchMembers(tasks)
+def fetch_for(files: Sequence[ImageRef]) -> Fetch:
+    """How to fetch these files. They are all asked for, in about this order: what is not asked for would be kept."""
+    if any(is_remote(file.path) and archive_of(file.path) for file in files):
+        return FetchMembers(files)
     return fetch_file
 
 
@@ -54,28 +55,30 @@ class Member(NamedTuple):
 class FetchMembers:
     """A Fetch of members of archives in buckets, in few reads; of other files a read each."""
 
-    def __init__(self, tasks: Iterable[ImageTask]):
+    def __init__(self, files: Iterable[ImageRef]):
         self._spans: dict[str, _Span] = {}
-        for window in _windows(tasks):
+        for window in _windows(file for file in files if file.size_bytes <= MAX_FILE_BYTES):
             by_archive: dict[str, tuple[ZipStorage, list[Member]]] = {}
-            for task in window:
-                path = task.ref.path
+            for file in window:
+                path = file.path
                 storage = storage_for(path)
                 if is_remote(path) and isinstance(storage, ZipStorage) and (extent := storage.span(path)):
+                    if extent[1] > MAX_FILE_BYTES:  # it says that it unpacks to less; reading it alone is refused
+                        continue
                     by_archive.setdefault(storage.archive, (storage, []))[1].append(Member(*extent, path))
             for storage, members in by_archive.values():
                 for span in spans_of(members):
                     shared = _Span(storage, span)
                     self._spans |= {member.path: shared for member in span}
 
-    def __call__(self, task: ImageTask) -> bytes:
-        span = self._spans.get(task.ref.path)
+    def __call__(self, file: ImageRef) -> bytes:
+        span = self._spans.get(file.path)
         if span:
             try:
-                return span.take(task.ref.path, task.ref.version)
+                return span.take(file.path, file.version)
             except DamagedMemberError:
                 pass  # damaged in transfer, perhaps: it is read again
-        return fetch_file(task)
+        return fetch_file(file)
 
 
 class _Span:
@@ -104,15 +107,15 @@ class _Span:
         return self._storage.unpack(path, data, version)
 
 
-def _windows(tasks: Iterable[ImageTask]) -> Iterator[list[ImageTask]]:
-    window: list[ImageTask] = []
+def _windows(files: Iterable[ImageRef]) -> Iterator[list[ImageRef]]:
+    window: list[ImageRef] = []
     size = 0
-    for task in tasks:
-        if window and size + task.ref.size_bytes > WINDOW_BYTES:
+    for file in files:
+        if window and size + file.size_bytes > WINDOW_BYTES:
             yield window
             window, size = [], 0
-        window.append(task)
-        size += task.ref.size_bytes
+        window.append(file)
+        size += file.size_bytes
     if window:
         yield window
 

@@ -16,6 +16,7 @@ from apache_beam.pvalue import PCollection
 from PIL import Image
 
 from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcoding
+from recordmill.schemas.limits import MAX_PIXELS
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images import check_jpeg, check_png
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
@@ -30,12 +31,8 @@ from recordmill.transforms.images.transcode_picture import (
 )
 from recordmill.transforms.runtime.budget import Budget
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
-from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError, is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 
-MAX_FILE_BYTES = 256_000_000
-MAX_PIXELS = 178_000_000
-"""The bound for one picture, and for all pictures that a process decodes at the same time."""
 _decoding = Budget(MAX_PIXELS)
 
 
@@ -63,28 +60,19 @@ def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) 
         OSError: storage fails in another way than that the file is gone or cannot be read.
     """
     try:
-        size = _file_bytes(task)
-        if size > MAX_FILE_BYTES:
-            raise UnusableError(Reason.TOO_LARGE, f"{size:,} bytes; at most {MAX_FILE_BYTES:,} are read")
-        return _picture(fetch(task), task.width, task.height, rules)
+        return _picture(fetch(task.ref), task.width, task.height, rules)
     except ChangedFileError:
         reason, detail = Reason.IMAGE_MISSING, "the file has been replaced since it was listed"
     except FileNotFoundError:
         reason, detail = Reason.IMAGE_MISSING, "the file is gone since it was listed"
+    except FileTooLargeError as error:
+        reason, detail = Reason.TOO_LARGE, str(error.strerror)
     except UnreadableFileError as error:
         reason, detail = Reason.IMAGE_INACCESSIBLE, f"the file cannot be read ({error.strerror})"
     except UnusableError as fault:
         reason, detail = fault.reason, fault.detail
     detail = f"{task.file_name!r}: {detail}"
     return Rejected("image", task.image_id, reason, detail, annotations=task.annotation_rows)
-
-
-def _file_bytes(task: ImageTask) -> int:
-    """The size of a local file that was not listed, but assumed to be there, is asked for. In a bucket that would be a
-    request an image."""
-    path = task.ref.path
-    assumed = not task.ref.version and not is_remote(path)
-    return (storage_for(path).size(path) if assumed else None) or task.ref.size_bytes
 
 
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:

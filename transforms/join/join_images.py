@@ -15,6 +15,7 @@ from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageRef, JoinSide
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.join.match_files import MatchFiles
+from recordmill.transforms.join.match_masks import MatchMasks
 from recordmill.transforms.join.merge_annotations import merge_annotations
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
 from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
@@ -43,13 +44,15 @@ class JoinImages(beam.PTransform):
     Args:
         split: that every task will be of.
         files: (name, JoinSide) of the image files; None to list no folder and take each file to be in `folder`.
+        masks: what ListMasks gives of the folders of panoptic PNGs; None to take each to be where the JSON has it.
     """
 
-    def __init__(self, split: str, files: PCollection | None, folder: str = ""):
+    def __init__(self, split: str, files: PCollection | None, folder: str = "", masks: PCollection | None = None):
         super().__init__()
         self._split = split
         self._files = files
         self._folder = folder
+        self._masks = masks
 
     def expand(self, parts: PCollection[tuple[int, FileAnnotations]]):
         merged = (
@@ -60,12 +63,16 @@ class JoinImages(beam.PTransform):
             .with_output_types(tuple[str, JoinSide])
             .with_outputs(REJECTED, COUNTED, main="images")
         )
-        sides = (merged.images,) if self._files is None else (merged.images, self._files)
+        images = merged.images
+        rejected = [merged[REJECTED] | "RejectedBySplit" >> beam.WithKeys(self._split)]
+        if self._masks is not None:
+            images, without_mask = (images, self._masks) | "MatchMasks" >> MatchMasks()
+            rejected.append(without_mask)
+        sides = (images,) if self._files is None else (images, self._files)
         matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
-        rejected = merged[REJECTED] | "RejectedBySplit" >> beam.WithKeys(self._split)
         return JoinedImages(
             matched.tasks,
-            (rejected, matched.rejected) | "Rejected" >> beam.Flatten(),
+            (*rejected, matched.rejected) | "Rejected" >> beam.Flatten(),
             merged[COUNTED] | "CountedBySplit" >> beam.WithKeys(self._split),
             matched.unlisted,
         )

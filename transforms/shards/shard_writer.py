@@ -35,7 +35,7 @@ _LOGGER = logging.getLogger(__name__)
 _BATCH_IMAGES = 8
 _BATCH_BYTES = 2_000_000
 
-_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE)
+_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
 """Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 
 Prepared = tuple[ImageTask, Encoded | Rejected]
@@ -129,7 +129,8 @@ class ShardWriter:
         return ShardResult(key, plan, made_by(), shard.info, dict(counted), tuple(rejected))
 
     def _prepare_all(self, tasks: list[ImageTask]) -> Iterator[Prepared]:
-        prepare = partial(prepare_batch, encoder=self._encoder, rules=self.recipe.pictures, fetch=fetch_for(tasks))
+        files = [file for task in tasks if self._encoder.wants_image(task) for file in task.files]
+        prepare = partial(prepare_batch, encoder=self._encoder, rules=self.recipe.pictures, fetch=fetch_for(files))
         return chain.from_iterable(
             look_ahead(prepare, batches(tasks, self._size_of), self.pool, self.threads, self._bytes_of)
         )
@@ -148,7 +149,7 @@ def prepare_batch(
             prepared.append((task, _NO_RECORD))
             continue
         loaded = load_image(task, rules, fetch)
-        prepared.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
+        prepared.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded, fetch)))
     return prepared
 
 

@@ -14,7 +14,7 @@ import google_crc32c
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client
 from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
-from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError, crc32c_text
+from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError, crc32c_text, too_large
 from recordmill.transforms.storage.range_stream import RangeStream
 
 if TYPE_CHECKING:
@@ -88,24 +88,30 @@ class GcsStorage:
         ranges = _CheckedRanges(path, blob.size, version, blob.crc32c)
         return io.BufferedReader(RangeStream(ranges, path, blob.size, RANGE_BYTES), RANGE_BYTES)
 
-    def read(self, path: str, version: str = "") -> bytes:
+    def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         """All bytes, by one request, their checksum checked. What is stored with gzip encoding is decompressed.
 
         Args:
             version: as of `walk`; empty for the newest.
+            most_bytes: reading ends when more have come: what an object's size is need not be asked before.
 
         Raises:
-            UnreadableFileError: the bytes did not match their checksum, time and again.
+            UnreadableFileError: the bytes did not match their checksum, time and again; a FileTooLargeError: there are
+                more than `most_bytes`.
         """
         from google.cloud.storage.exceptions import DataCorruption
 
         blob = _blob(path, version)
-        # Each try begins at byte 0: the client's own retry may resume a broken download, and then checks nothing.
-        download = retry(path)(blob.download_as_bytes)
-        options = {"checksum": "crc32c", "single_shot_download": True, "retry": None, "timeout": gcs_client.TIMEOUT_S}
+
+        def download() -> bytes:
+            # Each try begins at byte 0: the client's own retry may resume a broken download, and then checks nothing.
+            received = _BoundedBuffer(path, most_bytes)
+            blob.download_to_file(received, checksum="crc32c", retry=None, timeout=gcs_client.TIMEOUT_S)
+            return received.getvalue()
+
         with translate_errors(path, version):
             try:
-                return retry_at_once(lambda: download(**options), lambda error: isinstance(error, DataCorruption))
+                return retry_at_once(retry(path)(download), lambda error: isinstance(error, DataCorruption))
             except DataCorruption as error:
                 strerror = f"its bytes did not match their checksum when they came, {gcs_client.TRIES} times"
                 raise UnreadableFileError(errno.EIO, strerror, path) from error
@@ -168,6 +174,20 @@ class GcsStorage:
     def join(self, folder: str, name: str) -> str:
         split_path(folder)  # or `gs://` alone would lose its slashes
         return f"{folder.rstrip('/')}/{name}"
+
+
+class _BoundedBuffer(io.BytesIO):
+    """What comes of an object of unknown size."""
+
+    def __init__(self, path: str, most_bytes: int | None):
+        super().__init__()
+        self._path = path
+        self._most = most_bytes
+
+    def write(self, data: Any) -> int:
+        if self._most is not None and self.tell() + len(data) > self._most:
+            raise too_large(self._path, None, self._most)
+        return super().write(data)
 
 
 class GcsUpload:

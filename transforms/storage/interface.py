@@ -1,6 +1,7 @@
 """What a place that keeps files offers: one small interface over local folders, buckets, and archives in either."""
 
 import base64
+import errno
 from collections.abc import Hashable, Iterator
 from typing import BinaryIO, Protocol
 
@@ -10,6 +11,10 @@ import msgspec
 
 class UnreadableFileError(OSError):
     """The storage works, but this one file cannot be read."""
+
+
+class FileTooLargeError(UnreadableFileError):
+    """The file has more bytes than its reader takes; they have not been read."""
 
 
 class ChangedFileError(FileNotFoundError):
@@ -69,15 +74,16 @@ class Storage(Hashable, Protocol):
         """The file's bytes as a stream."""
         ...
 
-    def read(self, path: str, version: str = "") -> bytes:
+    def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         """All bytes of a file.
 
         Args:
             version: as of `walk`; empty for whatever is there.
+            most_bytes: no more are read.
 
         Raises:
             FileNotFoundError: no such file; a ChangedFileError, or likewise, where it is of another version.
-            UnreadableFileError: only this file cannot be read.
+            UnreadableFileError: only this file cannot be read; a FileTooLargeError, where it is larger than that.
         """
         ...
 
@@ -122,6 +128,12 @@ class Storage(Hashable, Protocol):
         ...
 
     def join(self, folder: str, name: str) -> str: ...
+
+
+def too_large(path: str, size_bytes: int | None, most_bytes: int) -> FileTooLargeError:
+    """`size_bytes` is None where it is not known by how much the file is too large."""
+    found = "more" if size_bytes is None else f"{size_bytes:,} bytes"
+    return FileTooLargeError(errno.EFBIG, f"{found}, where at most {most_bytes:,} are read", path)
 
 
 def is_remote(path: str) -> bool:

@@ -16,7 +16,13 @@ from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 
-from recordmill.transforms.storage.interface import ChangedFileError, StoredFile, UnreadableFileError, crc32c_text
+from recordmill.transforms.storage.interface import (
+    ChangedFileError,
+    StoredFile,
+    UnreadableFileError,
+    crc32c_text,
+    too_large,
+)
 
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 """The errno where a path leads to no file."""
@@ -81,7 +87,7 @@ class LocalStorage:
     def open(self, path: str) -> BinaryIO:
         return open(path, "rb")
 
-    def read(self, path: str, version: str = "") -> bytes:
+    def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         try:
             with open(path, "rb", buffering=0, opener=_open_at_once) as file:
                 status = os.fstat(file.fileno())
@@ -89,6 +95,8 @@ class LocalStorage:
                     raise UnreadableFileError(errno.EINVAL, "a pipe or a device, and no file", path)
                 if version and str(status.st_mtime_ns) != version:
                     raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
+                if most_bytes is not None and status.st_size > most_bytes:
+                    raise too_large(path, status.st_size, most_bytes)
                 return file.read()
         except (ChangedFileError, UnreadableFileError):
             raise

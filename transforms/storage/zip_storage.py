@@ -18,6 +18,7 @@ from recordmill.transforms.storage.interface import (
     UnreadableFileError,
     crc32c_text,
     is_remote,
+    too_large,
 )
 from recordmill.transforms.storage.range_stream import RangeStream
 from recordmill.transforms.storage.zip_members import DamagedMemberError, spans, unpack
@@ -71,9 +72,12 @@ class ZipStorage:
     def open(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read(path))
 
-    def read(self, path: str, version: str = "") -> bytes:
+    def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         archive = self._open()
         info = self._found(archive, path, version)
+        size = max(info.file_size, info.compress_size)  # what is stored may be padded with what unpacks to nothing
+        if most_bytes is not None and size > most_bytes:
+            raise too_large(path, size, most_bytes)
         # A range comes without a checksum, so what is damaged may be so on its way only.
         for _ in range(_TRIES if is_remote(self.archive) else 1):
             try:

@@ -12,8 +12,8 @@ from PIL import Image
 
 from recordmill.schemas.annotations import PanopticAnnotation, Segment
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.examples import read_panoptic as module
 from recordmill.transforms.examples.read_panoptic import MAX_SEGMENTS, PanopticMap, read_panoptic
+from recordmill.transforms.images import fetch_images
 
 CATEGORIES = frozenset({1, 3, 92})
 COLOURS = np.array([[[0, 0, 0], [7, 1, 0]], [[7, 1, 0], [1, 2, 3]], [[0, 0, 255], [0, 0, 0]]], np.uint8)
@@ -156,8 +156,8 @@ def test_a_png_of_another_size_than_its_image_is_told_with_both(tmp_path, width,
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MAX_FILE_BYTES", 1234)
-    assert fault(tmp_path, bytes(1235)) == (Reason.MASK_UNREADABLE, "1,235 bytes are more than are ever read")
+    monkeypatch.setattr(fetch_images, "MAX_FILE_BYTES", 1234)
+    assert fault(tmp_path, bytes(1235)) == (Reason.MASK_UNREADABLE, "1,235 bytes, where at most 1,234 are read")
 
 
 # In an archive

@@ -18,6 +18,7 @@ from recordmill.transforms.images.fetch_images import (
     fetch_for,
     spans_of,
 )
+from recordmill.transforms.storage.interface import FileTooLargeError
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import Fault, Kind, running
 
@@ -96,10 +97,10 @@ def archive(monkeypatch):
 
 def test_members_are_fetched_by_one_read_and_forgotten_with_the_last(archive):
     tasks, server = archive
-    fetch = fetch_for(tasks)
+    fetch = fetch_for([task.ref for task in tasks])
     assert isinstance(fetch, FetchMembers)
     before = len(server.calls("read"))
-    assert [fetch(task) for task in tasks] == [bytes([task.image_id]) * 5000 for task in tasks]
+    assert [fetch(task.ref) for task in tasks] == [bytes([task.image_id]) * 5000 for task in tasks]
     assert len(server.calls("read")) - before == 1
     assert all(not span._data for span in fetch._spans.values())
 
@@ -107,20 +108,20 @@ def test_members_are_fetched_by_one_read_and_forgotten_with_the_last(archive):
 def test_a_member_that_was_damaged_on_its_way_is_read_anew(archive):
     """Once with its neighbours, once alone: ranges come without a checksum."""
     tasks, server = archive
-    fetch = fetch_for(tasks)
+    fetch = fetch_for([task.ref for task in tasks])
     server.log.clear()
     server.faults.append(Fault(Kind.CORRUPTED, "read", times=2))
-    assert [fetch(task) for task in tasks] == [bytes([task.image_id]) * 5000 for task in tasks]
+    assert [fetch(task.ref) for task in tasks] == [bytes([task.image_id]) * 5000 for task in tasks]
     assert [call.operation for call in server.log] == ["read"] * 3  # and nobody asks whether the archive has changed
 
 
 def test_a_window_bounds_what_is_kept(archive, monkeypatch):
     tasks, server = archive
     monkeypatch.setattr(fetch_images, "WINDOW_BYTES", 50 * KB)
-    fetch = FetchMembers(tasks)
+    fetch = FetchMembers([task.ref for task in tasks])
     before = len(server.calls("read"))
     for task in tasks:
-        assert fetch(task) == bytes([task.image_id]) * 5000
+        assert fetch(task.ref) == bytes([task.image_id]) * 5000
         kept = {id(span): len(span._data) for span in fetch._spans.values()}
         assert sum(kept.values()) <= 2 * 51 * KB
     assert 4 <= len(server.calls("read")) - before <= len(tasks)
@@ -129,5 +130,16 @@ def test_a_window_bounds_what_is_kept(archive, monkeypatch):
 def test_files_that_are_in_no_archive_of_a_bucket_are_read_each(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"picture")
     task = ImageTask(1, "a.jpg", None, None, ImageRef(str(tmp_path / "a.jpg"), 7), "train", ())
-    assert fetch_for([task]) is fetch_file
-    assert fetch_file(task) == b"picture"
+    assert fetch_for([task.ref]) is fetch_file
+    assert fetch_file(task.ref) == b"picture"
+
+
+def test_a_member_that_is_far_larger_than_it_says_is_not_read(archive, monkeypatch):
+    tasks, server = archive
+    monkeypatch.setattr(fetch_images, "MAX_FILE_BYTES", 4999)
+    fetch = fetch_for([task.ref for task in tasks])
+    server.log.clear()
+    for task in tasks:
+        with pytest.raises(FileTooLargeError):
+            fetch(task.ref)
+    assert server.log == []

@@ -18,6 +18,7 @@ from PIL import Image
 
 from recordmill.schemas.annotations import Annotation
 from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules
+from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_PIXELS
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.images import load_images as module
 from recordmill.transforms.images.load_images import LoadImages, load_image
@@ -262,16 +263,18 @@ def test_pixels_are_decoded_out_of_a_budget_that_all_threads_share(tmp_path, mon
             parts.append(amount)
             return super().part(amount)
 
-    monkeypatch.setattr(module, "_decoding", Noted(module.MAX_PIXELS))
+    monkeypatch.setattr(module, "_decoding", Noted(MAX_PIXELS))
     for data in (JPEG, PNG, encoded(NOISE, "GIF")):
         assert isinstance(load(tmp_path, data), Picture)
     assert parts == [1200] * 3
 
 
-def test_a_file_of_too_many_bytes_is_rejected_unread(tmp_path):
-    ref = ImageRef(str(tmp_path / "gone"), module.MAX_FILE_BYTES + 1)
+def test_a_file_of_too_many_bytes_is_rejected_unread_whatever_the_listing_said(tmp_path):
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    ref = ImageRef(str(tmp_path / "sparse"), 5)
     loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
-    assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes; at most 256,000,000 are read")
+    assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes, where at most 256,000,000 are read")
 
 
 def test_a_file_that_has_gone_is_rejected(tmp_path):

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +16,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_storage
 from recordmill.transforms.storage.gcs_storage import GcsStorage
-from recordmill.transforms.storage.interface import Storage, StoredFile, UnreadableFileError
+from recordmill.transforms.storage.interface import FileTooLargeError, Storage, StoredFile, UnreadableFileError
 from tests.gcs_stand_in import ACCOUNT, BUCKET, REQUESTER_PAYS, Fault, Kind
 from tests.transforms.storage.conftest import path_of
 
@@ -91,6 +92,24 @@ def test_reading_is_one_request(gcs):
     gcs.put("a", BYTES)
     assert STORAGE.read(path_of("a")) == BYTES
     assert [call.operation for call in gcs.log] == ["read"]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_an_object_is_read_no_further_than_its_reader_takes(gcs, is_packed):
+    """Its size has not been asked for; what is packed may be far larger than its object."""
+    if is_packed:
+        gcs.put("big", gzip.compress(bytes(64 * MB)), contentEncoding="gzip")
+    else:
+        gcs.put("big", bytes(64 * MB))
+    gcs.log.clear()
+    tracemalloc.start()
+    with pytest.raises(FileTooLargeError, match="more, where at most 1,000,000 are read"):
+        STORAGE.read(path_of("big"), most_bytes=1_000_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [call.operation for call in gcs.log] == ["read"]
+    assert peak < 32 * MB
+    assert STORAGE.read(path_of("big"), most_bytes=64 * MB) == bytes(64 * MB)
 
 
 def test_an_empty_object(gcs):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage.interface import ChangedFileError
+from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -345,3 +345,12 @@ def test_a_link_to_a_folder_beside_it_does_not_hide_that_folder(tmp_path, monkey
     for name in ("a link", "z link"):
         (tmp_path / name).symlink_to("real")
     assert [file.name for file in LocalStorage().walk(str(tmp_path))] == ["real/a.jpg"]
+
+
+def test_a_file_is_read_no_further_than_its_reader_takes(tmp_path):
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(10_000_000_000)
+    with pytest.raises(FileTooLargeError, match="10,000,000,000 bytes, where at most 5 are read"):
+        STORAGE.read(str(tmp_path / "sparse"), most_bytes=5)
+    (tmp_path / "five").write_bytes(b"12345")
+    assert STORAGE.read(str(tmp_path / "five"), most_bytes=5) == b"12345"

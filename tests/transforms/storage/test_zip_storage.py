@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage.interface import ChangedFileError, StoredFile, UnreadableFileError
+from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.storage.zip_storage import ZipStorage
@@ -281,3 +281,30 @@ def test_members_that_share_their_bytes_are_read(tmp_path):
     data[second + 46 : second + 51] = b"a.png"
     Path(path).write_bytes(data)
     assert storage_for(path).read(f"{path}/a.png") == b"abc"
+
+
+def test_a_member_is_read_no_further_than_its_reader_takes(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(1_000_000))
+    storage, path = storage_for(str(tmp_path / "a.zip")), str(tmp_path / "a.zip" / "zeros")
+    with pytest.raises(FileTooLargeError, match="1,000,000 bytes, where at most 999,999 are read"):
+        storage.read(path, most_bytes=999_999)
+    assert storage.read(path, most_bytes=1_000_000) == bytes(1_000_000)
+
+
+def test_a_member_that_has_far_more_bytes_than_it_unpacks_to_is_not_read(tmp_path):
+    """Its directory says that one byte is packed in ten gigabytes, which take no room on the disk."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("one", b"1")
+    data = (tmp_path / "a.zip").read_bytes()
+    start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    directory = bytearray(data[start:end])
+    directory[20:24] = struct.pack("<I", 4_000_000_000)
+    tail = bytearray(data[end:])
+    tail[16:20] = struct.pack("<I", 4_000_000_100)
+    with open(tmp_path / "a.zip", "r+b") as file:
+        file.seek(4_000_000_100)
+        file.write(directory + tail)
+    storage, path = storage_for(str(tmp_path / "a.zip")), str(tmp_path / "a.zip" / "one")
+    with pytest.raises(FileTooLargeError, match="4,000,000,000 bytes"):
+        storage.read(path, most_bytes=256_000_000)
