@@ -30,7 +30,8 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
         else None
     )
     categories = coco.files | "MergeCategories" >> MergeCategories()
-    joined = coco.parts | "JoinImages" >> JoinImages(split, files, options.images[0] if options.no_list else "", masks)
+    assumed = options.images[0] if options.no_list else ""
+    joined = coco.parts | "JoinImages" >> JoinImages(split, files, assumed, masks, options.match)
     screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
     rejected = (
         coco.rejected | "RejectedRows" >> beam.WithKeys(split),
@@ -48,6 +49,7 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
             rejected | "FoundRejected" >> beam.Flatten(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
+            joined.unmatched,
         ),
     )
 

@@ -9,6 +9,7 @@ from apache_beam.pvalue import PCollection
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
+from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
@@ -40,7 +41,9 @@ class Gathered(NamedTuple):
 
 def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Recipe]) -> None:
     """Write the splits that there are recipes for; every task belongs to one of them."""
-    written = _written(gathered, options, [recipe.split for recipe in recipes])
+    splits = tuple(recipe.split for recipe in recipes)
+    checked = gathered.findings | "CheckFindings" >> CheckFindings(_demands(options, splits, options.output))
+    written = _written(gathered, checked, options, splits)
     written | "WriteMetadata" >> WriteMetadata(
         gathered.labels,
         gathered.table,
@@ -49,13 +52,18 @@ def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Rec
     )
 
 
-def report_all(gathered: Gathered, options: ConvertOptions, report: str) -> None:
-    """Write nothing but the plan, as JSON into the local file `report`."""
+def report_all(gathered: Gathered, options: ConvertOptions, splits: Sequence[str], report: str) -> None:
+    """Write nothing but the plan of the splits, as JSON into the local file `report`."""
+    checked = gathered.findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
     planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
-    planned.plans | "ReportPlan" >> ReportPlan(gathered.findings.rejected, gathered.labels, report)
+    planned.plans | "ReportPlan" >> ReportPlan(checked, gathered.findings.rejected, gathered.labels, report)
 
 
-def _written(gathered: Gathered, options: ConvertOptions, splits: Sequence[str]) -> Written:
+def _demands(options: ConvertOptions, splits: tuple[str, ...], output: str) -> Demands:
+    return Demands(splits, options.name_sources, options.max_rejects, output)
+
+
+def _written(gathered: Gathered, checked: PCollection, options: ConvertOptions, splits: Sequence[str]) -> Written:
     """The records, by our own writer or by Beam's."""
     recipe = _shard_recipe(options)
     if options.writer == "beam":
@@ -63,7 +71,7 @@ def _written(gathered: Gathered, options: ConvertOptions, splits: Sequence[str])
             gathered.tasks
             | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
             | f"WriteWithBeamSink-{split}"
-            >> WriteWithBeamSink(gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
+            >> WriteWithBeamSink(checked, gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
             for split in splits
         ]
         shards, counted, rejected = zip(*parts, strict=True)
@@ -74,7 +82,7 @@ def _written(gathered: Gathered, options: ConvertOptions, splits: Sequence[str])
         )
     planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    return planned | "WriteShards" >> WriteShards(gathered.labels, gathered.table, recipe, threads)
+    return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
 
 
 def _is_of_split(task: ImageTask, split: str) -> bool:

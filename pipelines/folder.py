@@ -61,6 +61,7 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
             (labelled.rejected, matched.rejected) | "FoundRejected" >> beam.Flatten(),
             chosen.counted,
             (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
+            matched.unmatched,
         ),
     )
 

@@ -8,6 +8,7 @@
         ├── CategoryError        categories that contradict each other or the command
         ├── CollidingImagesError one image id or file name that stands for two pictures
         ├── EmptyDatasetError    nothing to write                  (exit code 2)
+        ├── NoImageFoundError    no image has its file             (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
         └── RecordError          a TFRecord file that cannot be read to its end
@@ -49,6 +50,12 @@ class CollidingImagesError(JobError):
 
 class EmptyDatasetError(JobError):
     exit_code = 2  # the inputs that were named are the fault, if one that shows late
+
+
+class NoImageFoundError(JobError):
+    """Nothing was written, not even what goes on from an interrupted run."""
+
+    exit_code = 2
 
 
 class LostImagesError(JobError):

@@ -29,10 +29,15 @@ def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
 
 
 class JoinSide(msgspec.Struct, frozen=True, array_like=True):
-    """One side of the join by file name: an image row that gives the name, or a file that has it; or both."""
+    """One side of the join by file name: an image row that gives the name, or a file that has it; or both.
+
+    Attributes:
+        name: a `recordmill.schemas.names.name_key`, where sides are not joined by the whole of it.
+    """
 
     image: AnnotatedImage | None = None
     file: ImageRef | None = None
+    name: str = ""
 
     @property
     def row(self) -> AnnotatedImage:
@@ -78,6 +83,12 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
 
 class UnreferencedFile(msgspec.Struct, frozen=True, array_like=True):
     """A file found below the image folders that no image row references."""
+
+    name: str
+
+
+class UnmatchedImage(msgspec.Struct, frozen=True, array_like=True):
+    """An image whose file was not found; its name is as the row has it."""
 
     name: str
 

@@ -3,11 +3,32 @@
 import posixpath
 import re
 import unicodedata
+from typing import NamedTuple
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MAX_DATASET = 80
+
+
+MATCHES = ("path", "suffix", "name")
+"""How the name of an image is that of its file: as a whole; as far as possible from its end; or by its last part."""
+
+
+class NameSources(NamedTuple):
+    """Where the names of images, and those of files, come from.
+
+    Attributes:
+        images: folders of image files.
+        rows: what names the images: COCO's JSON files, or tables.
+        match: one of MATCHES; empty where the verb has no such option.
+        is_listed: whether the folders were looked into.
+    """
+
+    images: tuple[str, ...]
+    rows: tuple[str, ...]
+    match: str = ""
+    is_listed: bool = True
 
 
 def name_fault(file_name: str) -> str:
@@ -22,11 +43,16 @@ def name_fault(file_name: str) -> str:
         return "has a control character"
     if _SCHEME.match(file_name):
         return "is a URL"
-    if file_name.startswith(("/", "\\")) or _DRIVE.match(file_name):
+    if is_absolute(file_name):
         return "is an absolute path"
     if ".." in re.split(r"[/\\]", file_name):
         return "leads out of the image folder"
     return ""
+
+
+def is_absolute(file_name: str) -> bool:
+    """Whether it says where a file was on some machine, or on the web."""
+    return file_name.startswith(("/", "\\")) or bool(_DRIVE.match(file_name) or _SCHEME.match(file_name))
 
 
 def dataset_name_fault(name: str) -> str:
@@ -52,3 +78,12 @@ def name_key(file_name: str) -> str:
     macOS stores names decomposed, JSON files mostly hold them composed.
     """
     return unicodedata.normalize("NFC", posixpath.normpath(file_name))
+
+
+def name_parts(file_name: str) -> list[str]:
+    r"""Folders and name, whether / or \ is between them; at least one part.
+
+    >>> name_parts("C:\\data\\1.jpg"), name_parts("/img//1.jpg")
+    (['C:', 'data', '1.jpg'], ['img', '1.jpg'])
+    """
+    return [part for part in re.split(r"[/\\]", name_key(file_name)) if part] or [""]

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from enum import Enum
 
 import msgspec
@@ -63,6 +64,30 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         if state is OutputState.NEW:
             _note_recipe(output, recipe)
     return states
+
+
+def absent_folders(output: str) -> list[str]:
+    """The folder and those above it that are not there, the innermost first; none in a bucket, which has no folders."""
+    folders, folder = [], "" if is_remote(output) else os.path.abspath(output)
+    while folder and not os.path.lexists(folder):
+        folders.append(folder)
+        folder = os.path.dirname(folder)
+    return folders
+
+
+def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]) -> None:
+    """Undo `claim_output` for splits of which nothing was written.
+
+    Args:
+        recipes: of these splits.
+        absent: the `absent_folders` before.
+    """
+    storage = storage_for(output)
+    for recipe in recipes:
+        storage.delete_folder(storage.join(output, state_folder(recipe.split)))
+    for folder in absent:
+        with suppress(OSError):  # another run may be writing there
+            os.rmdir(folder)
 
 
 def _look_at_split(output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool) -> OutputState:

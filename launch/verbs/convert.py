@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from recordmill.launch.preflight.check_regions import distant_buckets
-from recordmill.launch.preflight.claim_output import OutputState, claim_output, finished_shards
+from recordmill.launch.preflight.claim_output import (
+    OutputState,
+    absent_folders,
+    claim_output,
+    finished_shards,
+    release_output,
+)
 from recordmill.launch.terminal.summary import print_plan, print_splits, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, NoImageFoundError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
@@ -52,6 +58,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         job.run(shows_progress=False)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
         return
+    absent = absent_folders(options.output)
     states = claim_output(options.output, recipes, options.overwrite)
     if set(states) == {OutputState.COMPLETE}:
         if purpose == "template":
@@ -62,7 +69,12 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
-        job.run()
+        try:
+            job.run()
+        except NoImageFoundError:
+            new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
+            release_output(options.output, new, absent)
+            raise
         if purpose == "template":
             console.print("The template was made; what launches it runs the job.")
             return
@@ -130,6 +142,6 @@ def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
         with progress.shown(progress_mode):
-            run(lambda p: report_all(conversion.gather(p), conversion.options, report), [])
+            run(lambda p: report_all(conversion.gather(p), conversion.options, conversion.splits, report), [])
         with open(report, "rb") as file:
             return msgspec.json.decode(file.read(), type=PlanReport)

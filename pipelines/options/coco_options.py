@@ -9,6 +9,7 @@ from recordmill.pipelines.options.option import Kind, flag, option, redefined
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS
+from recordmill.schemas.names import MATCHES, NameSources
 
 MASKS = {
     "none": (),
@@ -74,8 +75,21 @@ class CocoOptions(ConvertOptions):
         docs=(
             "do not list `--images`, one folder: every file is taken to be there, and of 133 kB. Saves minutes where a "
             "bucket's folder has millions of objects; shards are then of equal numbers of images rather than bytes, "
-            "and missing files show when they are read"
+            "and missing files show when they are read, even if all are missing"
         ),
+    )
+    match: str = option(
+        "path",
+        kind=Kind.CHOICE,
+        group=READ,
+        help="find a file by the whole file_name, by the longest end of it, or by its last part",
+        docs=(
+            "how a `file_name` finds its file: `path`, it is the path below `--images`; `suffix`, the file whose path "
+            "has the longest end in common with it, at least the file's name; `name`, the file that is called so, in "
+            "whatever folder. With the last two a `file_name` may be an absolute or a Windows path, and the record has "
+            "the file's path below `--images` in its place. What could be either of two files is an error"
+        ),
+        choices=MATCHES,
     )
     name: str = redefined(ConvertOptions, "name", "coco")
     split: str = option(
@@ -147,6 +161,11 @@ class CocoOptions(ConvertOptions):
         return (*super().paths, *(source.path for source in self.sources), *self.panoptic_masks)
 
     @property
+    def name_sources(self) -> NameSources:
+        rows = tuple(source.path for source in self.sources)
+        return NameSources(self.images, rows, self.match, not self.no_list)
+
+    @property
     def sources(self) -> tuple[AnnotationSource, ...]:
         """The annotation files to read."""
         masks = dict(zip(self.panoptic, self.panoptic_masks, strict=True))
@@ -185,6 +204,7 @@ class CocoOptions(ConvertOptions):
             "boxes": self.boxes,
             "categories": sorted(self.categories),
             "masks": self.masks,
+            "match": self.match,
             "min_area": self.min_area,
             "no_crowd": self.no_crowd,
             "no_list": self.no_list,
@@ -197,6 +217,8 @@ class CocoOptions(ConvertOptions):
             yield "--no-list takes all images to be in one folder, and --images names several"
         if self.no_list and any(path.lower().rstrip("/").endswith(".zip") for path in self.images):
             yield "--no-list is for folders; the members of a .zip are listed by its directory, at no cost"
+        if self.no_list and self.match != "path":
+            yield f"--match {self.match} looks for names among those of the files, and --no-list does not list them"
         if self.layout in COCO_LAYOUTS and self.masks in MASKS:
             yield from self._kind_faults()
         yield from super()._faults()

@@ -11,7 +11,7 @@ from recordmill.pipelines.options.option import Kind, Options, option
 from recordmill.schemas.features import FeatureTable, ShardNaming
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.names import dataset_name_fault
+from recordmill.schemas.names import NameSources, dataset_name_fault
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import split_name_fault
 
@@ -138,8 +138,9 @@ class ConvertOptions(Options, ABC):
         metavar="FRACTION",
         help="fraction of images, or annotations, that may be rejected",
         docs=(
-            "if more of the images, or of the annotations, of all splits are rejected, the job fails at its end. The "
-            "shards are kept: the same command with a larger fraction accepts them at once"
+            "if more of the images, or of the annotations, of all splits are rejected, the job fails: before the first "
+            "picture is read, where annotations and file names say so, or else at its end. The shards are kept then: "
+            "the same command with a larger fraction accepts them at once"
         ),
         least=0,
         largest=1,
@@ -194,6 +195,11 @@ class ConvertOptions(Options, ABC):
     def paths(self) -> tuple[str, ...]:
         """All that a job reads, and the folder that it writes."""
         return (*self.images, self.output)
+
+    @property
+    @abstractmethod
+    def name_sources(self) -> NameSources:
+        """Where the names of images and of files come from."""
 
     @property
     def table(self) -> FeatureTable:

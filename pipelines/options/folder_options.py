@@ -8,6 +8,7 @@ from typing import Any
 from recordmill.pipelines.options.convert_options import INT64, READ, WRITE, ConvertOptions, RecipeValue
 from recordmill.pipelines.options.option import Kind, flag, option, redefined
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
+from recordmill.schemas.names import NameSources
 from recordmill.schemas.splits import SplitShares
 
 ALL_TRAIN = (("train", Fraction(1)),)
@@ -113,6 +114,10 @@ class FolderOptions(ConvertOptions):
     @property
     def paths(self) -> tuple[str, ...]:
         return (*super().paths, *self.labels)
+
+    @property
+    def name_sources(self) -> NameSources:
+        return NameSources(self.images, self.labels or self.images)
 
     @property
     def shares(self) -> SplitShares:

@@ -93,6 +93,7 @@ TOGETHER = [
 ]
 ELSEWHERE = {
     "--panoptic-masks",
+    "--match",
     "--boxes",
     "--check",
     "--max-rejects",

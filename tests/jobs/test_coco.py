@@ -277,7 +277,7 @@ def test_every_reason_is_told_and_nothing_is_lost(tmp_path, recordmill):
 
 
 def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(sample, tmp_path, recordmill):
-    flags = [*coco_flags(sample, tmp_path), "--max-rejects", 0.01]
+    flags = [*coco_flags(sample, tmp_path), "--max-rejects", 0.05]
     outcome = recordmill(*flags)
     assert outcome.code == 1
     assert "2 of 24 images (8.3%) are rejected" in outcome.err
@@ -417,11 +417,13 @@ def test_shards_of_an_earlier_plan_are_not_left_over(tmp_path, recordmill):
     rows = [image_row(number, f"{number}.jpg") for number in range(6)]
     instances = write_coco(tmp_path, rows, [], CATEGORIES)
     draw_jpeg(tmp_path / "images" / "0.jpg")
-    assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 1  # five images are missing
+    (tmp_path / "images" / "1.jpg").write_bytes(b"")
+    flags = ["--examples-per-shard", 2, "--max-rejects", 0.7]
+    assert convert(recordmill, tmp_path, instances, *flags).code == 1  # four images are missing, and one is empty
     assert len(staged_shards(tmp_path / "out")) == 1
     for number in range(1, 6):
         draw_jpeg(tmp_path / "images" / f"{number}.jpg")
-    assert convert(recordmill, tmp_path, instances, "--examples-per-shard", 2).code == 0
+    assert convert(recordmill, tmp_path, instances, *flags).code == 0
     assert len(shard_bytes(tmp_path / "out")) == 3
     assert recordmill("verify", tmp_path / "out").code == 0
 

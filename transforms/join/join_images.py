@@ -30,12 +30,14 @@ class JoinedImages(NamedTuple):
         rejected: (split, Rejected).
         counted: (split, Count).
         unlisted: UnreferencedFile.
+        unmatched: UnmatchedImage.
     """
 
     tasks: PCollection
     rejected: PCollection
     counted: PCollection
     unlisted: PCollection
+    unmatched: PCollection
 
 
 class JoinImages(beam.PTransform):
@@ -45,14 +47,23 @@ class JoinImages(beam.PTransform):
         split: that every task will be of.
         files: (name, JoinSide) of the image files; None to list no folder and take each file to be in `folder`.
         masks: what ListMasks gives of the folders of panoptic PNGs; None to take each to be where the JSON has it.
+        match: see `recordmill.transforms.join.match_files.MatchFiles`.
     """
 
-    def __init__(self, split: str, files: PCollection | None, folder: str = "", masks: PCollection | None = None):
+    def __init__(
+        self,
+        split: str,
+        files: PCollection | None,
+        folder: str = "",
+        masks: PCollection | None = None,
+        match: str = "path",
+    ):
         super().__init__()
         self._split = split
         self._files = files
         self._folder = folder
         self._masks = masks
+        self._match = match
 
     def expand(self, parts: PCollection[tuple[int, FileAnnotations]]):
         merged = (
@@ -69,12 +80,13 @@ class JoinImages(beam.PTransform):
             images, without_mask = (images, self._masks) | "MatchMasks" >> MatchMasks()
             rejected.append(without_mask)
         sides = (images,) if self._files is None else (images, self._files)
-        matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+        matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles(self._match)
         return JoinedImages(
             matched.tasks,
             (*rejected, matched.rejected) | "Rejected" >> beam.Flatten(),
             merged[COUNTED] | "CountedBySplit" >> beam.WithKeys(self._split),
             matched.unlisted,
+            matched.unmatched,
         )
 
 
@@ -88,7 +100,7 @@ def _merge(group: tuple[int, Iterable[FileAnnotations]], split: str, folder: str
 
 def _named(image: AnnotatedImage, folder: str) -> tuple[str, JoinSide]:
     name = image.image.file_name
-    file = assumed_file(folder, name) if folder else None
+    file = assumed_file(folder, name) if folder and not name_fault(name) else None
     return name_key(name), JoinSide(image, file)
 
 
@@ -103,8 +115,8 @@ def merge_parts(
     """What all annotation files say of one image id, as one AnnotatedImage of `split`.
 
     Rejects all rows of a file that gives the id to different file names, as its annotations may be of any of them; a
-    second row that says the same; annotations of an id that no file has a row for; a second annotation of one id; an
-    image to which two rows give different sizes; and one whose file name must not be looked up.
+    second row that says the same; annotations of an id that no file has a row for; a second annotation of one id; and
+    an image to which two rows give different sizes.
 
     Raises:
         CollidingImagesError: two files give the id to different file names, so it is unclear whose the annotations are.
@@ -163,6 +175,4 @@ def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, 
     if len(sizes) > 1:
         said = " but ".join(f"{width}x{height} in {source}" for (width, height), source in sizes.items())
         return image, Reason.SIZE_MISMATCH, f"{image.file_name!r} is {said}"
-    if fault := name_fault(image.file_name):
-        return image, Reason.UNSAFE_FILE_NAME, f"the file name {image.file_name!r} {fault}"
     return image, None, ""

@@ -4,14 +4,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnreferencedFile
+from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.transforms.join.match_names import base_name, match_names
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
-from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, UNMATCHED, count_rejects, route_outputs
 
 
 class MatchedFiles(NamedTuple):
@@ -21,38 +24,86 @@ class MatchedFiles(NamedTuple):
         tasks: ImageTask.
         rejected: SplitReject.
         unlisted: UnreferencedFile.
+        unmatched: UnmatchedImage.
     """
 
     tasks: PCollection
     rejected: PCollection
     unlisted: PCollection
+    unmatched: PCollection
 
 
 class MatchFiles(beam.PTransform):
     """(name, JoinSide) of image rows and of image files become MatchedFiles.
 
     Not CoGroupByKey, which pickles: both sides are of one type.
+
+    Args:
+        match: one of `recordmill.schemas.names.MATCHES`.
     """
 
+    def __init__(self, match: str = "path"):
+        super().__init__()
+        self._match = match
+
     def expand(self, both: PCollection[tuple[str, JoinSide]]):
+        if self._match != "path":
+            both = both | "ByBaseName" >> beam.Map(_by_base_name).with_output_types(tuple[str, JoinSide])
         matched = (
             both
             | "GroupByName" >> beam.GroupByKey()  # (name, [JoinSide])
             | "Match"
-            >> beam.FlatMap(_match).with_output_types(ImageTask).with_outputs(REJECTED, UNLISTED, main="tasks")
+            >> beam.FlatMap(_match, self._match)
+            .with_output_types(ImageTask)
+            .with_outputs(REJECTED, UNLISTED, UNMATCHED, main="tasks")
         )
-        return MatchedFiles(matched.tasks, matched[REJECTED], matched[UNLISTED])
+        return MatchedFiles(matched.tasks, matched[REJECTED], matched[UNLISTED], matched[UNMATCHED])
 
 
-def _match(group: tuple[str, Iterable[JoinSide]]) -> Iterator[Any]:
-    return route_outputs(count_rejects(match_files(*group)))
+def _by_base_name(named: tuple[str, JoinSide]) -> tuple[str, JoinSide]:
+    name, side = named
+    return base_name(name), msgspec.structs.replace(side, name=name)
 
 
-def match_files(name: str, matches: Iterable[JoinSide]) -> Iterator[ImageTask | SplitReject | UnreferencedFile]:
+def _match(group: tuple[str, Iterable[JoinSide]], match: str) -> Iterator[Any]:
+    name, sides = group
+    return route_outputs(count_rejects(match_files(name, sides) if match == "path" else match_ends(sides, match)))
+
+
+Matched = ImageTask | SplitReject | UnreferencedFile | UnmatchedImage
+
+
+def match_ends(sides: Iterable[JoinSide], match: str) -> Iterator[Matched]:
+    """As `match_files`, of rows and files of one `base_name`. An image takes the name of the file that it is found in.
+
+    Raises:
+        CollidingImagesError: see `match_files` and `recordmill.transforms.join.match_names.match_names`.
+    """
+    images: dict[str, list[JoinSide]] = {}
+    files: dict[str, list[JoinSide]] = {}
+    for side in sides:
+        (images if side.image else files).setdefault(side.name, []).append(side)
+    pairs = match_names(images, files, match)
+    for name in sorted(images):
+        if name in pairs:
+            renamed = [_renamed(side, pairs[name]) for side in images[name]]
+            yield from match_files(pairs[name], [*renamed, *files[pairs[name]]])
+        else:
+            yield from match_files(name, images[name], is_path=False)
+    for name in sorted(files.keys() - pairs.values()):
+        yield UnreferencedFile(name)
+
+
+def _renamed(side: JoinSide, name: str) -> JoinSide:
+    row = msgspec.structs.replace(side.row.image, file_name=name)
+    return msgspec.structs.replace(side, image=msgspec.structs.replace(side.row, image=row))
+
+
+def match_files(name: str, matches: Iterable[JoinSide], is_path: bool = True) -> Iterator[Matched]:
     """The image rows of one file name and the files of that name, as tasks.
 
-    Rejects rows without a file. Of rows with the same image id, rejects all where they differ, and all but one where
-    they are equal.
+    Rejects rows without a file, and where a name is looked up as it is (`is_path`), those that must not be. Of rows
+    with the same image id, rejects all where they differ, and all but one where they are equal.
 
     Raises:
         CollidingImagesError: rows name a file that two folders have.
@@ -71,10 +122,10 @@ def match_files(name: str, matches: Iterable[JoinSide]) -> Iterator[ImageTask | 
     for annotated in images:
         by_id.setdefault(annotated.image.id, []).append(annotated)
     for rows in by_id.values():
-        yield from _match_rows(rows, files[0] if files else None)
+        yield from _match_rows(rows, files[0] if files else None, is_path)
 
 
-def _match_rows(rows: list[AnnotatedImage], file: ImageRef | None) -> Iterator[ImageTask | SplitReject]:
+def _match_rows(rows: list[AnnotatedImage], file: ImageRef | None, is_path: bool) -> Iterator[Matched]:
     """The rows of one image. Their order depends on the runner, so where they differ none is chosen."""
     first = rows[0]
     name = first.image.file_name
@@ -86,8 +137,13 @@ def _match_rows(rows: list[AnnotatedImage], file: ImageRef | None) -> Iterator[I
         return
     for row in rows[1:]:
         yield _rejected(row, Reason.DUPLICATE_IMAGE_ID, f"another row says the same of {name!r}")
+    if is_path and (fault := name_fault(name)):
+        yield UnmatchedImage(name)
+        yield _rejected(first, Reason.UNSAFE_FILE_NAME, f"the file name {name!r} {fault}")
+        return
     if file is None:
-        hint = "; the parts of a path are to be separated by /" if "\\" in name else ""
+        yield UnmatchedImage(name)
+        hint = "; the parts of a path are to be separated by /" if is_path and "\\" in name else ""
         yield _rejected(first, Reason.IMAGE_MISSING, f"no file {name!r} under --images{hint}")
         return
     image = first.image

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import RecordOf
@@ -120,40 +121,57 @@ def check_whole(split: SplitManifest, record_of: RecordOf) -> None:
         )
 
 
+class Rows(NamedTuple):
+    """How many images and annotations came in for a split, good and bad."""
+
+    images: int
+    annotations: int
+
+
 def check_rejects(
-    splits: Mapping[str, SplitManifest], rejected: Sequence[Rejected], max_rejects: float, rejects_path: str
+    rows: Mapping[str, Rows], rejected: Sequence[Rejected], max_rejects: float, inputs: Iterable[str], advice: str
 ) -> None:
-    """Check that every split of a job has examples, and that not too many images or annotations were rejected.
+    """Check that every split of a job has images, and that not too many images or annotations of all are rejected.
+
+    Args:
+        rows: of each split.
+        inputs: the files that name the images, for a message.
+        advice: what to do about too many rejects, likewise.
 
     Raises:
-        EmptyDatasetError: there was no image to write to a split, or none could be.
+        EmptyDatasetError: there is no image, or none for a split.
         TooManyRejectsError: more than `max_rejects` of the images or of the annotations are rejected.
     """
-    images = sum(split.images.rows for split in splits.values())
+    images = sum(of_split.images for of_split in rows.values())
     if not images:
-        inputs = sorted({file.path for split in splits.values() for file in split.recipe.inputs})
-        raise EmptyDatasetError(f"{', '.join(inputs)}: no images, so there is nothing to write")
-    for what, rows in (
-        ("image", images),
-        ("annotation", sum(split.annotations.rows for split in splits.values())),
-    ):
+        raise EmptyDatasetError(f"{', '.join(sorted(set(inputs)))}: no images, so there is nothing to write")
+    annotations = sum(of_split.annotations for of_split in rows.values())
+    for what, total in ("image", images), ("annotation", annotations):
         reasons = Counter(reject.reason.value for reject in rejected if reject.what == what)
         number = reasons.total()
-        if number <= max_rejects * rows + 1e-9:  # 0.29 * 100 is less than 29
+        if number <= max_rejects * total + 1e-9:  # 0.29 * 100 is less than 29
             continue
         first = min((reject for reject in rejected if reject.what == what), key=reject_order)
         counted = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
         raise TooManyRejectsError(
-            f"{number} of {rows} {what}s ({number / rows:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
-            f"allows: {counted}; the first: {first.detail}. All are in {rejects_path}. The shards are kept: run again "
-            "with the data mended, or with a larger --max-rejects to accept this"
+            f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
+            f"allows: {counted}; the first: {first.detail}. {advice}"
         )
-    for name, split in splits.items():
-        if not split.images.rows:
+    for name, of_split in rows.items():
+        if not of_split.images:
             raise EmptyDatasetError(
                 f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed or "
                 "--stratify, or leave it out; --overwrite starts anew in this folder"
             )
+
+
+def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> None:
+    """Check that every split has an example.
+
+    Raises:
+        EmptyDatasetError: of its images none gave one.
+    """
+    for name, split in splits.items():
         if not split.examples:
             raise EmptyDatasetError(
                 f"of the {split.images.rows} images of split {name} {_left_out(split.images)}, see {rejects_path}; "

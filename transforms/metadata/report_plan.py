@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.plan_report import PlanReport
@@ -18,12 +18,14 @@ class ReportPlan(beam.PTransform):
     """(split, SplitPlan) become a PlanReport, written as JSON to the local file `path`.
 
     Args:
+        checked: a PCollection of one element, without which there is no report.
         rejected: (split, Rejected).
         labels: one LabelMap.
     """
 
-    def __init__(self, rejected: PCollection, labels: PCollection, path: str):
+    def __init__(self, checked: PCollection, rejected: PCollection, labels: PCollection, path: str):
         super().__init__()
+        self._checked = checked
         self._rejected = rejected
         self._labels = labels
         self._path = path
@@ -32,14 +34,21 @@ class ReportPlan(beam.PTransform):
         return (
             plans.pipeline
             | "Once" >> beam.Create([self._path])
-            | "Report" >> beam.Map(_write_report, AsList(plans), AsList(self._rejected), AsList(self._labels))
+            | "Report"
+            >> beam.Map(
+                _write_report,
+                AsList(plans),
+                AsList(self._rejected),
+                AsSingleton(self._labels),
+                AsSingleton(self._checked),
+            )
         )
 
 
 def _write_report(
-    path: str, plans: list[tuple[str, SplitPlan]], rejected: list[tuple[str, Rejected]], labels: list[LabelMap]
+    path: str, plans: list[tuple[str, SplitPlan]], rejected: list[tuple[str, Rejected]], labels: LabelMap, _: object
 ) -> None:
-    report = report_plan(dict(plans), [reject for _, reject in rejected], len(labels[0].categories))
+    report = report_plan(dict(plans), [reject for _, reject in rejected], len(labels.categories))
     storage_for(path).write(path, msgspec.json.encode(report))
 
 

@@ -24,8 +24,16 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.join.compare_names import Names, SampleNames
 from recordmill.transforms.metadata.commit_splits import commit_splits
-from recordmill.transforms.metadata.describe_split import check_rejects, check_whole, describe_split, reject_order
+from recordmill.transforms.metadata.describe_split import (
+    Rows,
+    check_examples,
+    check_rejects,
+    check_whole,
+    describe_split,
+    reject_order,
+)
 from recordmill.transforms.storage.resolve import storage_for
 
 _UNLISTED_SHOWN = 5
@@ -39,12 +47,14 @@ class Findings(NamedTuple):
         rejected: (split, Rejected).
         counted: (split, Count).
         unlisted: UnreferencedFile.
+        unmatched: UnmatchedImage.
     """
 
     inputs: PCollection
     rejected: PCollection
     counted: PCollection
     unlisted: PCollection
+    unmatched: PCollection
 
 
 class Target(NamedTuple):
@@ -104,7 +114,12 @@ class WriteMetadata(beam.PTransform):
             "rejected": AsList(rejected),
             "inputs": AsList(self._findings.inputs),
             "counts": AsList(counts),
-            "unlisted": AsSingleton(self._findings.unlisted | "Unlisted" >> beam.CombineGlobally(UnlistedFn())),
+            "unlisted": AsSingleton(
+                self._findings.unlisted
+                | "UnlistedNames" >> beam.Map(_name)
+                | "SampleNames" >> beam.CombineGlobally(SampleNames(_UNLISTED_SHOWN))
+                | "Unlisted" >> beam.Map(_unlisted)
+            ),
         }
         once = written.shards.pipeline | "Once" >> beam.Create([self._target])
         return once | "Write" >> beam.Map(_write, **outcome)
@@ -114,27 +129,17 @@ def _write(target: Target, **outcome: Any) -> Manifest:
     return write_metadata(target, Outcome(**outcome))
 
 
+def _name(file: UnreferencedFile) -> str:
+    return file.name
+
+
+def _unlisted(names: Names) -> Unlisted:
+    return Unlisted(names.number, names.first)
+
+
 def _by_metric(of_split: tuple[str, Count]) -> tuple[tuple[str, str], int]:
     split, counted = of_split
     return (split, counted.what.value), counted.number
-
-
-class UnlistedFn(beam.CombineFn):
-    """UnreferencedFile become Unlisted: how many, and the first by name."""
-
-    def create_accumulator(self):
-        return 0, ()
-
-    def add_input(self, accumulator, file: UnreferencedFile):
-        return self.merge_accumulators([accumulator, (1, (file.name,))])
-
-    def merge_accumulators(self, accumulators):
-        accumulators = list(accumulators)
-        names = sorted(name for _, names in accumulators for name in names)
-        return sum(number for number, _ in accumulators), tuple(names[:_UNLISTED_SHOWN])
-
-    def extract_output(self, accumulator):
-        return Unlisted(*accumulator)
 
 
 def write_metadata(target: Target, outcome: Outcome) -> Manifest:
@@ -142,7 +147,8 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     are in the folder of its state, and an older split of that name stays as it was.
 
     Raises:
-        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`. The shards stay, too.
+        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects` and `check_examples`. The shards
+            stay.
         LostImagesError: see `describe_split.check_whole`.
         CategoryError, JobError: see `commit_splits`.
     """
@@ -151,8 +157,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     splits = _described(target.recipes, outcome, rejects, lines)
     for split in splits.values():
         check_whole(split, outcome.table.record_of)
-    every_reject = [reject for of_split in rejects.values() for reject in of_split]
-    check_rejects(splits, every_reject, target.max_rejects, write_rejects(target.output, lines))
+    _check(target, splits, rejects, write_rejects(target.output, lines))
     labels, table, recipe = outcome.labels, outcome.table, target.recipes[0]
     manifest = Manifest(
         FORMAT,
@@ -164,6 +169,20 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         dict(sorted(splits.items())),
     )
     return commit_splits(target.output, manifest, lines)
+
+
+def _check(
+    target: Target, splits: Mapping[str, SplitManifest], rejects: Mapping[str, list[Rejected]], rejects_path: str
+) -> None:
+    check_rejects(
+        {name: Rows(split.images.rows, split.annotations.rows) for name, split in splits.items()},
+        [reject for of_split in rejects.values() for reject in of_split],
+        target.max_rejects,
+        [file.path for recipe in target.recipes for file in recipe.inputs],
+        f"All are in {rejects_path}. The shards are kept: run again with the data mended, or with a larger "
+        "--max-rejects to accept this",
+    )
+    check_examples(splits, rejects_path)
 
 
 def _described(
@@ -210,8 +229,13 @@ def reject_lines(split: str, rejects: Iterable[Rejected]) -> bytes:
 
 def write_rejects(output: str, lines: Mapping[str, bytes]) -> str:
     """Write the rejects of splits that are not complete into the folders of their states; the paths, for a message."""
+    paths = rejects_paths(output, lines)
+    for path, split in zip(paths, sorted(lines), strict=True):
+        storage_for(output).write(path, lines[split])
+    return ", ".join(paths)
+
+
+def rejects_paths(output: str, splits: Iterable[str]) -> list[str]:
+    """Where the rejects of splits are that are not complete."""
     storage = storage_for(output)
-    paths = {split: storage.join(output, f"{state_folder(split)}/{REJECTS}") for split in sorted(lines)}
-    for split, path in paths.items():
-        storage.write(path, lines[split])
-    return ", ".join(paths.values())
+    return [storage.join(output, f"{state_folder(split)}/{REJECTS}") for split in sorted(splits)]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.coco import AnnotationFile
-from recordmill.schemas.images import UnreferencedFile
+from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.rejects import Count, Rejected, SplitReject
 from recordmill.transforms.runtime import progress
 
@@ -14,12 +14,14 @@ REJECTED = "rejected"
 COUNTED = "counted"
 FILES = "files"
 UNLISTED = "unlisted"
+UNMATCHED = "unmatched"
 
 _TAGS: dict[type, str] = {
     AnnotationFile: FILES,
     Count: COUNTED,
     Rejected: REJECTED,
     SplitReject: REJECTED,
+    UnmatchedImage: UNMATCHED,
     UnreferencedFile: UNLISTED,
 }
 

@@ -25,19 +25,23 @@ class WriteShards(beam.PTransform):
     """ShardPlans become Written.
 
     Args:
+        checked: a PCollection of one element, before which no picture is read.
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         threads: that fetch and check images; None for as many as there are cores where a shard is written.
     """
 
-    def __init__(self, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None):
+    def __init__(
+        self, checked: PCollection, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None
+    ):
         super().__init__()
+        self._checked = checked
         self._labels = labels
         self._table = table
         self._recipe = recipe
         self._threads = threads
 
     def expand(self, plans):
-        sides = AsSingleton(self._labels), AsSingleton(self._table)
+        sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
         write = _WriteShard(self._recipe, self._threads)
         full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [ImageTask])
         empty = plans.empty | "NoImages" >> beam.Map(_without_images)
@@ -80,7 +84,7 @@ class _WriteShard(beam.DoFn):
         self._pool = ThreadPoolExecutor(self._threads, "fetch")
 
     def process(
-        self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap, table: FeatureTable
+        self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[ShardResult]:
         key, tasks = group
         yield ShardWriter(self._recipe, labels, table, self._pool, self._threads).finish(key, tasks)

@@ -6,7 +6,7 @@ what that costs.
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
@@ -28,13 +28,23 @@ class WriteWithBeamSink(beam.PTransform):
     """ImageTask become Written, by `beam.io.WriteToTFRecord`.
 
     Args:
+        checked: a PCollection of one element, before which no picture is read.
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         split: which the tasks are of.
         num_shards: how many; 0 lets the runner choose.
     """
 
-    def __init__(self, labels: PCollection, table: PCollection, recipe: ShardRecipe, split: str, num_shards: int):
+    def __init__(
+        self,
+        checked: PCollection,
+        labels: PCollection,
+        table: PCollection,
+        recipe: ShardRecipe,
+        split: str,
+        num_shards: int,
+    ):
         super().__init__()
+        self._checked = checked
         self._labels = labels
         self._table = table
         self._recipe = recipe
@@ -44,7 +54,12 @@ class WriteWithBeamSink(beam.PTransform):
     def expand(self, tasks: PCollection[ImageTask]):
         recipe = self._recipe
         output = storage_for(recipe.output)
-        loaded = tasks | "SpreadImages" >> beam.Reshuffle() | "LoadImages" >> LoadImages(recipe.pictures)
+        loaded = (
+            tasks
+            | "SpreadImages" >> beam.Reshuffle()
+            | "WhenChecked" >> beam.Map(_same, AsSingleton(self._checked)).with_output_types(ImageTask)
+            | "LoadImages" >> LoadImages(recipe.pictures)
+        )
         encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, recipe.boxes)
         shards = (
             encoded
@@ -73,6 +88,10 @@ class WriteWithBeamSink(beam.PTransform):
             counted | "CountedBySplit" >> beam.WithKeys(self._split),
             rejected | "RejectedBySplit" >> beam.WithKeys(self._split),
         )
+
+
+def _same(task: ImageTask, _: object) -> ImageTask:
+    return task
 
 
 def _records(encoded: Encoded) -> tuple[bytes, ...]:

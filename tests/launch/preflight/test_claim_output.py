@@ -3,7 +3,13 @@
 import msgspec
 import pytest
 
-from recordmill.launch.preflight.claim_output import OutputState, claim_output, damaged_shards
+from recordmill.launch.preflight.claim_output import (
+    OutputState,
+    absent_folders,
+    claim_output,
+    damaged_shards,
+    release_output,
+)
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationKind
 from recordmill.schemas.errors import ConfigError
@@ -118,6 +124,28 @@ def test_a_new_folder_is_claimed_with_a_note(tmp_path, place, overwrite):
     assert claim(tmp_path / place, overwrite=overwrite) is OutputState.NEW
     note = (tmp_path / place / NOTE).read_bytes()
     assert msgspec.json.decode(note, type=Recipe) == RECIPE
+
+
+@pytest.mark.parametrize("place", ["", "a", "a/b"])
+def test_what_is_released_is_as_it_was(tmp_path, place):
+    output = str(tmp_path / place)
+    absent = absent_folders(output)
+    claim_output(output, [RECIPE, changed(split="val")], overwrite=False)
+    release_output(output, [RECIPE, changed(split="val")], absent)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_run_claims_stays_when_one_is_released(tmp_path):
+    absent = absent_folders(str(tmp_path / "out"))
+    claim_output(str(tmp_path / "out"), [RECIPE], overwrite=False)
+    claim_output(str(tmp_path / "out"), [changed(split="val")], overwrite=False)
+    release_output(str(tmp_path / "out"), [RECIPE], absent)
+    assert list(contents(tmp_path / "out")) == [".recordmill-val/recipe.json"]
+    assert not (tmp_path / "out" / ".recordmill-train").exists()
+
+
+def test_a_bucket_has_no_folders_to_be_absent():
+    assert absent_folders("gs://bucket/a") == []
 
 
 def test_other_people_s_files_are_let_be(tmp_path):

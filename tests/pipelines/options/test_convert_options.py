@@ -223,6 +223,7 @@ DECIDE = {
     "seed": 1,
     "writer": "beam",
     "masks": "png",
+    "match": "suffix",
     "format": "jpeg",
     "max_side": 100,
     "jpeg_quality": 80,

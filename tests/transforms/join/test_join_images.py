@@ -12,7 +12,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.annotations import AnnotatedImage, Annotation, ImageRow
 from recordmill.schemas.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnreferencedFile
+from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.join.join_images import JoinImages, merge_parts
 
@@ -118,13 +118,6 @@ def test_sizes_that_contradict_each_other_reject_the_image():
     ]
 
 
-@pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "https://example.org/a.jpg", ""])
-def test_an_unsafe_name_rejects_the_image_with_its_annotations(name):
-    (reject,) = merge_parts(1, [part("x.json", ImageRow(1, name), annotations=(annotation(1), annotation(2)))], "val")
-    assert (reject.what, reject.id, reject.reason, reject.annotations) == ("image", 1, Reason.UNSAFE_FILE_NAME, 2)
-    assert repr(name) in reject.detail
-
-
 def test_one_name_spelled_twice_is_one_image():
     parts = [part("x.json", ImageRow(1, "./b/a.jpg")), part("y.json", ImageRow(1, "b//a.jpg", 40, 30))]
     assert list(merge_parts(1, parts, "val")) == [
@@ -157,3 +150,23 @@ def test_the_transform_joins_by_id_and_then_by_name():
         assert_that(joined.rejected, equal_to([("val", reject) for reject in rejected]), "Rejected")
         assert_that(joined.counted, equal_to([("val", Count(Metric.ROWS_MERGED, 1))]), "Counted")
         assert_that(joined.unlisted, equal_to([UnreferencedFile("b.jpg")]), "Unlisted")
+        assert_that(joined.unmatched, equal_to([UnmatchedImage("gone.jpg")]), "Unmatched")
+
+
+def test_without_a_listing_no_file_is_assumed_of_a_name_that_must_not_be_looked_up():
+    rows = [ImageRow(1, "a.jpg"), ImageRow(2, "../a.jpg")]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        parts = p | beam.Create([(row.id, part("x.json", row, image_id=row.id)) for row in rows])
+        joined = parts | JoinImages("val", None, "images")
+        paths = joined.tasks | beam.Map(lambda task: task.ref.path)
+        reasons = joined.rejected | "Reasons" >> beam.MapTuple(lambda _, reject: (reject.id, reject.reason))
+        assert_that(paths, equal_to(["images/a.jpg"]), "Tasks")
+        assert_that(reasons, equal_to([(2, Reason.UNSAFE_FILE_NAME)]), "Rejected")
+
+
+def test_names_are_matched_as_asked():
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        parts = p | "Parts" >> beam.Create([(1, part("x.json", ImageRow(1, "/x/a.jpg")))])
+        files = p | "Files" >> beam.Create([("deep/a.jpg", JoinSide(file=FILE))])
+        names = parts | JoinImages("val", files, match="suffix")
+        assert_that(names.tasks | beam.Map(lambda task: task.file_name), equal_to(["deep/a.jpg"]))

@@ -3,6 +3,7 @@
 from itertools import permutations
 
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -10,9 +11,9 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnreferencedFile
+from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
-from recordmill.transforms.join.match_files import MatchFiles, match_files
+from recordmill.transforms.join.match_files import MatchFiles, match_ends, match_files
 
 FILE = ImageRef("images/a.jpg", 100, "1")
 SIZED = ImageRow(1, "a.jpg", 40, 30)
@@ -57,13 +58,14 @@ def test_two_rows_may_share_a_file():
 
 def test_a_row_without_a_file_is_rejected_with_its_annotations():
     assert list(match_files("a.jpg", [listed(SIZED, annotation(1), annotation(2))])) == [
-        rejected("val", Reason.IMAGE_MISSING, "no file 'a.jpg' under --images", 1, annotations=2)
+        UnmatchedImage("a.jpg"),
+        rejected("val", Reason.IMAGE_MISSING, "no file 'a.jpg' under --images", 1, annotations=2),
     ]
 
 
 @pytest.mark.parametrize("name", ["cat\\a.jpg", "x/cat\\a.jpg"])
 def test_of_a_missing_name_with_a_backslash_it_is_told_what_separates_the_parts_of_a_path(name):
-    (found,) = match_files(name, [listed(ImageRow(1, name))])
+    _, found = match_files(name, [listed(ImageRow(1, name))])
     detail = f"no file {name!r} under --images; the parts of a path are to be separated by /"
     assert found == rejected("val", Reason.IMAGE_MISSING, detail, 1)
 
@@ -75,7 +77,7 @@ def test_a_name_with_a_backslash_whose_file_is_there_is_as_good_as_any():
 
 def test_captions_and_the_like_are_rejected_with_their_image_too():
     row = AnnotatedImage(SIZED, "val", (annotation(1),), ImageLabels((Caption(1, "a"), Caption(2, "b"))))
-    ((_, reject),) = match_files("a.jpg", [JoinSide(image=row)])
+    _, (_, reject) = match_files("a.jpg", [JoinSide(image=row)])
     assert reject.annotations == 3
 
 
@@ -94,6 +96,69 @@ def test_two_files_that_come_with_rows_of_one_name_are_an_error():
     rows = [labelled("cat", file=ImageRef(f"{folder}/a.jpg", 1)) for folder in ("two", "one")]
     with pytest.raises(CollidingImagesError, match=r"is both one/a\.jpg and two/a\.jpg; give --images only the folder"):
         list(match_files("a.jpg", rows))
+
+
+@pytest.mark.parametrize("name", ["../a.jpg", "/a.jpg", "https://example.org/a.jpg", "", "C:\\a.jpg", "a\x07.jpg"])
+@pytest.mark.parametrize("files", [[], [JoinSide(file=FILE)]])
+def test_a_name_that_must_not_be_looked_up_rejects_the_image_with_its_annotations(name, files):
+    unmatched, (split, reject) = match_files(name, [listed(ImageRow(1, name), annotation(1), annotation(2)), *files])
+    assert (split, reject.what, reject.id, reject.annotations) == ("val", "image", 1, 2)
+    assert (reject.reason, unmatched) == (Reason.UNSAFE_FILE_NAME, UnmatchedImage(name))
+    assert repr(name) in reject.detail
+
+
+# Found by the end of the path
+
+
+def of_name(name: str, id_: int = 1) -> JoinSide:
+    return JoinSide(AnnotatedImage(ImageRow(id_, name, 40, 30), "val", (annotation(id_),)), name=name)
+
+
+def file_of_name(name: str, folder: str = "images") -> JoinSide:
+    return JoinSide(file=ImageRef(f"{folder}/{name}", 5), name=name)
+
+
+@pytest.mark.parametrize("match", ["suffix", "name"])
+@pytest.mark.parametrize("name", ["a.jpg", "/home/me/a.jpg", "D:\\me\\a.jpg", "https://example.org/a.jpg", "../a.jpg"])
+def test_an_image_has_the_name_of_the_file_that_it_is_found_in(match, name):
+    assert list(match_ends([file_of_name("train/a.jpg"), of_name(name)], match)) == [
+        ImageTask(1, "train/a.jpg", 40, 30, ImageRef("images/train/a.jpg", 5), "val", (annotation(1),))
+    ]
+
+
+def test_what_has_no_partner_at_its_end_is_told_by_its_own_name():
+    sides = [of_name("x/b/1.jpg", 1), of_name("/a/1.jpg", 2), file_of_name("b/1.jpg"), file_of_name("a/1.jpg")]
+    sides += [of_name("/a/2/1.jpg", 3), file_of_name("c/2/1.jpg"), of_name("1.jpg", 4)]
+    tasks, others = [], []
+    for item in match_ends(sides, "suffix"):
+        (tasks if isinstance(item, ImageTask) else others).append(item)
+    assert sorted((task.image_id, task.file_name) for task in tasks) == [
+        (1, "b/1.jpg"),
+        (2, "a/1.jpg"),
+        (3, "c/2/1.jpg"),
+    ]
+    missing = rejected("val", Reason.IMAGE_MISSING, "no file '1.jpg' under --images", 4, annotations=1)
+    assert others == [UnmatchedImage("1.jpg"), missing]
+    assert list(match_ends([file_of_name("q/1.jpg"), file_of_name("1.jpg")], "suffix")) == [
+        UnreferencedFile("1.jpg"),
+        UnreferencedFile("q/1.jpg"),
+    ]
+
+
+def test_an_unmatched_absolute_name_is_missing_and_not_unsafe_where_ends_are_compared():
+    _, (_, reject) = match_ends([of_name("/a/1.jpg")], "suffix")
+    assert reject.reason is Reason.IMAGE_MISSING
+
+
+def test_two_rows_of_one_name_share_the_file_that_it_is_found_in():
+    tasks = list(match_ends([of_name("x/1.jpg", 1), file_of_name("1.jpg"), of_name("x/1.jpg", 2)], "suffix"))
+    assert [(task.image_id, task.file_name) for task in tasks] == [(1, "1.jpg"), (2, "1.jpg")]
+
+
+def test_a_name_that_two_folders_have_is_an_error_for_ends_too():
+    sides = [of_name("x/1.jpg"), file_of_name("1.jpg", "one"), file_of_name("1.jpg", "two")]
+    with pytest.raises(CollidingImagesError, match=r"'1\.jpg' is both one/1\.jpg and two/1\.jpg"):
+        list(match_ends(sides, "suffix"))
 
 
 # Several rows of one image
@@ -116,6 +181,7 @@ def test_a_file_that_comes_with_each_of_its_rows_is_one_file():
 def test_rows_that_agree_are_all_rejected_without_a_file():
     assert list(match_files("a.jpg", [labelled("cat"), labelled("cat")])) == [
         rejected("train", Reason.DUPLICATE_IMAGE_ID, "another row says the same of 'a.jpg'"),
+        UnmatchedImage("a.jpg"),
         rejected("train", Reason.IMAGE_MISSING, "no file 'a.jpg' under --images"),
     ]
 
@@ -142,6 +208,17 @@ def test_rows_that_differ_leave_an_image_of_another_id_alone():
     assert found[2:] == [ImageTask(8, "a.jpg", None, None, FILE, "train", (), ImageLabels(class_name="cow"))]
 
 
+@pytest.mark.parametrize("match", ["suffix", "name"])
+def test_the_transform_joins_by_the_last_part_of_names(match):
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        sides = [of_name("C:\\x\\a.jpg"), file_of_name("train/a.jpg"), file_of_name("train/b.jpg")]
+        named = [(side.name, msgspec.structs.replace(side, name="")) for side in sides]
+        matched = p | beam.Create(named) | MatchFiles(match)
+        task = ImageTask(1, "train/a.jpg", 40, 30, ImageRef("images/train/a.jpg", 5), "val", (annotation(1),))
+        assert_that(matched.tasks, equal_to([task]), "Tasks")
+        assert_that(matched.unlisted, equal_to([UnreferencedFile("train/b.jpg")]), "Unlisted")
+
+
 def test_the_transform_has_an_output_for_each():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         both = p | beam.Create(
@@ -158,3 +235,4 @@ def test_the_transform_has_an_output_for_each():
         assert_that(matched.tasks, equal_to([task]), "Tasks")
         assert_that(matched.rejected, equal_to([missing]), "Rejected")
         assert_that(matched.unlisted, equal_to([UnreferencedFile("b.jpg")]), "Unlisted")
+        assert_that(matched.unmatched, equal_to([UnmatchedImage("gone.jpg")]), "Unmatched")

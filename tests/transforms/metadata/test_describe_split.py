@@ -17,7 +17,14 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.metadata.describe_split import check_rejects, check_whole, describe_split, reject_order
+from recordmill.transforms.metadata.describe_split import (
+    Rows,
+    check_examples,
+    check_rejects,
+    check_whole,
+    describe_split,
+    reject_order,
+)
 from recordmill.transforms.runtime.made_by import made_by
 
 PATHS = InputFile("labels", "more/labels.csv", 5, "c"), InputFile("instances", "instances.json", 7, "d")
@@ -180,84 +187,82 @@ def test_clipped_boxes_and_masks_are_not_counted_twice():
 
 # Too much is rejected
 
+ROWS = {"train": Rows(images=10, annotations=33)}
+
+
+def check(rows=ROWS, rejected=REJECTED, max_rejects=1.0, inputs=("a.json",)) -> None:
+    check_rejects(rows, rejected, max_rejects, inputs, "Do this.")
+
 
 @pytest.mark.parametrize("max_rejects", [0.2, 0.5, 1.0])
 def test_rejects_up_to_the_limit_are_accepted(max_rejects):
-    check_rejects({"train": SPLIT}, REJECTED, max_rejects, "out/rejects.jsonl")
+    check(max_rejects=max_rejects)
 
 
 def test_the_limit_is_the_fraction_that_was_written_and_not_the_float_below_it():
     """0.29 * 100 is 28.999999999999996."""
-    split = msgspec.structs.replace(SPLIT, images=ImageCounts(100, 71, 0, {"image_missing": 29}))
     rejected = [Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(30)]
-    check_rejects({"train": split}, rejected[:29], 0.29, "rejects.jsonl")
+    check({"train": Rows(100, 33)}, rejected[:29], 0.29)
     with pytest.raises(TooManyRejectsError, match=r"30 of 100 images"):
-        check_rejects({"train": split}, rejected, 0.29, "rejects.jsonl")
+        check({"train": Rows(100, 33)}, rejected, 0.29)
 
 
-def test_too_many_rejected_images_are_told_with_the_first_of_them():
+def test_too_many_rejected_images_are_told_with_the_first_of_them_and_what_to_do():
     with pytest.raises(TooManyRejectsError) as caught:
-        check_rejects({"train": SPLIT}, REJECTED, 0.19, "out/rejects.jsonl")
-    assert str(caught.value).startswith(
+        check(max_rejects=0.19)
+    assert str(caught.value) == (
         "2 of 10 images (20.0%) are rejected, more than --max-rejects 0.19 allows: "
-        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. All are in out/rejects.jsonl. "
+        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. Do this."
     )
 
 
 def test_too_many_rejected_annotations_are_told_even_if_no_image_is():
-    split = msgspec.structs.replace(SPLIT, images=ImageCounts(10, 10, 0, {}))
     of_annotations = [reject for reject in REJECTED if reject.what == "annotation"]
     with pytest.raises(TooManyRejectsError, match=r"2 of 33 annotations \(6\.1%\)"):
-        check_rejects({"train": split}, of_annotations, 0.06, "rejects.jsonl")
+        check(rejected=of_annotations, max_rejects=0.06)
 
 
 def test_rejects_of_all_splits_of_a_job_are_held_against_all_its_rows():
     """One with few images may lose many of them."""
-    clean = msgspec.structs.replace(SPLIT, images=ImageCounts(90, 90, 0, {}))
-    splits = {"test": SPLIT, "train": clean}
-    check_rejects(splits, REJECTED, 0.031, "rejects.jsonl")  # 2 of 66 annotations
+    rows = {"test": Rows(10, 33), "train": Rows(90, 33)}
+    check(rows, max_rejects=0.031)  # 2 of 66 annotations
     with pytest.raises(TooManyRejectsError, match=r"2 of 100 images \(2\.0%\) are rejected"):
-        check_rejects(splits, REJECTED, 0.019, "rejects.jsonl")
+        check(rows, max_rejects=0.019)
+
+
+def test_without_any_image_the_paths_that_the_command_named_are_told_once():
+    with pytest.raises(EmptyDatasetError) as caught:
+        check({"train": Rows(0, 0), "val": Rows(0, 0)}, [], inputs=["more/labels.csv", "a.json", "a.json"])
+    assert str(caught.value) == "a.json, more/labels.csv: no images, so there is nothing to write"
+
+
+def test_a_split_that_no_image_goes_to_is_an_error_though_others_have_some():
+    with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
+        check({**ROWS, "val": Rows(0, 0)})
 
 
 @pytest.mark.parametrize(
     ("images", "told"),
     [
-        (ImageCounts(0, 0, 0, {}), "instances.json, more/labels.csv: no images, so there is nothing to write"),
-        (ImageCounts(2, 0, 0, {"image_missing": 2}), "of the 2 images of split train all are rejected"),
-        (ImageCounts(2, 0, 2, {}), "of the 2 images of split train none has an object"),
+        (
+            ImageCounts(2, 0, 0, {"image_missing": 2}),
+            "of the 2 images of split val all are rejected, see rejects.jsonl",
+        ),
+        (ImageCounts(2, 0, 2, {}), "of the 2 images of split val none has an object"),
         (
             ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1),
-            "of the 2 images of split train none is of the classes that were asked for",
+            "of the 2 images of split val none is of the classes that were asked for",
         ),
     ],
 )
-def test_a_split_without_examples_is_an_error(images, told):
-    split = without_records(images)
-    rejected = [Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(sum(images.rejected.values()))]
+def test_a_split_without_examples_is_an_error_though_others_have_some(images, told):
     with pytest.raises(EmptyDatasetError) as caught:
-        check_rejects({"train": split}, rejected, 1.0, "rejects.jsonl")
+        check_examples({"train": SPLIT, "val": without_records(images)}, "rejects.jsonl")
     assert told in str(caught.value)
 
 
-def test_without_any_image_the_paths_that_the_command_named_are_told_once_though_nothing_was_read_of_them():
-    nothing = msgspec.structs.replace(without_records(ImageCounts(0, 0, 0, {})), inputs=())
-    other = msgspec.structs.replace(nothing, recipe=msgspec.structs.replace(RECIPE, inputs=PATHS[:1]))
-    with pytest.raises(EmptyDatasetError) as caught:
-        check_rejects({"train": nothing, "val": other}, [], 1.0, "rejects.jsonl")
-    assert str(caught.value) == "instances.json, more/labels.csv: no images, so there is nothing to write"
-
-
-def test_a_split_that_no_image_goes_to_is_an_error_though_others_have_some():
-    splits = {"train": SPLIT, "val": without_records(ImageCounts(0, 0, 0, {}))}
-    with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
-        check_rejects(splits, REJECTED, 1.0, "rejects.jsonl")
-
-
-def test_a_split_without_examples_is_an_error_though_others_have_some():
-    splits = {"train": SPLIT, "val": without_records(ImageCounts(1, 0, 0, {"image_missing": 1}))}
-    with pytest.raises(EmptyDatasetError, match=r"of the 1 images of split val all are rejected, see rejects\.jsonl"):
-        check_rejects(splits, REJECTED, 1.0, "rejects.jsonl")
+def test_splits_with_examples_are_accepted():
+    check_examples({"train": SPLIT}, "rejects.jsonl")
 
 
 def test_rejects_are_ordered_by_what_they_are_and_those_without_an_id_come_last():

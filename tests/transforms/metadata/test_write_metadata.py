@@ -18,7 +18,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
-from recordmill.schemas.manifest import SplitManifest, Unlisted, decode_manifest
+from recordmill.schemas.manifest import SplitManifest, decode_manifest
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata.describe_split import describe_split
@@ -26,7 +26,6 @@ from recordmill.transforms.metadata.write_metadata import (
     Findings,
     Outcome,
     Target,
-    UnlistedFn,
     WriteMetadata,
     reject_lines,
     write_metadata,
@@ -206,16 +205,6 @@ def test_the_only_split_may_change_its_categories(tmp_path):
     assert manifest.categories == (Category(1, "cow"),)
 
 
-def test_unlisted_files_are_counted_and_the_first_named():
-    combine = UnlistedFn()
-    names = [f"{number}.jpg" for number in (7, 3, 9, 1, 8, 2, 5)]
-    bundles = [combine.create_accumulator() for _ in range(3)]
-    for place, name in enumerate(names):
-        bundles[place % 2] = combine.add_input(bundles[place % 2], UnreferencedFile(name))
-    found = combine.extract_output(combine.merge_accumulators(iter(bundles)))
-    assert found == Unlisted(7, ("1.jpg", "2.jpg", "3.jpg", "5.jpg", "7.jpg"))
-
-
 # Several splits in one job
 
 
@@ -294,6 +283,7 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
             created(p, "FoundRejected", [("train", reject) for reject in REJECTED[2:]]),
             created(p, "FoundCounted", [("train", Count(metric, 1)) for metric, _ in counted]),
             created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
+            created(p, "Unmatched", []),
         )
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
         manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))

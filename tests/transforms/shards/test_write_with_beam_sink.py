@@ -22,7 +22,8 @@ def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, task
     names = [f"coco-val.tfrecord-0000{index}-of-00002{ending}" for index in range(2)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
-        sink = WriteWithBeamSink(labels, table, recipe(tmp_path, gzip=gzip), "val", num_shards=2)
+        checked = p | "Checked" >> beam.Create([True])
+        sink = WriteWithBeamSink(checked, labels, table, recipe(tmp_path, gzip=gzip), "val", num_shards=2)
         written = p | "Tasks" >> beam.Create(tasks) | sink
         files = written.shards | "File" >> beam.MapTuple(lambda split, info: (split, info.file))
         counts = (

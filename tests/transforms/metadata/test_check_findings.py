@@ -1,0 +1,165 @@
+"""What the rows alone say will fail is told before any picture is read."""
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.names import NameSources
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.transforms.join.compare_names import Names
+from recordmill.transforms.metadata.check_findings import CheckFindings, Demands, check_findings, count_rows
+from recordmill.transforms.metadata.describe_split import Rows
+from recordmill.transforms.metadata.write_metadata import Findings
+from tests.conftest import rejects_of
+
+NO_NAMES = Names()
+
+
+def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> Demands:
+    return Demands(splits, NameSources(("img",), rows, "path"), max_rejects, str(output))
+
+
+def rejected(number: int, reason: Reason = Reason.IMAGE_MISSING, what: str = "image") -> list[tuple[str, Rejected]]:
+    return [("train", Rejected(what, id_, reason, f"number {id_}")) for id_ in range(number)]
+
+
+def names(*given: str) -> Names:
+    return Names(len(given), given, given)
+
+
+def test_rows_are_counted_by_split_and_those_that_were_merged_once():
+    inputs = [
+        ("train", InputRows("a.json", "instances", 5, 9)),
+        ("train", InputRows("b.json", "captions", 4, 8)),
+        ("val", InputRows("c.csv", "labels", 2, 0)),
+    ]
+    assert count_rows(["train", "val", "test"], inputs, [("train", 1), ("train", 3)]) == {
+        "train": Rows(5, 17),
+        "val": Rows(2, 0),
+        "test": Rows(0, 0),
+    }
+
+
+def test_up_to_the_limit_all_is_well_and_nothing_is_written(tmp_path):
+    check_findings(demands(tmp_path), {"train": Rows(30, 10)}, rejected(3), names("0"), NO_NAMES)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reason", [Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME])
+def test_without_any_file_nothing_is_written_and_what_was_compared_is_told(tmp_path, reason):
+    with pytest.raises(NoImageFoundError) as caught:
+        check_findings(
+            demands(tmp_path, max_rejects=1),
+            {"train": Rows(2, 0)},
+            rejected(2, reason),
+            names("1.jpg"),
+            names("t/1.jpg"),
+        )
+    assert str(caught.value).startswith("none of the 2 images has a file in --images, so nothing is written: a.json na")
+    assert str(caught.value).endswith("give --images img/t or --match suffix.")
+    assert (caught.value.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_rows_that_name_no_file_do_not_hide_that_no_other_has_one():
+    found = [*rejected(9, Reason.MALFORMED_IMAGE), *rejected(1)]
+    with pytest.raises(NoImageFoundError):
+        check_findings(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"), NO_NAMES)
+
+
+def test_images_that_are_rejected_for_other_reasons_are_not_told_to_be_missing():
+    with pytest.raises(TooManyRejectsError):
+        check_findings(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE), NO_NAMES, NO_NAMES)
+
+
+def test_one_file_that_is_found_makes_it_a_matter_of_the_limit():
+    check_findings(demands(max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"), NO_NAMES)
+
+
+def test_rejected_annotations_are_no_images():
+    of_rows = rejected(9, Reason.UNKNOWN_CATEGORY, "annotation")
+    check_findings(demands(), {"train": Rows(2, 100)}, of_rows, NO_NAMES, NO_NAMES)
+    with pytest.raises(TooManyRejectsError, match="9 of 20 annotations"):
+        check_findings(demands(), {"train": Rows(2, 20)}, of_rows, NO_NAMES, NO_NAMES)
+
+
+def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
+    found = [("val", rejected(1)[0][1]), *rejected(6)]
+    with pytest.raises(TooManyRejectsError) as caught:
+        check_findings(
+            demands(tmp_path, splits=("train", "val")),
+            {"train": Rows(9, 0), "val": Rows(1, 0)},
+            found,
+            names("1.jpg"),
+            names("1.JPG"),
+        )
+    text = str(caught.value)
+    assert text.startswith("7 of 10 images (70.0%) are rejected, more than --max-rejects 0.1 allows: image_missing 7; ")
+    paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
+    assert f"All are in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
+    assert text.endswith(
+        "No picture was read: run again with the data mended, or with a larger --max-rejects to accept this"
+    )
+    assert [(line["split"], line["id"]) for line in rejects_of(tmp_path)] == [
+        *(("train", id_) for id_ in range(6)),
+        ("val", 0),
+    ]
+
+
+def test_names_are_no_matter_where_something_else_is_too_much(tmp_path):
+    found = [*rejected(1), *rejected(3, Reason.MALFORMED_IMAGE)]
+    with pytest.raises(TooManyRejectsError) as caught:
+        check_findings(demands(tmp_path), {"train": Rows(10, 0)}, found, names("1.jpg"), NO_NAMES)
+    assert "a.json names" not in str(caught.value)
+
+
+def test_where_nothing_is_to_be_written_nothing_is():
+    with pytest.raises(TooManyRejectsError) as caught:
+        check_findings(demands(), {"train": Rows(10, 0)}, rejected(3), names("1.jpg"), NO_NAMES)
+    assert "rejects.jsonl" not in str(caught.value)
+
+
+def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / name).write_bytes(b"")
+    told = []
+    for missing in (("1.jpg", "2.jpg"), ("1.jpg", "3.jpg"), ("../1.jpg",)):
+        asked = demands(rows=("x/a.json", f"{tmp_path}/a.json"))
+        with pytest.raises(NoImageFoundError) as caught:
+            check_findings(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing), NO_NAMES)
+        told.append(f"give --images {tmp_path}." in str(caught.value))
+    assert told == [True, False, False]
+
+
+def test_without_rows_what_was_read_is_told():
+    with pytest.raises(EmptyDatasetError, match=r"^a\.json, b\.json: no images"):
+        check_findings(demands(rows=("b.json", "a.json")), {"train": Rows(0, 0)}, [], NO_NAMES, NO_NAMES)
+
+
+def findings(p, rejected) -> Findings:
+    def created(label: str, items: list) -> beam.PCollection:
+        return p | label >> beam.Create(items)
+
+    return Findings(
+        created("Inputs", [("train", InputRows(path, "instances", 3, 4)) for path in ("a.json", "b.json")]),
+        created("Rejected", rejected),
+        created("Counted", [("train", Count(Metric.ROWS_MERGED, 3)), ("train", Count(Metric.OBJECTS, 2))]),
+        created("Unlisted", [UnreferencedFile("t/1.jpg")]),
+        created("Unmatched", [UnmatchedImage("1.jpg")]),
+    )
+
+
+def test_the_transform_gives_one_element_where_all_is_well():
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        assert_that(findings(p, rejected(1)) | CheckFindings(demands(max_rejects=0.34)), equal_to([True]))
+
+
+def test_the_transform_holds_rejects_against_all_rows(tmp_path):
+    with pytest.raises(Exception, match=r"1 of 3 images") as caught, beam.Pipeline(FnApiRunner()) as p:
+        _ = findings(p, rejected(1)) | CheckFindings(demands(tmp_path, max_rejects=0.33))
+    assert "a.json names '1.jpg'; img has 't/1.jpg'" in str(caught.value)
+    assert [line["id"] for line in rejects_of(tmp_path)] == [0]

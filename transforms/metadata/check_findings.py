@@ -1,0 +1,157 @@
+"""What the rows alone say will fail is told before the first picture is read."""
+
+import posixpath
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton
+
+from recordmill.schemas.errors import NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.names import NameSources, name_fault
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.transforms.join.compare_names import Names, SampleNames, compared_text
+from recordmill.transforms.metadata.describe_split import Rows, check_rejects
+from recordmill.transforms.metadata.write_metadata import reject_lines, rejects_paths, write_rejects
+from recordmill.transforms.storage.resolve import storage_for
+
+_NOT_FOUND = (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)
+
+
+class Demands(NamedTuple):
+    """What findings have to meet.
+
+    Attributes:
+        splits: that are to be written.
+        sources: what was read.
+        max_rejects: fraction of images, and of annotations, that may be rejected.
+        output: the data set's folder; empty where nothing is to be written.
+    """
+
+    splits: tuple[str, ...]
+    sources: NameSources
+    max_rejects: float
+    output: str
+
+
+class CheckFindings(beam.PTransform):
+    """Findings become a PCollection of one True, for the steps that read pictures to wait for.
+
+    Raises, when it runs, what `check_findings` does.
+    """
+
+    def __init__(self, demands: Demands):
+        super().__init__()
+        self._demands = demands
+
+    def expand(self, findings):
+        once = findings.rejected.pipeline | "OnceFound" >> beam.Create([self._demands])
+        merged = findings.counted | "RowsMerged" >> beam.FlatMap(_rows_merged)
+        return once | "Check" >> beam.Map(
+            _check,
+            AsList(findings.inputs),
+            AsList(merged),
+            AsList(findings.rejected),
+            AsSingleton(findings.unmatched | "ImageNames" >> beam.Map(_name) | "Images" >> _sample()),
+            AsSingleton(findings.unlisted | "FileNames" >> beam.Map(_name) | "Files" >> _sample()),
+        )
+
+
+def _sample() -> beam.PTransform:
+    return beam.CombineGlobally(SampleNames())
+
+
+def _name(item: UnmatchedImage | UnreferencedFile) -> str:
+    return item.name
+
+
+def _rows_merged(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
+    split, counted = of_split
+    return [(split, counted.number)] if counted.what is Metric.ROWS_MERGED else []
+
+
+def _check(  # one parameter a side input
+    demands: Demands,
+    inputs: list[tuple[str, InputRows]],
+    merged: list[tuple[str, int]],
+    rejected: list[tuple[str, Rejected]],
+    images: Names,
+    files: Names,
+) -> bool:
+    check_findings(demands, count_rows(demands.splits, inputs, merged), rejected, images, files)
+    return True
+
+
+def count_rows(
+    splits: Iterable[str], inputs: Iterable[tuple[str, InputRows]], merged: Iterable[tuple[str, int]]
+) -> dict[str, Rows]:
+    """The rows of each split; those that two annotation files have of one image are one."""
+    images: Counter[str] = Counter()
+    annotations: Counter[str] = Counter()
+    for split, rows in inputs:
+        images[split] += rows.images
+        annotations[split] += rows.annotations
+    for split, number in merged:
+        images[split] -= number
+    return {split: Rows(images[split], annotations[split]) for split in splits}
+
+
+def check_findings(
+    demands: Demands, rows: dict[str, Rows], rejected: Sequence[tuple[str, Rejected]], images: Names, files: Names
+) -> None:
+    """Check that some images have their files, and `describe_split.check_rejects` with the rejects so far. If these are
+    too many, they are written into the folders of the splits' states.
+
+    Args:
+        images: names of images without a file.
+        files: names of files without an image.
+
+    Raises:
+        NoImageFoundError: no image has a file.
+        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`.
+    """
+    of_images = [reject for _, reject in rejected if reject.what == "image"]
+    not_found = sum(reject.reason in _NOT_FOUND for reject in of_images)
+    total = sum(of_split.images for of_split in rows.values())
+    if not_found and len(of_images) >= total:
+        raise NoImageFoundError(
+            f"none of the {total} images has a file in --images, so nothing is written: "
+            f"{_compared(demands, images, files, is_all=True)}"
+        )
+    advice = "No picture was read: run again with the data mended, or with a larger --max-rejects to accept this"
+    if not_found > demands.max_rejects * total:
+        advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
+    if demands.output:
+        advice = f"All are in {', '.join(rejects_paths(demands.output, demands.splits))}. {advice}"
+    try:
+        check_rejects(rows, [reject for _, reject in rejected], demands.max_rejects, demands.sources.rows, advice)
+    except TooManyRejectsError:
+        if demands.output:
+            _write(demands, rejected)
+        raise
+
+
+def _write(demands: Demands, rejected: Iterable[tuple[str, Rejected]]) -> None:
+    of_split: dict[str, list[Rejected]] = defaultdict(list)
+    for split, reject in rejected:
+        of_split[split].append(reject)
+    write_rejects(demands.output, {split: reject_lines(split, of_split[split]) for split in demands.splits})
+
+
+def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> str:
+    beside = _folder_of_rows(demands.sources, images.first)
+    return compared_text(images, files, demands.sources, beside, is_all)
+
+
+def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
+    """The folder of a file that names images, if it has those, too."""
+    names = [name for name in names if not name_fault(name)]
+    for path in sources.rows:
+        folder = posixpath.dirname(path) or "."
+        storage = storage_for(folder)
+        if names and all(storage.size(storage.join(folder, name)) is not None for name in names):
+            return folder
+    return ""
