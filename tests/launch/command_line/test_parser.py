@@ -51,6 +51,7 @@ FLAGS = [
     (("--boxes", "drop"), {"boxes": "drop"}),
     (("--no-crowd",), {"no_crowd": True}),
     (("--no-list",), {"no_list": True}),
+    (("--match", "name"), {"match": "name"}),
     (("--min-area", "2.5"), {"min_area": 2.5}),
     (("--categories", "cat, traffic light"), {"categories": ("cat", "traffic light")}),
     (("--check", "none"), {"check": "none"}),
