@@ -4,9 +4,8 @@ import apache_beam as beam
 
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import InputRows
+from recordmill.transforms.coco.describe_inputs import DescribeInputs
 from recordmill.transforms.coco.read_coco import ReadCoco
 from recordmill.transforms.images.list_images import ListImages
 from recordmill.transforms.join.choose_features import ChooseFeatures
@@ -45,17 +44,15 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
         labels,
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, LAYOUTS[options.layout]),
         Findings(
-            coco.files | "InputRows" >> beam.Map(_input_rows, split),
+            coco.files
+            | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout])
+            | "InputRows" >> beam.WithKeys(split),
             rejected | "FoundRejected" >> beam.Flatten(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
             joined.unmatched,
         ),
     )
-
-
-def _input_rows(file: AnnotationFile, split: str) -> tuple[str, InputRows]:
-    return split, InputRows(file.path, file.kind.value, file.images, file.annotations)
 
 
 def _filters(options: CocoOptions) -> Filters:

@@ -56,7 +56,7 @@ def report_all(gathered: Gathered, options: ConvertOptions, splits: Sequence[str
     """Write nothing but the plan of the splits, as JSON into the local file `report`."""
     checked = gathered.findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
     planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
-    planned.plans | "ReportPlan" >> ReportPlan(checked, gathered.findings.rejected, gathered.labels, report)
+    planned.plans | "ReportPlan" >> ReportPlan(checked, gathered.findings, gathered.labels, report)
 
 
 def _demands(options: ConvertOptions, splits: tuple[str, ...], output: str) -> Demands:

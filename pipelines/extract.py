@@ -1,7 +1,7 @@
 """`recordmill extract`: a data set back into image files and COCO's JSON."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import msgspec
@@ -12,6 +12,7 @@ from recordmill.schemas.features import Part, RecordOf
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.extract.extract_documents import ExtractedSplit, WriteDocuments
 from recordmill.transforms.extract.extract_shards import ExtractShards
+from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
@@ -48,9 +49,11 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     ]
 
 
-def not_extracted(manifest: Manifest) -> Iterator[str]:
+def not_extracted(manifest: Manifest, splits: Iterable[str]) -> Iterator[str]:
     """What the records of a data set do not hold, and so cannot be extracted: a line of text for each."""
     layout, sources = manifest.layout, manifest.table.sources
+    for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
+        yield f"not in the records, and so not here: {line}"
     if "objects.id" not in sources:
         return
     if "objects.is_crowd" not in sources:

@@ -61,7 +61,8 @@ class AnnotationFile(msgspec.Struct, frozen=True):
 
     Attributes:
         lvis: whether its image rows have LVIS's lists of categories.
-        uncarried: its fields with data that no record carries.
+        unread: its fields with data that nothing reads.
+        optional: those with data that only some layouts carry.
     """
 
     path: str
@@ -70,4 +71,5 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     annotations: int
     categories: tuple[Category, ...]
     lvis: bool = False
-    uncarried: FieldRows = {}
+    unread: FieldRows = {}
+    optional: FieldRows = {}

@@ -9,6 +9,7 @@ import hashlib
 import msgspec
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.coco import FieldRows
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
@@ -98,13 +99,19 @@ class Unlisted(msgspec.Struct, frozen=True):
     first: tuple[str, ...]
 
 
-class InputRows(msgspec.Struct, frozen=True):
-    """How many image and annotation rows an input has for a split, good and bad; `kind` as in InputFile."""
+class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many image and annotation rows an input has for a split, good and bad; `kind` as in InputFile.
+
+    Attributes:
+        uncarried: fields with data that no record carries. Of a file that is read as of two kinds, those that neither
+            carries, with the first.
+    """
 
     path: str
     kind: str
     images: int
     annotations: int
+    uncarried: FieldRows = {}
 
 
 class RewrittenPictures(msgspec.Struct, frozen=True):

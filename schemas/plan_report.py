@@ -2,6 +2,8 @@
 
 import msgspec
 
+from recordmill.schemas.manifest import InputRows
+
 
 class PlanReport(msgspec.Struct, frozen=True):
     """What a run would do, as far as that is known before any image is read.
@@ -11,6 +13,7 @@ class PlanReport(msgspec.Struct, frozen=True):
         images_by_split: images of each split.
         shard_bytes: the target size, where shards are sized by bytes.
         rejected: counts by `image` or `annotation`, then by reason.
+        inputs: what was read for it.
     """
 
     images: int
@@ -20,6 +23,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     shard_bytes: int | None
     rejected: dict[str, dict[str, int]]
     classes: int
+    inputs: tuple[InputRows, ...] = ()
 
 
 class Fault(msgspec.Struct, frozen=True):

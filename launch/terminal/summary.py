@@ -1,7 +1,8 @@
 """The summary that a command prints when it is done."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -11,8 +12,9 @@ from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import Manifest, RewrittenPictures, SplitManifest, split_rejects
+from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
 from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
+from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 
 if TYPE_CHECKING:
     from recordmill.transforms.extract.extract_documents import ExtractedSplit  # which imports Beam
@@ -76,6 +78,7 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
         yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
+    yield from _uncarried(split.inputs, manifest.layout)
     sizes = sorted(shard.bytes for shard in split.shards)
     spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
     yield "shards", f"{len(sizes):,} of {spread}, {_size(split.bytes)} in all"
@@ -94,6 +97,11 @@ def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[st
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
         yield "not listed", f"{unlisted.files:,} files that are not of the data set ({shown})"
+
+
+def _uncarried(inputs: Iterable[InputRows], layout: str) -> Iterator[tuple[str, str]]:
+    for label, line in zip(chain(["not carried"], repeat("")), uncarried_lines(inputs, layout), strict=False):
+        yield label, printable(line)
 
 
 def shifted_labels(labels: int) -> str:
@@ -125,6 +133,7 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         yield "", ", ".join(f"{split} {plan.images_by_split.get(split, 0):,}" for split in splits)
     if plan.rejected["annotation"]:
         yield "annotations", f"some are left out{_reasons(plan.rejected['annotation'])}"
+    yield from _uncarried(plan.inputs, options.layout)
     yield "classes", f"{plan.classes:,}"
     aimed = f" of about {_size(plan.shard_bytes)}" if plan.shard_bytes else ""
     yield (
@@ -166,7 +175,8 @@ def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], fa
 def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSplit"], notes: Sequence[str]) -> None:
     """What extract wrote, what the records do not hold, and the faults that were found in them."""
     for split in splits:
-        console.print(f"{split.split}: {split.images:,} images, {_size(split.image_bytes)}, are in {folder}")
+        rows = f" of {split.rows:,} image rows, some of which name one file" if split.rows > split.images else ""
+        console.print(f"{split.split}: {split.images:,} images{rows}, {_size(split.image_bytes)}, are in {folder}")
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
     for note in notes:

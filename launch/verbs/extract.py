@@ -52,5 +52,6 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
             run(build, beam_arguments)
         with open(report, "rb") as file:
             extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
-    print_extracted(terminal(), options.target, extracted, list(extract.not_extracted(manifest)))
+    notes = extract.not_extracted(manifest, [each.split for each in extracted])
+    print_extracted(terminal(), options.target, extracted, list(notes))
     return not any(each.faults for each in extracted)

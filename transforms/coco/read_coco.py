@@ -15,11 +15,12 @@ import numpy as np
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FieldRows, FileAnnotations
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.coco.check_kind import check_kind
 from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
+from recordmill.transforms.coco.file_fields import field_rows
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of FileAnnotations
 from recordmill.transforms.runtime.outputs import FILES, REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
@@ -103,7 +104,16 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
         tuple(rows.categories),
         any(row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None for row in rows.images),
         rows.unread,
+        _optional(rows),
     )
+
+
+def _optional(rows: CocoRows) -> FieldRows:
+    """How many rows are crowds, or have entries in LVIS's lists."""
+    crowds = sum(bool(getattr(row, "iscrowd", 0)) for row in rows.annotations)
+    lists = ("neg_category_ids", "not_exhaustive_category_ids")
+    of_images = {name: sum(bool(getattr(row, name)) for row in rows.images) for name in lists}
+    return field_rows({}, of_images, {"iscrowd": crowds})
 
 
 def _part(

@@ -31,9 +31,10 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
-    """What was written for a split. `image_bytes` is the size of its `images` files."""
+    """What was written for a split. `image_bytes` is the size of its `images` files, which `rows` image rows name."""
 
     split: str
+    rows: int
     images: int
     image_bytes: int
     documents: tuple[Document, ...]
@@ -73,10 +74,9 @@ def write_documents(
     found = [_Found(shard.file, record) for shard in shards for record in shard.records]
     one_an_image = table.record_of is RecordOf.IMAGE
     spoiled = set()
-    for collision in collisions(found, one_an_image):
+    for collision in collisions(found):
         faults.append(collision.fault)
-        if collision.spoils:
-            spoiled |= set(collision.paths)
+        spoiled |= set(collision.paths)
     storage = storage_for(folder)
     for path in sorted(spoiled):
         storage.delete(storage.join(folder, path))
@@ -96,7 +96,7 @@ def write_documents(
             msgspec.json.encode(document if categories is None else document | {"categories": categories}) + b"\n",
         )
         documents.append(Document(file, len(annotations)))
-    return ExtractedSplit(split, len(written), sum(written.values()), tuple(documents), tuple(faults))
+    return ExtractedSplit(split, len(images), len(written), sum(written.values()), tuple(documents), tuple(faults))
 
 
 def labels_table(split: str, rows: Iterable[RecordRows]) -> bytes:
@@ -117,32 +117,25 @@ class _Found(NamedTuple):
 
 
 class Collision(NamedTuple):
-    """Records that have files of one name.
-
-    Attributes:
-        paths: spellings of that name.
-        spoils: whether their files differ, so that none of them can be kept.
-    """
+    """Records that have different files of one name, so that none of them can be kept; `paths` are its spellings."""
 
     paths: tuple[str, ...]
-    spoils: bool
     fault: Fault
 
 
-def collisions(found: Sequence[tuple[str, ExtractedRecord]], one_an_image: bool) -> Iterator[Collision]:
-    """Names that several records use: for different files, or, in layouts of one record an image, at all."""
+def collisions(found: Sequence[tuple[str, ExtractedRecord]]) -> Iterator[Collision]:
+    """Names that several records use for different files. (The same file may well be that of two image rows.)"""
     users: dict[str, list[tuple[str, ExtractedRecord, WrittenFile]]] = {}
     for shard, record in found:
         for file in record.files:
             users.setdefault(name_key(file.path), []).append((shard, record, file))
     for (shard, first, file), *others in users.values():
         for other_shard, other, other_file in others:
-            spoils = other_file.sha256 != file.sha256
-            if spoils or one_an_image:
+            if other_file.sha256 != file.sha256:
                 paths = tuple(sorted({file.path, *(each.path for _, _, each in others)}))
-                what = "another file: neither is kept" if spoils else "the same file"
-                detail = f"{other_file.path!r}: record {first.number} of {shard} has that name for {what}"
-                yield Collision(paths, spoils, Fault(other_shard, other.number, "duplicate_name", detail))
+                where = f"record {first.number} of {shard} has that name for another file: neither is kept"
+                fault = Fault(other_shard, other.number, "duplicate_name", f"{other_file.path!r}: {where}")
+                yield Collision(paths, fault)
                 break
 
 

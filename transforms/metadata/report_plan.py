@@ -8,8 +8,10 @@ import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -19,40 +21,44 @@ class ReportPlan(beam.PTransform):
 
     Args:
         checked: a PCollection of one element, without which there is no report.
-        rejected: (split, Rejected).
+        findings: of the steps before.
         labels: one LabelMap.
     """
 
-    def __init__(self, checked: PCollection, rejected: PCollection, labels: PCollection, path: str):
+    def __init__(self, checked: PCollection, findings: Findings, labels: PCollection, path: str):
         super().__init__()
         self._checked = checked
-        self._rejected = rejected
+        self._findings = findings
         self._labels = labels
         self._path = path
 
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
-        return (
-            plans.pipeline
-            | "Once" >> beam.Create([self._path])
-            | "Report"
-            >> beam.Map(
-                _write_report,
-                AsList(plans),
-                AsList(self._rejected),
-                AsSingleton(self._labels),
-                AsSingleton(self._checked),
-            )
-        )
+        known = {
+            "plans": AsList(plans),
+            "rejected": AsList(self._findings.rejected),
+            "inputs": AsList(self._findings.inputs),
+            "labels": AsSingleton(self._labels),
+            "_": AsSingleton(self._checked),
+        }
+        return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
 
 
 def _write_report(
-    path: str, plans: list[tuple[str, SplitPlan]], rejected: list[tuple[str, Rejected]], labels: LabelMap, _: object
+    path: str,
+    plans: list[tuple[str, SplitPlan]],
+    rejected: list[tuple[str, Rejected]],
+    inputs: list[tuple[str, InputRows]],
+    labels: LabelMap,
+    _: object,
 ) -> None:
-    report = report_plan(dict(plans), [reject for _, reject in rejected], len(labels.categories))
+    of_all = [reject for _, reject in rejected], [rows for _, rows in inputs]
+    report = report_plan(dict(plans), *of_all, len(labels.categories))
     storage_for(path).write(path, msgspec.json.encode(report))
 
 
-def report_plan(plans: Mapping[str, SplitPlan], rejected: Iterable[Rejected], classes: int) -> PlanReport:
+def report_plan(
+    plans: Mapping[str, SplitPlan], rejected: Iterable[Rejected], inputs: Iterable[InputRows], classes: int
+) -> PlanReport:
     """The plans of all splits as one report."""
     reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
     for reject in rejected:
@@ -65,4 +71,5 @@ def report_plan(plans: Mapping[str, SplitPlan], rejected: Iterable[Rejected], cl
         shard_bytes=next((plan.sizing.shard_bytes for plan in plans.values()), None),
         rejected={what: dict(sorted(counts.items())) for what, counts in reasons.items()},
         classes=classes,
+        inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
     )

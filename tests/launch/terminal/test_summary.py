@@ -7,7 +7,16 @@ from recordmill.launch.terminal.summary import print_checks, print_plan, print_s
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import Part
-from recordmill.schemas.manifest import FORMAT, AnnotationCounts, ImageCounts, Manifest, Recipe, SplitManifest, Unlisted
+from recordmill.schemas.manifest import (
+    FORMAT,
+    AnnotationCounts,
+    ImageCounts,
+    InputRows,
+    Manifest,
+    Recipe,
+    SplitManifest,
+    Unlisted,
+)
 from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
 from recordmill.schemas.shards import ShardInfo
 
@@ -57,6 +66,13 @@ def test_a_clean_split(capsys):
         "  first shard  out/coco-train.tfrecord-00000-of-00001",
         "  classes      1",
     ]
+
+
+def test_what_is_not_carried_is_told_by_summary_and_plan(capsys):
+    inputs = (InputRows("a.json", "instances", 4, 9, {"annotations": {"a\x1b[2J": 1}, "file": {"info": 1}}),)
+    told = ["  not carried  of annotations: a\\x1b[2J 1", "               as usual, info"]
+    assert shown(capsys, msgspec.structs.replace(CLEAN, inputs=inputs))[3:5] == told
+    assert planned(capsys, msgspec.structs.replace(PLAN, inputs=inputs))[3:5] == told
 
 
 def test_every_kind_is_told(capsys):

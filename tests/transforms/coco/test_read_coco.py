@@ -97,7 +97,7 @@ def test_unknown_fields_are_passed_over_and_counted(tmp_path, key, value):
     lists = ("file", "images", "annotations", *(() if key == "keypoints" else ("categories",)))
     counted = {name: {key: 1} for name in lists} if value and "size" in value else {}
     assert (read.parts, read.rejected) == (plain.parts, [])
-    assert read.file == msgspec.structs.replace(plain.file, uncarried=counted)
+    assert read.file == msgspec.structs.replace(plain.file, unread=counted)
 
 
 # Sizes

@@ -49,7 +49,7 @@ def test_rows_of_all_shards_are_ordered_by_id(tmp_path):
         shard("two", record(0, 4, "b.jpg", instances=(row(9, 4), row(7, 4))), faults=(torn,)),
         shard("one", record(0, 5, "a.jpg", instances=(row(8, 5),))),
     ]
-    expected = ExtractedSplit("val", 2, 200, (Document("annotations/instances_val.json", 3),), (torn,))
+    expected = ExtractedSplit("val", 2, 2, 200, (Document("annotations/instances_val.json", 3),), (torn,))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         keyed = p | beam.Create([(each.split, each) for each in shards])
         splits = keyed | WriteDocuments(str(tmp_path), LAYOUTS["detection"].with_parts(()), LABELS)
@@ -91,20 +91,16 @@ def test_captions_keep_their_ids():
     ]
 
 
-def test_an_image_of_several_records_is_no_collision_where_records_are_of_objects():
-    found = [("one", record(0, 4, "a.jpg", "x")), ("two", record(3, 4, "a.jpg", "x"))]
-    assert list(collisions(found, one_an_image=False)) == []
-    (collision,) = collisions(found, one_an_image=True)
-    assert (collision.spoils, collision.fault.file, collision.fault.record) == (False, "two", 3)
-    assert "record 0 of one has that name for the same file" in collision.fault.detail
+def test_a_file_that_several_records_have_is_no_collision():
+    assert list(collisions([("one", record(0, 4, "a.jpg", "x")), ("two", record(3, 5, "a.jpg", "x"))])) == []
 
 
 def test_files_that_differ_spoil_every_spelling_of_their_name():
     names = ("a.jpg", "\u00e9.jpg", "e\u0301.jpg")
     found = [("one", record(number, number, name, name)) for number, name in enumerate(names)]
-    (collision,) = collisions(found, one_an_image=False)
+    (collision,) = collisions(found)
     assert collision.paths == ("images/val/e\u0301.jpg", "images/val/\u00e9.jpg")
-    assert (collision.spoils, collision.fault.record) == (True, 2)
+    assert (collision.fault.reason, collision.fault.record) == ("duplicate_name", 2)
 
 
 def test_objects_of_one_image_share_its_row(tmp_path):
@@ -131,7 +127,7 @@ def test_images_of_one_class_become_a_table_of_labels(tmp_path):
         shard("one", record(0, 5, "dog/a, b.jpg", class_name='dog "Tom"'), record(1, 6, "cat/a.jpg", class_name="cat")),
     ]
     split = write_documents("val", shards, str(tmp_path), LAYOUTS["classification"], LABELS)
-    assert split == ExtractedSplit("val", 3, 300, (Document("annotations/labels_val.csv", 3),), ())
+    assert split == ExtractedSplit("val", 3, 3, 300, (Document("annotations/labels_val.csv", 3),), ())
     assert [path.name for path in (tmp_path / "annotations").iterdir()] == ["labels_val.csv"]
     assert (tmp_path / "annotations" / "labels_val.csv").read_bytes() == (
         b'path,label,split\ncat/a.jpg,cat,val\ncat/b.jpg,cat,val\n"dog/a, b.jpg","dog ""Tom""",val\n'

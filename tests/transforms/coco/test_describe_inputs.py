@@ -1,0 +1,60 @@
+"""What no record carries, of files that are read as of one kind or several, in layouts that hold more or less."""
+
+import pytest
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.manifest import InputRows
+from recordmill.transforms.coco.describe_inputs import describe_inputs
+
+
+def file(path: str, kind: AnnotationKind, unread=None, optional=None) -> AnnotationFile:
+    return AnnotationFile(path, kind, 4, 9, (Category(1, "cat"),), unread=unread or {}, optional=optional or {})
+
+
+def uncarried(*files: AnnotationFile, layout: str = "detection") -> list[tuple]:
+    described = describe_inputs(files, LAYOUTS[layout])
+    assert described == describe_inputs(reversed(files), LAYOUTS[layout])
+    assert [(rows.images, rows.annotations) for rows in described] == [(4, 9)] * len(files)
+    return [(rows.path, rows.kind, rows.uncarried) for rows in described]
+
+
+def test_each_file_has_its_own():
+    fields = {"file": {"info": 1}, "annotations": {"score": 3}}
+    assert uncarried(file("b", AnnotationKind.INSTANCES, fields), file("a", AnnotationKind.CAPTIONS)) == [
+        ("a", "captions", {}),
+        ("b", "instances", fields),
+    ]
+
+
+def test_of_a_file_that_is_read_twice_what_neither_carries():
+    instances = file("a", AnnotationKind.INSTANCES, {"file": {"info": 1}, "annotations": {"segmentation": 5, "x": 2}})
+    stuff = file("a", AnnotationKind.STUFF, {"file": {"info": 1}, "annotations": {"area": 5, "bbox": 5, "x": 2}})
+    assert uncarried(instances, stuff) == [
+        ("a", "instances", {"file": {"info": 1}, "annotations": {"x": 2}}),
+        ("a", "stuff", {}),
+    ]
+
+
+def test_keypoints_of_instances_are_those_of_a_keypoints_file_where_there_is_one():
+    instances = file("a", AnnotationKind.INSTANCES, {"annotations": {"keypoints": 5, "num_keypoints": 5, "x": 1}})
+    assert uncarried(instances)[0][2] == instances.unread
+    assert uncarried(instances, file("b", AnnotationKind.KEYPOINTS))[0][2] == {"annotations": {"x": 1}}
+
+
+LVIS = {"neg_category_ids": 2, "not_exhaustive_category_ids": 1}
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        ("detection", {}),
+        ("tfds", {"images": LVIS}),
+        ("keras", {"annotations": {"iscrowd": 3}, "images": LVIS}),
+    ],
+)
+def test_what_a_layout_has_no_feature_for(layout, expected):
+    given = file("a", AnnotationKind.INSTANCES, {}, {"images": LVIS, "annotations": {"iscrowd": 3}})
+    assert uncarried(given, layout=layout) == [("a", "instances", expected)]
+    assert isinstance(describe_inputs([given], LAYOUTS[layout])[0], InputRows)
