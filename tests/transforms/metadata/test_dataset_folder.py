@@ -9,9 +9,9 @@ from tests.transforms.metadata.test_write_metadata import write
 
 
 def test_a_folder_without_one(tmp_path):
-    for folder in (tmp_path, tmp_path / "gone"):
+    for folder, told in ((tmp_path, "it is no Recordmill data set"), (tmp_path / "gone", "no such folder")):
         assert read_manifest(str(folder)) is None
-        with pytest.raises(ConfigError, match="it is no Recordmill data set, or one that was not finished"):
+        with pytest.raises(ConfigError, match=told):
             require_manifest(str(folder))
 
 
