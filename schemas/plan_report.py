@@ -40,6 +40,7 @@ class ShardCheck(msgspec.Struct, frozen=True):
 
     Attributes:
         examples, objects: how many were read, up to the first damaged record.
+        record_bytes: of those records, uncompressed and without framing.
         bytes: size of the file.
     """
 
@@ -47,5 +48,6 @@ class ShardCheck(msgspec.Struct, frozen=True):
     file: str
     examples: int
     objects: int
+    record_bytes: int
     bytes: int
     faults: tuple[Fault, ...]

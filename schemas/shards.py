@@ -102,3 +102,15 @@ class ShardNames(msgspec.Struct, frozen=True):
 
 _SHARD_FILE = re.compile(r"(.+)-(\d{5,})-of-(\d{5,})(?:\.gz)?")
 _KERAS_FILE = re.compile(r"file_(\d{2,})-(\d+)\.tfrec(?:\.gz)?")
+
+
+def is_shard_of(name: str, file: str, naming: ShardNaming) -> bool:
+    """Whether `file` is named as a shard of any split of the data set `name`, or as a link to one.
+
+    >>> is_shard_of("coco", "coco-val.tfrecord-00000-of-00001", ShardNaming.TFDS)
+    True
+    """
+    match = _SHARD_FILE.fullmatch(file)
+    if match is not None and match[1].startswith(f"{name}-") and match[1].endswith(".tfrecord"):
+        return True
+    return naming is ShardNaming.KERAS and _KERAS_FILE.fullmatch(file) is not None

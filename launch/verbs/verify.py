@@ -25,6 +25,7 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     from recordmill.launch.runners.run import run
     from recordmill.launch.terminal import progress
     from recordmill.pipelines import verify
+    from recordmill.transforms.verify.check_folder import folder_faults
 
     if beam_arguments:
         require_local(beam_options(beam_arguments), "verify")
@@ -37,6 +38,6 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
             run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
         with open(report, "rb") as file:
             checks = msgspec.json.decode(file.read(), type=list[ShardCheck])
-    faults = [*verify.folder_faults(options.folder, checks), *(fault for check in checks for fault in check.faults)]
+    faults = [*folder_faults(options.folder, checks), *(fault for check in checks for fault in check.faults)]
     print_checks(terminal(), options.folder, checks, faults)
     return not faults

@@ -88,6 +88,11 @@ class RecordChecker:
                 yield "class", f"category id {id_} with class index {index} is not in the manifest"
             elif label != self._label[id_]:
                 yield "class", f"label {label} of category id {id_} is {self._label[id_]} in the manifest"
+        if "objects.category_name" in values:
+            named = {category.id: category.name.encode() for category in self._labels.categories}
+            for id_, name in zip(category_ids, values["objects.category_name"], strict=True):
+                if named.get(id_, name) != name:
+                    yield "class", f"category id {id_} is called {name[:80]!r}, and {named[id_][:80]!r} in the manifest"
         for index in values.get("segments.class_index", ()):
             if not 0 <= index < len(self._labels.segments):
                 yield "class", f"a segment's class index {index} is not in the manifest"

@@ -8,6 +8,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.verify.check_records import RecordChecker
@@ -59,10 +60,15 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     check = RecordChecker(expected.table, expected.labels, expected.boxes_inside)
     faults: list[Fault] = []
     damage: list[Fault] = []
-    examples = objects = 0
-    checked = look_ahead(check, readable_records(expected, reader, damage), pool, threads)
-    for number, (count, record_faults) in enumerate(checked):
+    examples = objects = record_bytes = 0
+
+    def measured(record: bytes) -> tuple[int, int, list[RecordFault]]:
+        return len(record), *check(record)
+
+    checked = look_ahead(measured, readable_records(expected, reader, damage), pool, threads)
+    for number, (size, count, record_faults) in enumerate(checked):
         examples += 1
         objects += count
+        record_bytes += size
         faults += [Fault(file, number, reason, detail) for reason, detail in record_faults]
-    return ShardCheck(expected.split, file, examples, objects, reader.size, (*faults, *damage))
+    return ShardCheck(expected.split, file, examples, objects, record_bytes, reader.size, (*faults, *damage))

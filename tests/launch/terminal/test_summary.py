@@ -142,7 +142,7 @@ def test_splits_of_one_job_share_what_is_the_same_for_all_of_them(capsys):
 def test_names_are_no_markup(capsys, name):
     assert shown(capsys, CLEAN, folder=name)[0] == f"coco-train is in {name}"
     fault = Fault(name, 3, "class", name)
-    print_checks(terminal(), name, [ShardCheck("train", name, 1, 1, 1, (fault,))], [fault])
+    print_checks(terminal(), name, [ShardCheck("train", name, 1, 1, 1, 1, (fault,))], [fault])
     assert f"{name} record 3: class: {name}" in capsys.readouterr().out.splitlines()
 
 
@@ -217,9 +217,9 @@ def test_what_verify_found(capsys):
     fault = Fault("coco-val.tfrecord-00000-of-00001", 17, "data_crc", "the checksum\nis wrong")
     lost = Fault("coco-val.tfrecord-00000-of-00001", None, "count", "17 records, the manifest says 18")
     checks = [
-        ShardCheck("val", "x", 17, 30, 500, (fault, lost)),
-        ShardCheck("train", "y", 1000, 7000, 2_000_000, ()),
-        ShardCheck("train", "z", 500, 1, 500_000, ()),
+        ShardCheck("val", "x", 17, 30, 400, 500, (fault, lost)),
+        ShardCheck("train", "y", 1000, 7000, 1, 2_000_000, ()),
+        ShardCheck("train", "z", 500, 1, 1, 500_000, ()),
     ]
     print_checks(terminal(), "out", checks, [fault, lost])
     lines = capsys.readouterr().out.splitlines()
@@ -244,7 +244,7 @@ def test_only_the_first_faults_are_shown_and_all_are_counted(capsys):
 
 
 def test_a_data_set_that_is_whole(capsys):
-    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, 1, ())], [])
+    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, 1, 1, ())], [])
     assert capsys.readouterr().out.splitlines()[-1] == "out: whole: every record read, parsed and decoded"
 
 
@@ -258,7 +258,7 @@ def test_a_data_set_that_is_whole(capsys):
     ],
 )
 def test_sizes_are_in_powers_of_ten(capsys, size, text):
-    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, size, ())], [])
+    print_checks(terminal(), "out", [ShardCheck("train", "y", 1, 1, 1, size, ())], [])
     assert capsys.readouterr().out.splitlines()[1].split(maxsplit=4)[4].rstrip() == text
 
 
@@ -277,5 +277,5 @@ def test_printable(text, expected):
 
 def test_no_number_is_cut_where_the_terminal_is_narrow(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
-    print_checks(terminal(), "out", [ShardCheck("train", "a", 12_345_678, 98_765_432, 123_456_789, ())], [])
+    print_checks(terminal(), "out", [ShardCheck("train", "a", 12_345_678, 98_765_432, 1, 123_456_789, ())], [])
     assert "train       1  12,345,678  98,765,432  123.5 MB\n" in capsys.readouterr().out

@@ -54,7 +54,9 @@ def bad(values) -> bytes:  # noqa: F811
 def test_examples_and_objects_are_counted_and_faults_have_their_records_number(tmp_path, good, bad):
     expected = shard(tmp_path / "a", [good] * 9 + [bad, good, bad])
     check = verify(expected)
-    assert msgspec.structs.replace(check, faults=()) == ShardCheck("val", "a", 12, 24, expected.info.bytes, ())
+    assert msgspec.structs.replace(check, faults=()) == ShardCheck(
+        "val", "a", 12, 24, 10 * len(good) + 2 * len(bad), expected.info.bytes, ()
+    )
     assert found(check) == [("a", 9, "class"), ("a", 11, "class")]
 
 
@@ -77,7 +79,7 @@ def test_a_box_that_was_kept_may_lie_outside(tmp_path, values):  # noqa: F811
 def test_a_shard_that_is_not_there(tmp_path, good):
     expected = shard(tmp_path / "a", [good])
     (tmp_path / "a").unlink()
-    assert verify(expected) == ShardCheck("val", "a", 0, 0, 0, (Fault("a", None, "missing", "no such file"),))
+    assert verify(expected) == ShardCheck("val", "a", 0, 0, 0, 0, (Fault("a", None, "missing", "no such file"),))
 
 
 def test_the_transform_checks_each_shard(tmp_path, good):
@@ -86,5 +88,8 @@ def test_the_transform_checks_each_shard(tmp_path, good):
         checks = p | beam.Create(shards) | VerifyShards(threads=2)
         sizes = [expected.info.bytes for expected in shards]
         assert_that(
-            checks, equal_to([ShardCheck("val", "a", 1, 2, sizes[0], ()), ShardCheck("val", "b", 0, 0, sizes[1], ())])
+            checks,
+            equal_to(
+                [ShardCheck("val", "a", 1, 2, len(good), sizes[0], ()), ShardCheck("val", "b", 0, 0, 0, sizes[1], ())]
+            ),
         )

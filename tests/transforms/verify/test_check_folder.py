@@ -1,0 +1,161 @@
+"""What is wrong with a data set besides what is in its shards."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.manifest import FORMAT, Manifest, SplitManifest, decode_manifest, encode_manifest
+from recordmill.schemas.plan_report import ShardCheck
+from recordmill.transforms.metadata.commit_splits import publish
+from recordmill.transforms.verify.check_folder import folder_faults
+from tests.transforms.metadata.test_describe_split import SHARDS, SPLIT
+
+FOUND = {"train": ((6, 5), (2, 4)), "val": ((6, 100), (2, 200))}
+"""How many records and objects each shard of a split has."""
+
+
+def of_split(name: str, split: SplitManifest = SPLIT) -> SplitManifest:
+    recipe = msgspec.structs.replace(split.recipe, split=name)
+    shards = tuple(msgspec.structs.replace(shard, file=shard.file.replace("train", name)) for shard in split.shards)
+    return msgspec.structs.replace(split, recipe=recipe, shards=shards)
+
+
+def plus(split: SplitManifest, part: str, *counts: str) -> SplitManifest:
+    """A split's manifest with one more of some counts."""
+    before = getattr(split, part) if part else split
+    changed = msgspec.structs.replace(before, **{count: getattr(before, count) + 1 for count in counts})
+    return msgspec.structs.replace(split, **{part: changed}) if part else changed
+
+
+VAL = of_split("val")
+VAL = msgspec.structs.replace(VAL, annotations=msgspec.structs.replace(VAL.annotations, rows=324, objects=300))
+
+
+def write(folder: Path, train: SplitManifest = SPLIT, layout: str = "detection", **others: SplitManifest) -> None:
+    """The metadata of a data set."""
+    for name, split in {"train": train, **others}.items():
+        rejects = f"of {name}".encode()
+        split = msgspec.structs.replace(split, rejects_sha256=hashlib.sha256(rejects).hexdigest())
+        alone = Manifest(FORMAT, "coco", layout, (), (Category(1, "cat"), Category(2, "dog")), (), {name: split})
+        (folder / f"manifest-{name}.json").write_bytes(encode_manifest(alone))
+        (folder / f"rejects-{name}.jsonl").write_bytes(rejects)
+    publish(str(folder))
+
+
+def faults(folder: Path) -> list[tuple[str, str]]:
+    checks = [
+        ShardCheck(split, f"{split} {number}", examples, objects, 350, 0, ())
+        for split, found in FOUND.items()
+        for number, (examples, objects) in enumerate(found)
+    ]
+    return [(fault.file, fault.reason) for fault in folder_faults(str(folder), checks)]
+
+
+@pytest.mark.parametrize(
+    ("part", "counts"),
+    [
+        ("images", ()),
+        ("images", ("written", "rows")),  # records
+        ("images", ("rows",)),
+        ("annotations", ("objects", "rows")),  # objects
+        ("annotations", ("rows",)),
+        ("", ("record_bytes",)),
+    ],
+)
+@pytest.mark.parametrize("name", ["train", "val"])
+def test_each_count_is_held_against_its_parts(tmp_path, part, counts, name):
+    splits = {"train": SPLIT, "val": VAL}
+    write(tmp_path, **splits | {name: plus(splits[name], part, *counts)})
+    assert faults(tmp_path) == [("manifest.json", "count")] * bool(counts)
+
+
+@pytest.mark.parametrize(("examples", "is_right"), [(9, True), (8, False)])
+def test_where_a_record_is_of_an_object_there_are_as_many_records_as_objects(tmp_path, examples, is_right):
+    shards = (msgspec.structs.replace(SHARDS[0], file=f"file_00-{examples}.tfrec", examples=examples),)
+    (tmp_path / shards[0].file).touch()
+    recipe = msgspec.structs.replace(SPLIT.recipe, layout="keras")
+    write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards, recipe=recipe), "keras")
+    assert faults(tmp_path) == [("manifest.json", "count")] * (not is_right)
+
+
+def test_a_file_that_is_named_as_a_shard_must_be_listed(tmp_path):
+    write(tmp_path, val=VAL)
+    for name in (*(shard.file for shard in (*SPLIT.shards, *VAL.shards)), "x-val.tfrecord-00000-of-00001", "x"):
+        (tmp_path / name).touch()
+    assert faults(tmp_path) == []
+    others = "coco-test.tfrecord-00000-of-00001", "coco-val.tfrecord-00000-of-00003.gz"
+    for other in others:
+        (tmp_path / other).touch()
+    assert faults(tmp_path) == [(other, "unlisted") for other in others]
+
+
+def edited(file: str, before: str, after: str):
+    def edit(folder: Path) -> None:
+        text = (folder / file).read_text()
+        assert before in text
+        (folder / file).write_text(text.replace(before, after))
+
+    return edit
+
+
+def without_splits(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "splits": {}}))
+
+
+def renamed_and_sealed(folder: Path) -> None:
+    """As by an editor that knows of the checksum."""
+    manifest = decode_manifest((folder / "manifest.json").read_bytes(), "manifest.json")
+    classes = Category(1, "dog"), Category(2, "cat")
+    (folder / "manifest.json").write_bytes(encode_manifest(msgspec.structs.replace(manifest, categories=classes)))
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (edited("manifest.json", '"cat"', '"cow"'), ("manifest.json", "edited")),
+        (edited("manifest.json", '"compression": ""', '"compression": "GZIP"'), ("manifest.json", "edited")),
+        (edited("manifest.json", '"record_bytes": 700', '"record_bytes": 701'), ("manifest.json", "edited")),
+        (edited("manifest.json", '"boxes_clipped": 4', '"boxes_clipped": 5'), ("manifest.json", "edited")),
+        (edited("manifest.json", "instances.json", "other.json"), ("manifest.json", "edited")),
+        (without_splits, ("manifest.json", "count")),
+        (renamed_and_sealed, ("manifest-train.json", "edited")),
+        (edited("manifest-train.json", '"masks": 7', '"masks": 8'), ("manifest-train.json", "edited")),
+        (lambda folder: (folder / "manifest-train.json").unlink(), ("manifest-train.json", "missing")),
+        (lambda folder: (folder / "rejects-train.jsonl").unlink(), ("rejects-train.jsonl", "missing")),
+        (lambda folder: (folder / "rejects-train.jsonl").write_text("junk"), ("rejects-train.jsonl", "edited")),
+        (edited("label_map.json", "dog", "cow"), ("label_map.json", "edited")),
+        (edited("label_map.pbtxt", "dog", "cow"), ("label_map.pbtxt", "edited")),
+        (edited("labels.csv", "dog", "cow"), ("labels.csv", "edited")),
+        (edited("features.json", "uint8", "uint16"), ("features.json", "edited")),
+        (edited("dataset_info.json", '"train"', '"test"'), ("dataset_info.json", "edited")),
+        (lambda folder: (folder / "labels.csv").unlink(), ("labels.csv", "missing")),
+        (lambda folder: (folder / "dataset_info.json").unlink(), ("dataset_info.json", "missing")),
+        (
+            edited("image.object.class.index.labels.txt", "dog", "cow"),
+            ("image.object.class.index.labels.txt", "edited"),
+        ),
+    ],
+)
+def test_whatever_is_edited_or_gone_is_found(tmp_path, edit, found):
+    write(tmp_path)
+    assert faults(tmp_path) == []
+    edit(tmp_path)
+    assert found in faults(tmp_path)
+
+
+def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):
+    shards = (msgspec.structs.replace(SHARDS[0], file="file_00-9.tfrec", examples=9),)
+    recipe = msgspec.structs.replace(SPLIT.recipe, layout="keras")
+    (tmp_path / "file_00-9.tfrec").touch()
+    write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards, recipe=recipe), "keras")
+    assert faults(tmp_path) == []
+    (tmp_path / "coco-train.tfrecord-00000-of-00001").unlink()
+    assert faults(tmp_path) == [("coco-train.tfrecord-00000-of-00001", "missing")]
+    for file in ("dataset_info.json", "features.json", *(path.name for path in tmp_path.glob("*.labels.txt"))):
+        (tmp_path / file).unlink()  # as in a bucket, which has no links
+    assert faults(tmp_path) == []

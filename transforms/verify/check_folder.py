@@ -1,0 +1,125 @@
+"""What a data set's folder has besides its shards is held against its manifest, and the manifest against itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import RecordOf
+from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.manifest import (
+    MANIFEST,
+    Manifest,
+    SplitManifest,
+    encode_manifest,
+    split_manifest,
+    split_rejects,
+)
+from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.shards import is_shard_of
+from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
+from recordmill.transforms.metadata.commit_splits import companions
+from recordmill.transforms.metadata.dataset_folder import read_split_manifests, require_manifest
+from recordmill.transforms.storage.interface import Storage
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
+    """Faults of a data set outside of its shards.
+
+    Args:
+        checks: of all shards that the manifest lists.
+
+    Raises:
+        ConfigError: the folder has no manifest.
+    """
+    manifest, storage = require_manifest(folder), storage_for(folder)
+    names = set(storage.names(folder))
+    links = _links(manifest)
+    return [
+        *_manifest_faults(storage, folder, manifest),
+        *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
+        *_companion_faults(storage, folder, manifest, links.keys() - names),
+        *(fault for name, split in manifest.splits.items() for fault in _reject_faults(storage, folder, name, split)),
+        *_unlisted_faults(manifest, names - links.keys()),
+    ]
+
+
+def _links(manifest: Manifest) -> Mapping[str, str]:
+    return {
+        link: target
+        for name, split in manifest.splits.items()
+        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
+    }
+
+
+def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:
+    if storage.read(storage.join(folder, MANIFEST)) != encode_manifest(manifest):
+        yield Fault(MANIFEST, None, "edited", "its content is not what was written: its SHA-256 is another")
+    if not manifest.splits:
+        yield Fault(MANIFEST, None, "count", "it has no split")
+    try:
+        alone = read_split_manifests(folder)
+    except ConfigError as error:
+        yield Fault(MANIFEST, None, "split_manifest", str(error))
+        return
+    for name, split in manifest.splits.items():
+        if name not in alone:
+            yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
+        elif alone[name].splits[name] != split or alone[name].labels != manifest.labels:
+            yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
+
+
+def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
+    images, annotations = split.images, split.annotations
+    found = [check for check in checks if check.split == name]
+    records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
+    for what, stated, counted in (
+        ("records", records, split.examples),
+        ("image rows", images.rows, images.accounted),
+        ("annotation rows", annotations.rows, annotations.accounted),
+        ("objects", annotations.objects, sum(check.objects for check in found)),
+        ("bytes of records", split.record_bytes, sum(check.record_bytes for check in found)),
+    ):
+        if stated != counted:
+            detail = f"split {name}: {what} {stated:,}, but {counted:,} by its parts"
+            yield Fault(MANIFEST, None, "count", detail)
+
+
+def _companion_faults(storage: Storage, folder: str, manifest: Manifest, lacking: set[str]) -> Iterator[Fault]:
+    """Label maps and TFDS's files follow from the manifest. Without links, for want of which TFDS cannot find shards,
+    its files are not there either."""
+    expected = dict(companions(manifest))
+    for_tfds = tfds_files(manifest)
+    if not is_readable(manifest) or (lacking and not any(_read(storage, folder, name) for name in for_tfds)):
+        expected = {name: data for name, data in expected.items() if name not in for_tfds}
+    elif lacking:
+        yield Fault(min(lacking), None, "missing", f"TFDS needs it, and {len(lacking) - 1:,} more such links to shards")
+    for name, data in expected.items():
+        found = _read(storage, folder, name)
+        if found is None:
+            yield Fault(name, None, "missing", "it is gone")
+        elif found != data:
+            yield Fault(name, None, "edited", f"it says otherwise than {MANIFEST}")
+
+
+def _reject_faults(storage: Storage, folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
+    file = split_rejects(name)
+    found = _read(storage, folder, file)
+    if found is None:
+        yield Fault(file, None, "missing", "it is gone")
+    elif sha256(found).hexdigest() != split.rejects_sha256:
+        yield Fault(file, None, "edited", "its content is not what was written: its SHA-256 is another")
+
+
+def _unlisted_faults(manifest: Manifest, names: set[str]) -> Iterator[Fault]:
+    listed = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    for file in sorted(names - listed):
+        if is_shard_of(manifest.name, file, manifest.table.naming):
+            yield Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest")
+
+
+def _read(storage: Storage, folder: str, name: str) -> bytes | None:
+    try:
+        return storage.read(storage.join(folder, name))
+    except FileNotFoundError:
+        return None
