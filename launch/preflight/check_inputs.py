@@ -15,7 +15,7 @@ from recordmill.schemas.manifest import MANIFEST
 from recordmill.transforms.metadata.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 
 def check_coco_inputs(options: CocoOptions) -> None:
@@ -82,7 +82,11 @@ def _file_fault(name: str, path: str) -> str:
             storage.open(path).close()  # raises where it may not be read
         return ""
     if storage.is_folder(path):
-        return f"{name} {path} is a folder; give the file"
+        if not archive_of(path):
+            return f"{name} {path} is a folder; give the file"
+        files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
+        example = f", {storage.join(path, files[0])} for example" if files else ""
+        return f"{name} {path} is an archive; name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
     return f"{name} {path}: no such file{_near(path)}"

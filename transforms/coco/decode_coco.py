@@ -13,6 +13,7 @@ import msgspec
 from recordmill.schemas.annotations import Category, Int64
 from recordmill.schemas.coco import AnnotationKind, FieldRows, SegmentId
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.file_kinds import describe_content
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.file_fields import (
     FIELDS,
@@ -234,7 +235,7 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     try:
         file = RAW_FILE.decode(data)
     except msgspec.ValidationError as error:
-        raise _not_coco(path, error) from error
+        raise _not_coco(path, data, error) from error
     images, annotations = [], []
     rejected = []
     for raw in file.images:
@@ -261,7 +262,7 @@ def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType)
     try:
         categories = list(map(_category, file.categories))
     except msgspec.ValidationError as error:
-        raise _not_coco(path, error) from error
+        raise _not_coco(path, b"", error) from error
     images = file.images
     if images and isinstance(images[0], AddressedImageRow):
         of_images = {**of_images, "coco_url": sum(bool(image.coco_url) for image in images)}
@@ -280,7 +281,9 @@ def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType)
     return CocoRows(images, annotations, categories, rejected, unread, frozenset(fields), has_list)
 
 
-def _not_coco(path: str, error: msgspec.ValidationError) -> AnnotationFileError:
+def _not_coco(path: str, data: bytes, error: msgspec.ValidationError) -> AnnotationFileError:
+    if kind := describe_content(data):
+        return AnnotationFileError(f"{path} is {kind}")
     return AnnotationFileError(
         f"{path} is JSON, but not a COCO file: {error}; expected an object with the lists images, annotations and "
         "categories (a category has an integer id and a name)"
@@ -330,6 +333,8 @@ def _without_quoted_captions(rows: CocoRows) -> CocoRows:
 def _not_json(path: str, data: bytes, offset: int, error: msgspec.DecodeError) -> str:
     if not data.strip():
         return f"{path} is empty; expected a COCO annotation file"
+    if kind := describe_content(data):
+        return f"{path} is {kind}"
     return (
         f"{path} is not JSON: {json_fault(data, offset, error)}; expected a COCO file, one object with the lists "
         "images, annotations and categories"

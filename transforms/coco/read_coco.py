@@ -23,7 +23,7 @@ from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decod
 from recordmill.transforms.coco.file_fields import field_rows
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of FileAnnotations
 from recordmill.transforms.runtime.outputs import FILES, REJECTED, count_rejects, route_outputs
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.read_unpacked import read_unpacked
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
     path, kind = source.path, source.kind
     _LOGGER.info("Reading %s", path)
     with _gc_paused():
-        rows = decode_coco(path, storage_for(path).read(path), kind, masks)
+        rows = decode_coco(path, read_unpacked(path), kind, masks)
         check_kind(source, rows)
         parts = _group(rows)
     convert = row_converter(source, rows.categories)

@@ -8,7 +8,7 @@ import posixpath
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import apache_beam as beam
 import msgspec
@@ -16,6 +16,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.file_kinds import describe_table
 from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.images import JoinSide
 from recordmill.schemas.names import has_control_character, name_fault, name_key
@@ -23,12 +24,14 @@ from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import SplitShares, name_id, split_name_fault
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
+from recordmill.transforms.storage.read_unpacked import GZIP, read_unpacked, unpacked
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
 _DELIMITERS = ",;\t"
 _MAX_FIELD = 1 << 20
+_MAX_LINE = 1 << 20
 
 
 class LabelTable(msgspec.Struct, frozen=True):
@@ -169,7 +172,7 @@ def _text(path: str) -> Iterator[TextIO]:
     Raises:
         AnnotationFileError: on reading, it is not UTF-8.
     """
-    with io.TextIOWrapper(storage_for(path).open(path), encoding="utf-8-sig", newline="") as text:
+    with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as text:
         try:
             yield text
         except UnicodeDecodeError as error:  # which counts from the beginning of a block
@@ -178,8 +181,18 @@ def _text(path: str) -> Iterator[TextIO]:
             ) from error
 
 
+def _open(path: str) -> BinaryIO:
+    file = storage_for(path).open(path)
+    is_packed = file.read(len(GZIP)) == GZIP
+    file.seek(0)
+    if not is_packed:
+        return file
+    with file:
+        return io.BytesIO(unpacked(path, file.read()))
+
+
 def _decoding_fault(path: str) -> str:
-    data = storage_for(path).read(path)
+    data = read_unpacked(path)
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -199,7 +212,9 @@ class _Header(NamedTuple):
 
 
 def _read_header(path: str, text: TextIO, columns: LabelColumns) -> _Header:
-    first = text.readline()
+    first = text.readline(_MAX_LINE)
+    if what := describe_table(first):
+        raise AnnotationFileError(f"{path} is {what}")
     delimiter = max(_DELIMITERS, key=first.count)
     try:
         names = next(csv.reader([first], delimiter=delimiter, strict=True), [])

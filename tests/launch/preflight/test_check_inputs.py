@@ -136,6 +136,15 @@ def test_every_fault_is_told(folder):
     assert "--output instances.json is a file" in str(caught.value)
 
 
+def test_an_archive_in_place_of_a_file_in_it(folder):
+    zipped(folder / "ann.zip", "annotations/instances_val.json", "a.txt")
+    zipped(folder / "other.zip", "a.txt")
+    for name, example in ("ann.zip", ", ann.zip/annotations/instances_val.json for example"), ("other.zip", ""):
+        with pytest.raises(ConfigError) as caught:
+            check_coco_inputs(CocoOptions(images=("images",), instances=(name,), output="out"))
+        assert str(caught.value) == f"--instances {name} is an archive; name the file in it{example}"
+
+
 # recordmill folder
 
 

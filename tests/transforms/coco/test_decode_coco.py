@@ -82,7 +82,7 @@ def test_nan_costs_the_row_that_needs_a_number_there_and_no_other():
         ('{"images": [],\n "annotations": [}', "line 2, column 18 "),
         ('{"images": []} and more', "line 1, column 1"),
         ('{\n"images": [{"id": "x", "file_name": "a"}],\n\n  "annotations": oops}', "line 4, column 18 "),
-        ("<html>", "line 1, column 1 "),
+        ("no JSON", "line 1, column 5 "),
         ('{"images": [{"id": 1, "x": NaN}, }', "line 1, column 34 "),
         ('{"images": [\n{"id": 1, "x": -Infinity}, }', "line 2, column 28 "),
         ('{"images": [{"id": 1, "x": NaN},\n }', "line 2, column 2 "),
@@ -189,6 +189,19 @@ def test_the_name_of_a_list_may_be_within(odd):
     more = {"info": [within, words], "type": "images", **plain, "more": within}
     more["annotations"] = [{**row, **within} for row in more["annotations"]]
     assert decode(more).annotations[1].id == decode(plain).annotations[1].id
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"<annotation><object/></annotation>", "Pascal VOC's XML"),
+        ({"shapes": [], "imagePath": "a.jpg"}, "LabelMe's JSON"),
+        (b'{"shapes": [NaN], "imagePath": "a.jpg"}', "LabelMe's JSON"),
+        ([{"image_id": 1, "caption": "x"}], "a list of COCO's annotations or results"),
+    ],
+)
+def test_files_of_other_tools_are_named(content, what):
+    assert fault(content).startswith(f"in/a.json is {what}")
 
 
 def test_half_a_character_costs_that_character():

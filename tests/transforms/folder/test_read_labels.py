@@ -1,6 +1,7 @@
 """Tables of labels, as spreadsheets and scripts write them, become image rows."""
 
 import csv
+import gzip
 import sys
 from fractions import Fraction
 from unicodedata import normalize
@@ -310,6 +311,36 @@ def test_names_of_splits_are_lower_case(rows, split):
 def test_what_is_no_table_is_told_by_its_name(rows, data, told):
     with pytest.raises(AnnotationFileError, match=told):
         rows(data)
+
+
+def test_a_table_may_be_compressed(rows, tmp_path):
+    table = "path,label,split\na.jpg,cat,val\n"
+    assert rows(gzip.compress(table.encode())) == rows(table)
+    rows(gzip.compress(table.encode()))
+    assert table_splits(str(tmp_path / "labels.csv"), USUAL) == ("val",)
+    with pytest.raises(AnnotationFileError, match="cut short"):
+        rows(gzip.compress(table.encode())[:-1])
+    with pytest.raises(AnnotationFileError, match=r"in line 2, at byte 11\)"):
+        rows(gzip.compress(b"path,label\n\xff.jpg,cat\n"))
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        ('{"images": [], "annotations": []}', r"is COCO's JSON; recordmill coco"),
+        ("<annotation></annotation>", "is Pascal VOC's XML"),
+        ("0 0.5 0.5 0.1 0.1\n", "is YOLO's text"),
+    ],
+)
+def test_what_is_a_file_of_another_kind_is_named(rows, data, what):
+    with pytest.raises(AnnotationFileError, match=what):
+        rows(data)
+
+
+def test_a_first_line_without_an_end_is_not_read_whole(rows):
+    with pytest.raises(AnnotationFileError, match="no column of paths") as caught:
+        rows("x" * (3 << 20))
+    assert len(str(caught.value)) < 1 << 21
 
 
 def test_long_fields_are_read(rows):

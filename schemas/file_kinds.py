@@ -1,0 +1,100 @@
+"""What a file is that is not the one that was asked for, by its content: in words, with the way out."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+_HEAD = 1 << 16
+_CONVERT = "Datumaro and FiftyOne convert it to COCO's"
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+_BY_BEGINNING = {
+    b"PK\x03\x04": "a .zip archive; name the file in it, archive.zip/instances.json (the archive ends in .zip)",
+    b"BZh": "compressed by bzip2; unpack it (gzip is read as it is)",
+    b"\xfd7zXZ": "compressed by xz; unpack it (gzip is read as it is)",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; unpack it (gzip is read as it is)",
+    b"7z\xbc\xaf": "a 7z archive; unpack it (gzip is read as it is)",
+    b"\xff\xd8\xff": "a picture; give the file of its annotations",
+    b"\x89PNG": "a picture; give the file of its annotations",
+    b"PAR1": "a Parquet table; give COCO's JSON",
+    b"\xff\xfe": "text in UTF-16; save it as UTF-8",
+    b"\xfe\xff": "text in UTF-16; save it as UTF-8",
+    b"version https://git-lfs": "a pointer of Git LFS, in place of the file; fetch that by git lfs pull",
+}
+_HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype )?html", re.IGNORECASE)
+_XML = {
+    re.compile(rb"<annotations?>.*<image ", re.DOTALL): f"CVAT's XML; CVAT exports COCO's JSON, too, or {_CONVERT}",
+    re.compile(rb"<annotation\b.*<polygon>", re.DOTALL): f"LabelMe's XML of one image; {_CONVERT}",
+    re.compile(rb"<annotation\b"): f"Pascal VOC's XML of one image; {_CONVERT}",
+    re.compile(rb"<"): "XML, and no COCO file, which is JSON",
+}
+_YOLO = re.compile(rb"(?:\d+(?: +-?[\d.]+(?:e-?\d+)?){4,}\s*(?:\n|\Z))+")
+_YOLO_YAML = re.compile(rb"^(?:names|nc|train|val|path):", re.MULTILINE)
+_TABLE = re.compile(rb"[^\n{}\[\]<>]*[,;\t][^\n{}\[\]<>]*\r?\n[^\n]*[,;\t]")
+
+
+def describe_content(data: bytes) -> str:
+    """What the bytes are, of annotations that are not COCO's, and what to do about it; empty where nothing is known."""
+    text = data[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
+    for beginning, what in _BY_BEGINNING.items():
+        if data.startswith(beginning):
+            return what
+    if text.startswith(b"<"):
+        if _HTML.match(text):
+            return "a web page, and not the file that a download was to bring; fetch it again"
+        return next(what for pattern, what in _XML.items() if pattern.search(text))
+    if text.startswith((b"{", b"[")):
+        return _describe_json(data, text)
+    if _YOLO.match(text):
+        return f"YOLO's text of one image; {_CONVERT}"
+    if _YOLO_YAML.search(text):
+        return f"YAML, as of a YOLO data set; {_CONVERT}"
+    if _TABLE.match(text):
+        return "a table; recordmill folder --labels reads tables of images of one class each"
+    return ""
+
+
+def _describe_json(data: bytes, text: bytes) -> str:
+    first, _, rest = text.partition(b"\n")
+    if rest.lstrip().startswith(b"{") and _decoded(_FIELDS.decode, first):
+        return (
+            "JSON Lines, an object a line; COCO's JSON is one object with the lists images, annotations and categories"
+        )
+    if fields := _decoded(_FIELDS.decode, data.removeprefix(b"\xef\xbb\xbf")):
+        if "shapes" in fields and "imagePath" in fields:
+            return "LabelMe's JSON of one image; LabelMe's own script labelme2coco.py makes COCO's of a folder of them"
+        if any(name.startswith("_via_") for name in fields):
+            return "a project of the VGG Image Annotator (VIA); it exports COCO's JSON, too"
+        if bytes(fields.get("type", b"")) == b'"FeatureCollection"':
+            return "GeoJSON, in coordinates of a map; COCO's are in pixels of an image"
+    if rows := _decoded(_ROWS.decode, data.removeprefix(b"\xef\xbb\xbf")):
+        names = rows[0].keys()
+        if "image_id" in names:
+            return (
+                "a list of COCO's annotations or results, without images; give the object that has the lists images, "
+                "annotations and categories"
+            )
+        if {"image", "annotations"} <= names:
+            return f"CreateML's JSON; {_CONVERT}"
+        if "data" in names and names & {"annotations", "completions"}:
+            return "Label Studio's JSON; it exports COCO's, too"
+    return ""
+
+
+def _decoded(decode: Callable, data: bytes) -> Any:
+    try:
+        return decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def describe_table(head: str) -> str:
+    """Likewise of what was to be a table, by its beginning; empty for what may be one."""
+    text = head.lstrip("\ufeff \t\r\n")
+    if text.startswith(("{", "[")) and ('"images"' in text or '"annotations"' in text):
+        return "COCO's JSON; recordmill coco reads it, with --instances or the flag of its kind"
+    what = describe_content(text.encode(errors="replace"))
+    return "" if what.startswith("a table") else what

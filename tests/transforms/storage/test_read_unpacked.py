@@ -1,0 +1,70 @@
+"""Files that gzip made are read as what they hold, and no more of them than can be meant."""
+
+import gzip
+import random
+import zipfile
+
+import pytest
+
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.transforms.storage import read_unpacked as module
+from recordmill.transforms.storage.read_unpacked import read_unpacked
+from recordmill.transforms.storage.resolve import storage_for
+from tests.transforms.storage.conftest import path_of
+
+CONTENT = random.Random(0).randbytes(5 << 19) + b'{"images": []}' * 1000
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        CONTENT,
+        gzip.compress(CONTENT),
+        gzip.compress(CONTENT[:7]) + gzip.compress(b"") + gzip.compress(CONTENT[7:]) + bytes(512),
+    ],
+)
+def test_a_file_is_unpacked_whatever_its_name(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    assert read_unpacked(str(tmp_path / name)) == CONTENT
+
+
+def test_an_empty_file(tmp_path):
+    for data in (b"", gzip.compress(b""), b"\x1f"):
+        (tmp_path / "a").write_bytes(data)
+        assert read_unpacked(str(tmp_path / "a")) == (data if len(data) == 1 else b"")
+
+
+@pytest.mark.parametrize("size", [2, 9, 17, 1000, -9, -1])
+def test_a_file_that_is_cut(tmp_path, size):
+    (tmp_path / "a").write_bytes(gzip.compress(CONTENT)[:size])
+    with pytest.raises(AnnotationFileError, match="has been cut short"):
+        read_unpacked(str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("offset", [3, 1000, -6, -1])
+def test_a_damaged_file(tmp_path, offset):
+    data = bytearray(gzip.compress(CONTENT))
+    data[offset] ^= 0xFF
+    (tmp_path / "a").write_bytes(data)
+    with pytest.raises(AnnotationFileError, match="a is a "):
+        read_unpacked(str(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("members", [1, 5])
+def test_a_bomb_is_unpacked_to_its_bound_and_no_further(tmp_path, monkeypatch, members):
+    monkeypatch.setattr(module, "_ALWAYS", 3 << 20)
+    zeros = 4_000_000
+    (tmp_path / "a").write_bytes(gzip.compress(bytes(zeros // members)) * members)
+    with pytest.raises(AnnotationFileError, match="more than 3,145,728 bytes"):
+        read_unpacked(str(tmp_path / "a"))
+    monkeypatch.setattr(module, "_RATIO", 2000)
+    assert read_unpacked(str(tmp_path / "a")) == bytes(zeros)
+
+
+def test_a_file_in_a_bucket_or_in_an_archive_is_unpacked_too(tmp_path, gcs):
+    storage_for(path_of("a.json")).write(path_of("a.json"), gzip.compress(CONTENT))
+    assert read_unpacked(path_of("a.json")) == CONTENT
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("in/a.json.gz", gzip.compress(CONTENT))
+    assert read_unpacked(str(tmp_path / "a.zip/in/a.json.gz")) == CONTENT
