@@ -27,12 +27,27 @@ class AnnotationKind(str, Enum):
     IMAGE_INFO = "image_info"  # images without annotations
 
 
+class BoxFormat(str, Enum):
+    """What the four numbers of an object's `bbox` are: pixels, or fractions of the image's width and height."""
+
+    XYWH = "xywh"  # left, top, width, height, in pixels, as COCO has them
+    XYXY = "xyxy"  # left, top, right, bottom, in pixels
+    REL_XYWH = "rel-xywh"  # the same as fractions
+    REL_XYXY = "rel-xyxy"
+
+
 class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):
-    """An annotation file to read; `masks` is the folder or .zip of a panoptic file's PNGs."""
+    """An annotation file to read.
+
+    Attributes:
+        masks: the folder or .zip of a panoptic file's PNGs.
+        bbox_format: of a file of objects; None for COCO's, unless the boxes look as if they had another.
+    """
 
     kind: AnnotationKind
     path: str
     masks: str = ""
+    bbox_format: BoxFormat | None = None
 
 
 class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):

@@ -4,7 +4,7 @@
     ├── ConfigError              the command or its configuration is wrong     (exit code 2)
     └── JobError                 the job ran and failed                        (exit code 1)
         ├── AnnotationFileError  a file is not the COCO JSON it should be
-        │   └── WrongFlagError   … of the kind that its flag reads        (exit code 2)
+        │   └── WrongFlagError   … of the kind that its flags say         (exit code 2)
         ├── CategoryError        categories that contradict each other or the command
         ├── CollidingImagesError one image id or file name that stands for two pictures
         ├── EmptyDatasetError    nothing to write                  (exit code 2)

@@ -6,7 +6,7 @@ from typing import Any
 
 from recordmill.pipelines.options.convert_options import LEAVE_OUT, READ, WRITE, ConvertOptions, RecipeValue
 from recordmill.pipelines.options.option import Kind, flag, option, redefined
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS
 from recordmill.schemas.names import MATCHES, NameSources
@@ -66,6 +66,20 @@ class CocoOptions(ConvertOptions):
         help="the PNGs of --panoptic",
         may_repeat=True,
         docs=("the PNGs of each `--panoptic` file, in the same order: in a folder, or in a .zip as COCO ships it"),
+    )
+    bbox_format: str | None = option(
+        None,
+        kind=Kind.CHOICE,
+        group=READ,
+        help="what the numbers of a bbox are, in --instances and --keypoints",
+        docs=(
+            "what the four numbers of a `bbox` are in `--instances` and `--keypoints`: left, top, width, height, or "
+            "left, top, right, bottom; in pixels, or (`rel-`) as fractions of the image's width and height, which the "
+            "file has to say. Without it they are taken for `xywh`, and a file that does not look like that is "
+            "refused; with it, whatever they look like"
+        ),
+        choices=tuple(format_.value for format_ in BoxFormat),
+        usual="xywh, if it looks like that",
     )
     no_list: bool = option(
         False,
@@ -169,8 +183,9 @@ class CocoOptions(ConvertOptions):
     def sources(self) -> tuple[AnnotationSource, ...]:
         """The annotation files to read."""
         masks = dict(zip(self.panoptic, self.panoptic_masks, strict=True))
+        format_ = BoxFormat(self.bbox_format) if self.bbox_format else None
         return tuple(
-            AnnotationSource(AnnotationKind(kind), path, masks[path] if kind == "panoptic" else "")
+            AnnotationSource(AnnotationKind(kind), path, masks[path] if kind == "panoptic" else "", format_)
             for kind in ANNOTATIONS
             for path in getattr(self, kind)
         )
@@ -201,6 +216,7 @@ class CocoOptions(ConvertOptions):
     @property
     def record_options(self) -> dict[str, RecipeValue]:
         return super().record_options | {
+            "bbox_format": self.bbox_format or BoxFormat.XYWH.value,
             "boxes": self.boxes,
             "categories": sorted(self.categories),
             "masks": self.masks,

@@ -94,6 +94,7 @@ TOGETHER = [
 ELSEWHERE = {
     "--panoptic-masks",
     "--match",
+    "--bbox-format",
     "--boxes",
     "--check",
     "--max-rejects",

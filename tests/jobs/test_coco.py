@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,40 @@ def test_category_id_0_stays_0_in_layouts_of_raw_ids(tmp_path, recordmill, layou
     assert recordmill("verify", tmp_path / "out").code == 0
     (read,) = recordmill_dataset(str(tmp_path / "out"))
     assert (np.ravel(read["category_ids"]), np.ravel(read["labels"])) == ([0], [0])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_boxes_in_another_format_are_refused_before_a_picture_is_read_and_converted_where_it_is_named(
+    tmp_path, recordmill, workers
+):
+    boxes = [(20, 15, 10, 9), (3, 4, 9, 8), (25, 2, 12, 20), (22, 20, 14, 8), (18, 16, 20, 13), (15, 9, 8, 18)]
+    corners = [(x, y, x + width, y + height) for x, y, width, height in boxes]
+    fractions = [(x / 40, y / 30, width / 40, height / 30) for x, y, width, height in boxes]
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    shards = {}
+    for format_, numbers in {"xywh": boxes, "xyxy": corners, "rel-xywh": fractions}.items():
+        rows = [annotation(id_, 1, bbox=box, area=50) for id_, box in enumerate(numbers)]
+        instances = write_coco(tmp_path, [image_row(1, "a.jpg")], rows, CATEGORIES)
+        runner = [
+            "--",
+            "--runner=DirectRunner",
+            f"--direct_num_workers={workers}",
+            "--direct_running_mode=multi_processing",
+        ]
+        outcome = convert(recordmill, tmp_path, instances, *(runner if workers > 1 else []))
+        assert outcome.code == (0 if format_ == "xywh" else 2)
+        if format_ != "xywh":
+            assert f"--bbox-format {format_} reads that" in outcome.err
+            assert [line[:11] for line in outcome.err.splitlines() if "bbox" in line] == ["recordmill:"]
+            assert not list((tmp_path / "out").glob("*.tfrecord-*"))
+            assert convert(recordmill, tmp_path, instances, "--bbox-format", format_).code == 0
+        (example,) = read_examples(tmp_path / "out")
+        shards[format_] = {name: values for name, values in example.items() if "/object/" in name}
+        shutil.rmtree(tmp_path / "out")
+    assert shards["xyxy"] == shards["xywh"]
+    assert shards["rel-xywh"] == {
+        name: pytest.approx(values) if "bbox" in name else values for name, values in shards["xywh"].items()
+    }
 
 
 # The same bytes every time

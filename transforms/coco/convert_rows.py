@@ -1,14 +1,15 @@
 """Rows of COCO files become annotations of their kind, or rejects that say what is wrong with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from recordmill.schemas.annotations import Annotation, Caption, Category, PanopticAnnotation, Segment, StuffAnnotation
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco.box_formats import BOX, LARGEST, box_area_px2, box_xywh_px
 from recordmill.transforms.coco.decode_coco import (
     AnnotationRow,
     CaptionRow,
@@ -19,51 +20,71 @@ from recordmill.transforms.coco.decode_coco import (
 )
 from recordmill.transforms.storage.resolve import storage_for
 
-_BOX = msgspec.json.Decoder(tuple[float, float, float, float])
 _NUMBERS = msgspec.json.Decoder(tuple[float, ...] | None)
 
-_LARGEST = 1e18
-"""More pixels, or square pixels, than any image has; records keep 32-bit floats, which end at 3.4e38."""
+Sizes = Mapping[int, tuple[int, int]]
+"""Width and height of images in pixels, by image id."""
 
 Converter = Callable[[Any], Annotation | Caption | StuffAnnotation | PanopticAnnotation | Rejected]
 """Makes of a row what the records need, or says why it cannot."""
 
 
-def row_converter(source: AnnotationSource, categories: list[Category]) -> Converter:
+def row_converter(source: AnnotationSource, categories: list[Category], sizes: Sizes) -> Converter:
     """What makes annotations of the rows of a file; a file of images alone has none.
 
     Args:
-        categories: of the file.
+        categories, sizes: of the file.
     """
-    return _CONVERTERS.get(source.kind, _annotation_converter)(source, categories)
+    return _CONVERTERS.get(source.kind, _annotation_converter)(source, categories, sizes)
 
 
-def _annotation_converter(source: AnnotationSource, categories: list[Category]) -> Converter:
-    return _annotation
+def _annotation_converter(
+    source: AnnotationSource, categories: list[Category], sizes: Sizes
+) -> Callable[..., Annotation | Rejected]:
+    """Of a row and, where it has some, its keypoints."""
+    format_ = source.bbox_format or BoxFormat.XYWH
+    if format_ is BoxFormat.XYWH:
+        return _annotation
+
+    def convert(row: AnnotationRow, keypoints_xyv: tuple[float, ...] = ()) -> Annotation | Rejected:
+        size = sizes.get(row.image_id)
+        if size is None and format_ is not BoxFormat.XYXY:
+            detail = "bbox is fractions of an image whose width and height the file does not say"
+            return _malformed(row, Reason.MALFORMED_BOX, f"{detail}: {_shown(row.bbox)}")
+        return _annotation(row, keypoints_xyv, format_, size or (0, 0))
+
+    return convert
 
 
-def _annotation(row: AnnotationRow, keypoints_xyv: tuple[float, ...] = ()) -> Annotation | Rejected:
+def _annotation(
+    row: AnnotationRow,
+    keypoints_xyv: tuple[float, ...] = (),
+    format_: BoxFormat = BoxFormat.XYWH,
+    size: tuple[int, int] = (0, 0),
+) -> Annotation | Rejected:
     try:
-        box = _BOX.decode(row.bbox)
+        numbers = BOX.decode(row.bbox)
+        box = box_xywh_px(numbers, format_, *size)
         fault = box_fault(box)
     except msgspec.DecodeError:
         fault = "bbox is not a list of four numbers"
     if fault:
         return _malformed(row, Reason.MALFORMED_BOX, f"{fault}: {_shown(row.bbox)}")
-    area = row.area if row.area is not None else box[2] * box[3]
-    if not abs(area) <= _LARGEST:
+    area = box[2] * box[3] if row.area is None else box_area_px2(row.area, numbers, format_, box)
+    if not abs(area) <= LARGEST:
         return _malformed(row, Reason.MALFORMED_ANNOTATION, f"area is {area}")
     segmentation = bytes(getattr(row, "segmentation", b""))
     return Annotation(row.id, row.category_id, box, area, bool(row.iscrowd), segmentation, keypoints_xyv)
 
 
-def _keypoints_converter(source: AnnotationSource, categories: list[Category]) -> Converter:
+def _keypoints_converter(source: AnnotationSource, categories: list[Category], sizes: Sizes) -> Converter:
+    annotation = _annotation_converter(source, categories, sizes)
     keypoints = {category.id: category.keypoints for category in categories}
     names = {category.id: category.name for category in categories}
 
     def convert(row: KeypointsRow) -> Annotation | Rejected:
         if not row.keypoints or row.category_id not in keypoints:  # an unknown category is rejected later
-            return _annotation(row)
+            return annotation(row)
         try:
             numbers = _NUMBERS.decode(row.keypoints) or ()
         except msgspec.DecodeError:
@@ -73,7 +94,7 @@ def _keypoints_converter(source: AnnotationSource, categories: list[Category]) -
         if fault := keypoints_fault(numbers, expected):
             detail = f"category {names[row.category_id]!r} has {expected} keypoints: {fault}: {_shown(row.keypoints)}"
             return _malformed(row, Reason.MALFORMED_KEYPOINTS, detail)
-        return _annotation(row, numbers)
+        return annotation(row, numbers)
 
     return convert
 
@@ -86,28 +107,28 @@ def keypoints_fault(numbers: tuple[float, ...], expected: int) -> str:
     """
     if len(numbers) not in (0, 3 * expected):
         return f"{len(numbers)} numbers instead of {3 * expected}"
-    if not all(abs(number) <= _LARGEST for number in numbers):
+    if not all(abs(number) <= LARGEST for number in numbers):
         return "a number is beyond any image"
     if not all(visibility in (0, 1, 2) for visibility in numbers[2::3]):
         return "a visibility is not 0, 1 or 2"
     return ""
 
 
-def _caption_converter(source: AnnotationSource, categories: list[Category]) -> Converter:
+def _caption_converter(source: AnnotationSource, categories: list[Category], sizes: Sizes) -> Converter:
     def convert(row: CaptionRow) -> Caption:
         return Caption(row.id, row.caption)
 
     return convert
 
 
-def _region_converter(source: AnnotationSource, categories: list[Category]) -> Converter:
+def _region_converter(source: AnnotationSource, categories: list[Category], sizes: Sizes) -> Converter:
     def convert(row: RegionRow) -> StuffAnnotation:
         return StuffAnnotation(row.id, row.category_id, bytes(row.segmentation))
 
     return convert
 
 
-def _panoptic_converter(source: AnnotationSource, categories: list[Category]) -> Converter:
+def _panoptic_converter(source: AnnotationSource, categories: list[Category], sizes: Sizes) -> Converter:
     masks = storage_for(source.masks)
 
     def convert(row: PanopticRow) -> PanopticAnnotation | Rejected:
@@ -133,7 +154,7 @@ def segments_fault(segments: tuple[Segment, ...]) -> str:
     for segment in segments:
         if segment.bbox_xywh_px and (fault := box_fault(segment.bbox_xywh_px)):
             return f"segment {segment.id}: {fault}"
-        if segment.area_px2 is not None and not abs(segment.area_px2) <= _LARGEST:
+        if segment.area_px2 is not None and not abs(segment.area_px2) <= LARGEST:
             return f"segment {segment.id}: area is {segment.area_px2}"
     return ""
 
@@ -153,14 +174,14 @@ def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
     >>> box_fault((1.0, 2.0, -3.0, 4.0))
     'bbox has a negative width or height'
     """
-    if not all(abs(number) <= _LARGEST for number in bbox_xywh_px):
+    if not all(abs(number) <= LARGEST for number in bbox_xywh_px):
         return "bbox has a number that is beyond any image"
     if bbox_xywh_px[2] < 0 or bbox_xywh_px[3] < 0:
         return "bbox has a negative width or height"
     return ""
 
 
-_CONVERTERS: dict[AnnotationKind, Callable[[AnnotationSource, list[Category]], Converter]] = {
+_CONVERTERS: dict[AnnotationKind, Callable[[AnnotationSource, list[Category], Sizes], Converter]] = {
     AnnotationKind.INSTANCES: _annotation_converter,
     AnnotationKind.KEYPOINTS: _keypoints_converter,
     AnnotationKind.CAPTIONS: _caption_converter,

@@ -21,6 +21,7 @@ from recordmill.transforms.coco.check_kind import check_kind
 from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
 from recordmill.transforms.coco.file_fields import field_rows
+from recordmill.transforms.coco.guess_box_format import check_box_format
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of FileAnnotations
 from recordmill.transforms.runtime.outputs import FILES, REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.read_unpacked import read_unpacked
@@ -75,7 +76,7 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
 
     Raises:
         AnnotationFileError: not JSON (the message gives line and column), or not COCO's; a WrongFlagError, not of this
-            kind.
+            kind, or boxes do not look like x, y, width, height in pixels.
         OSError: the file cannot be read.
     """
     path, kind = source.path, source.kind
@@ -83,8 +84,11 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
     with _gc_paused():
         rows = decode_coco(path, read_unpacked(path), kind, masks)
         check_kind(source, rows)
+        sizes = _sizes(rows.images)
+        if source.kind in _OF_OBJECTS and source.bbox_format is None:
+            check_box_format(path, rows.annotations, sizes)
         parts = _group(rows)
-    convert = row_converter(source, rows.categories)
+    convert = row_converter(source, rows.categories, sizes)
     yield from rows.rejected
     for image_id, images, annotations in parts:
         usable: list[Any] = []
@@ -108,6 +112,9 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
     )
 
 
+_OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
+
+
 def _optional(rows: CocoRows) -> FieldRows:
     """How many rows are crowds, or have entries in LVIS's lists."""
     crowds = sum(bool(getattr(row, "iscrowd", 0)) for row in rows.annotations)
@@ -120,7 +127,7 @@ def _part(
     image_id: int, source: AnnotationSource, images: list[CocoImageRow], usable: tuple[Any, ...]
 ) -> FileAnnotations:
     rows = tuple(map(_image, images))
-    if source.kind in (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS):
+    if source.kind in _OF_OBJECTS:
         return FileAnnotations(image_id, source.path, source.kind, rows, usable, _lvis_labels(images))
     labels = _lvis_labels(images)
     if source.kind is not AnnotationKind.IMAGE_INFO:
@@ -167,9 +174,17 @@ def _group(rows: CocoRows) -> Iterator[tuple[int, list[CocoImageRow], list[Any]]
 
 
 def _image(row: CocoImageRow) -> ImageRow:
+    return ImageRow(row.id, row.file_name, *(_size(row) or (None, None)))
+
+
+def _sizes(images: list[CocoImageRow]) -> dict[int, tuple[int, int]]:
+    """Width and height of images by id, where they are known."""
+    return {row.id: size for row in images if (size := _size(row))}
+
+
+def _size(row: CocoImageRow) -> tuple[int, int] | None:
     # Exporters that do not know the size write 0.
-    known = row.width is not None and row.height is not None and row.width > 0 and row.height > 0
-    return ImageRow(row.id, row.file_name, row.width if known else None, row.height if known else None)
+    return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
 
 
 @contextlib.contextmanager

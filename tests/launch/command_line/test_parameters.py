@@ -91,7 +91,7 @@ def test_a_value_that_begins_with_a_dash_stays_a_value():
     ("values", "told"),
     [
         ({"gzip": "maybe"}, "gzip=maybe must be true or false"),
-        ({"image": "x"}, "coco has no parameter image; it has boxes, captions"),
+        ({"image": "x"}, "coco has no parameter image; it has bbox_format, boxes"),
         ({"labels": "x"}, "coco has no parameter labels"),
     ],
 )

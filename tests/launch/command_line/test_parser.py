@@ -49,6 +49,7 @@ FLAGS = [
     (("--examples-per-shard", "12"), {"examples_per_shard": 12}),
     (("--gzip",), {"gzip": True}),
     (("--boxes", "drop"), {"boxes": "drop"}),
+    (("--bbox-format", "rel-xyxy"), {"bbox_format": "rel-xyxy"}),
     (("--no-crowd",), {"no_crowd": True}),
     (("--no-list",), {"no_list": True}),
     (("--match", "name"), {"match": "name"}),

@@ -52,6 +52,8 @@ GIVEN = {
     "layout": "tfds",
     "masks": "both",
     "boxes": "keep",
+    "bbox_format": "xyxy",
+    "match": "suffix",
     "check": "header",
     "format": "png",
     "label_from": "name",
@@ -118,7 +120,7 @@ def test_a_sites_own_defaults():
     params = {"images": ["/i"], "num_shards": 4}
     schemas = param_schemas("coco", BeamSite(python="/p", output_root="/o", schedule="@daily", params=params))
     assert (schemas["images"]["default"], schemas["num_shards"]["default"]) == (["/i"], 4)
-    with pytest.raises(ConfigError, match="no Param is called shards; coco has boxes, "):
+    with pytest.raises(ConfigError, match="no Param is called shards; coco has bbox_format, "):
         param_schemas("coco", BeamSite(python="/p", output_root="/o", params={"shards": 4}))
     with pytest.raises(ConfigError, match=r"scheduled runs \(@daily\) need defaults for images$"):
         param_schemas("coco", BeamSite(python="/p", output_root="/o", schedule="@daily"))

@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
 from recordmill.pipelines.options.convert_options import DEFAULT_SHARD_BYTES, MAX_SHARDS
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.layouts import LAYOUTS
@@ -215,6 +215,7 @@ DECIDE = {
     "examples_per_shard": 4,
     "gzip": True,
     "boxes": "keep",
+    "bbox_format": "xyxy",
     "no_crowd": True,
     "no_list": True,
     "min_area": 1.5,
@@ -246,6 +247,12 @@ def test_an_option_that_decides_the_records_is_recorded(name):
 def test_an_option_that_does_not_is_not(name):
     plain = CocoOptions(**GIVEN).record_options
     assert CocoOptions(**GIVEN | {name: DECIDE_NOTHING[name]}).record_options == plain
+
+
+def test_the_usual_format_of_boxes_is_the_same_recipe_whether_it_is_given_or_found():
+    given = CocoOptions(**GIVEN, bbox_format="xywh")
+    assert given.record_options == CocoOptions(**GIVEN).record_options
+    assert [source.bbox_format for source in given.sources] == [BoxFormat.XYWH] * len(given.sources)
 
 
 def test_the_order_of_categories_is_no_other_recipe():

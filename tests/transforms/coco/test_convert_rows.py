@@ -17,8 +17,8 @@ from recordmill.schemas.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
-from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
+from recordmill.schemas.errors import AnnotationFileError, WrongFlagError
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault, segments_fault
 from recordmill.transforms.coco.read_coco import read_coco
@@ -59,6 +59,63 @@ class Read:
     @property
     def reasons(self) -> list[tuple]:
         return [(reject.what, reject.id, reject.reason, reject.image_id) for reject in self.rejected]
+
+
+# Boxes in another format
+
+
+def read_in(folder: Path, format_: BoxFormat | None, rows: list[dict], image: dict = IMAGE, kind="instances") -> list:
+    path = folder / "file.json"
+    path.write_text(json.dumps({"images": [image], "annotations": rows, "categories": [PERSON, TREE]}))
+    return list(read_coco(AnnotationSource(AnnotationKind(kind), str(path), "", format_)))
+
+
+@pytest.mark.parametrize("kind", ["instances", "keypoints"])
+@pytest.mark.parametrize(
+    ("format_", "numbers"),
+    [
+        (BoxFormat.XYWH, [10, 3, 20, 15]),
+        (BoxFormat.XYXY, [10, 3, 30, 18]),
+        (BoxFormat.REL_XYWH, [0.25, 0.1, 0.5, 0.5]),
+        (BoxFormat.REL_XYXY, [0.25, 0.1, 0.75, 0.6]),
+    ],
+)
+def test_a_box_in_a_format_that_is_given_becomes_pixels(tmp_path, format_, numbers, kind):
+    without_area = without(OBJECT, "area") | {"bbox": numbers}
+    rows = [without_area, OBJECT | {"id": 8, "bbox": numbers, "keypoints": [1, 2, 2, 0, 0, 0]}]
+    part, _ = read_in(tmp_path, format_, rows, kind=kind)
+    assert [annotation.bbox_xywh_px for annotation in part.annotations] == [pytest.approx((10, 3, 20, 15))] * 2
+    assert [annotation.area_px2 for annotation in part.annotations] == [pytest.approx(300), 12.5]
+    assert len(part.annotations[1].keypoints_xyv) == (6 if kind == "keypoints" else 0)
+
+
+@pytest.mark.parametrize("image", [{"id": 1, "file_name": "a.jpg"}, IMAGE | {"width": 0}, IMAGE | {"height": -1}])
+def test_fractions_of_an_image_whose_size_is_not_known_are_rejected(tmp_path, image):
+    row = OBJECT | {"bbox": [0.25, 0.1, 0.5, 0.5]}
+    reject, part, _ = read_in(tmp_path, BoxFormat.REL_XYWH, [row], image)
+    detail = "bbox is fractions of an image whose width and height the file does not say: [0.25, 0.1, 0.5, 0.5]"
+    assert reject == Rejected("annotation", 7, Reason.MALFORMED_BOX, detail, 1)
+    assert part.annotations == ()
+    part, _ = read_in(tmp_path, BoxFormat.XYXY, [OBJECT], image)
+    assert part.annotations[0].bbox_xywh_px == (1, 2, 2.5, 2)
+
+
+def test_a_box_whose_second_corner_is_before_the_first_is_rejected_with_its_own_numbers(tmp_path):
+    reject, _, _ = read_in(tmp_path, BoxFormat.XYXY, [OBJECT | {"bbox": [10, 3, 9, 18]}])
+    assert (reject.reason, reject.detail) == (
+        Reason.MALFORMED_BOX,
+        "bbox has a negative width or height: [10, 3, 9, 18]",
+    )
+
+
+@pytest.mark.parametrize("kind", ["instances", "keypoints"])
+def test_a_file_whose_boxes_do_not_look_like_coco_s_is_refused_unless_the_format_is_given(tmp_path, kind):
+    rows = [OBJECT | {"id": id_, "bbox": [0.25, 0.1, 0.5, 0.5]} for id_ in range(9)]
+    with pytest.raises(WrongFlagError, match=r"9 of 9 boxes have no number above 1 and look like .* fractions"):
+        read_in(tmp_path, None, rows, kind=kind)
+    part, _ = read_in(tmp_path, BoxFormat.XYWH, rows, kind=kind)
+    assert {annotation.bbox_xywh_px for annotation in part.annotations} == {(0.25, 0.1, 0.5, 0.5)}
+    assert {annotation.area_px2 for annotation in part.annotations} == {12.5}
 
 
 # Objects

@@ -1,0 +1,232 @@
+"""Boxes of another format are recognised, and those of COCO's format are not taken for any other."""
+
+import random
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.coco import BoxFormat
+from recordmill.schemas.errors import WrongFlagError
+from recordmill.transforms.coco.decode_coco import AnnotationRow, MaskedRow
+from recordmill.transforms.coco.guess_box_format import Guess, check_box_format, guess_box_format, sample_boxes
+
+XYWH, XYXY, REL_XYWH, REL_XYXY = BoxFormat
+SIZE = (640, 480)
+SIZES = {1: SIZE}
+
+
+def scattered(number: int, seed: int = 0) -> list[tuple[float, ...]]:
+    """Boxes anywhere in an image, small and large, as x, y, width, height."""
+    rng = random.Random(seed)
+    boxes = []
+    for _ in range(number):
+        width, height = rng.uniform(10, 300), rng.uniform(10, 200)
+        boxes.append((rng.uniform(2, 640 - width), rng.uniform(2, 480 - height), width, height))
+    return boxes
+
+
+def written(box: tuple[float, ...], format_: BoxFormat) -> tuple[float, ...]:
+    x, y, width, height = box
+    if format_ in (XYXY, REL_XYXY):
+        width, height = x + width, y + height
+    if format_ in (REL_XYWH, REL_XYXY):
+        return x / 640, y / 480, width / 640, height / 480
+    return x, y, width, height
+
+
+def row(bbox: object, area: float | None = None, segmentation: object = None, image_id: int = 1) -> AnnotationRow:
+    text = msgspec.Raw(msgspec.json.encode(bbox))
+    if segmentation is None:
+        return AnnotationRow(1, image_id, 1, text, area)
+    return MaskedRow(1, image_id, 1, text, area, segmentation=msgspec.Raw(msgspec.json.encode(segmentation)))
+
+
+def guess(rows: list[AnnotationRow], sizes=SIZES) -> Guess | None:
+    return guess_box_format(sample_boxes(rows, sizes))
+
+
+def formats(rows: list[AnnotationRow], sizes=SIZES) -> tuple[BoxFormat, ...] | None:
+    found = guess(rows, sizes)
+    return found.formats if found else None
+
+
+def outline(box: tuple[float, ...]) -> list[list[float]]:
+    x, y, width, height = box
+    return [[x, y, x + width, y], [x + width, y + height, x, y + height]]
+
+
+@pytest.mark.parametrize("area", [None, "box", "mask", "product"])
+@pytest.mark.parametrize(
+    ("format_", "found"), [(XYWH, None), *((each, (each,)) for each in (XYXY, REL_XYWH, REL_XYXY))]
+)
+def test_many_boxes_are_known_by_where_they_are(format_, found, area):
+    rows = []
+    for box in scattered(300):
+        numbers = written(box, format_)
+        areas = {"box": box[2] * box[3], "mask": 0.6 * box[2] * box[3], "product": numbers[2] * numbers[3]}
+        rows.append(row(numbers, areas.get(area)))
+    assert formats(rows) == found
+
+
+def test_what_speaks_for_it_is_told_in_numbers():
+    boxes = scattered(20)
+    corners = [written(box, XYXY) for box in boxes]
+    across = sum(x + xmax > 640 * 1.01 + 1 or y + ymax > 480 * 1.01 + 1 for x, y, xmax, ymax in corners)
+    assert guess([row(box) for box in corners]).evidence == f"{across} of 20 boxes reach beyond the edge of their image"
+    rows = [row(written(box, XYXY), box[2] * box[3]) for box in boxes]
+    assert guess(rows).evidence == "20 of 20 boxes have the `area` of (x2 - x1) * (y2 - y1)"
+    rows = [row(written(box, REL_XYXY)) for box in boxes]
+    assert guess(rows).evidence == "20 of 20 boxes have no number above 1"
+
+
+# Of a few boxes, or without the sizes of images
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_two_boxes_are_enough_where_areas_or_polygons_say_it(number):
+    boxes = scattered(number)
+    assert formats([row(written(box, XYXY), box[2] * box[3]) for box in boxes], {}) == (XYXY,)
+    assert formats([row(written(box, XYXY), None, outline(box)) for box in boxes], {}) == (XYXY,)
+    assert formats([row(box, box[2] * box[3]) for box in boxes], {}) is None
+    assert formats([row(box, None, outline(box)) for box in boxes], {}) is None
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_few_boxes_across_the_edge_are_no_evidence(number):
+    assert formats([row((30, 20, 620, 470))] * number) is None
+    assert formats([row((30, 20, 620, 470))] * 5) == (XYXY,)
+
+
+@pytest.mark.parametrize("format_", [REL_XYWH, REL_XYXY])
+def test_a_single_box_of_fractions_is_known(format_):
+    assert format_ in formats([row(written(scattered(1)[0], format_))])
+    assert format_ in formats([row(written(scattered(1)[0], format_))], {})
+
+
+def test_of_boxes_that_fit_as_both_kinds_of_fractions_both_are_named():
+    assert formats([row((0.1, 0.1, 0.5, 0.5))] * 9) == (REL_XYXY, REL_XYWH)
+
+
+def test_fractions_that_fit_neither_way_are_told_without_a_format():
+    centres = [(0.9, 0.9, 0.1, 0.1), (0.5, 0.1, 0.6, 0.2)]
+    assert formats([row(box) for box in centres]) == ()
+
+
+# No false alarm
+
+
+def ordered(number: int) -> list[tuple[float, ...]]:
+    """Large boxes that might be two corners each, as they are wider and higher than they are far from 0, 0."""
+    return [box for box in scattered(9 * number, 1) if box[2] >= box[0] and box[3] >= box[1]][:number]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [row("x"), row([1, 2, 3])],
+        [row((0, 0, 640, 480))] * 50,
+        [row((0, 0, 0, 0))] * 50,
+        [row((0.2, 0.3, 0, 0))] * 50,
+        [row((1, 1, 640, 480))] * 50,
+        [row((0, 0, 1, 1))] * 50,
+        [row(box) for box in ordered(60)],
+        [row(box, 0.3 * box[2] * box[3]) for box in ordered(60)],
+        [row((x, y, w + 6, h + 4)) for x, y, w, h in scattered(300)],
+        [row((x - 60, y - 60, w + 120, h + 120)) for x, y, w, h in scattered(300)],
+        [row((1e17, 1, 1e18, 5))] * 4,
+        [row((1e300, 1, 1e300, 5))] * 50,
+    ],
+    ids=[
+        *(
+            "none",
+            "malformed",
+            "whole images",
+            "empty",
+            "points",
+            "counted from 1",
+            "one pixel",
+            "large",
+            "large masks",
+        ),
+        *("across by rounding", "across on purpose", "huge", "beyond any image"),
+    ],
+)
+def test_boxes_that_are_right_are_left_alone(rows):
+    assert formats(rows) is None
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 8)])
+def test_boxes_of_a_pixel_or_less_are_right_in_tiny_images(size):
+    assert formats([row((0, 0, 0.5, 1))] * 50, {1: size}) is None
+    assert formats([row((0, 0, 0.5, 1))] * 50, {1: (9, size[1])}) == (REL_XYXY, REL_XYWH)
+
+
+def test_a_few_boxes_of_another_format_among_many_are_no_evidence():
+    boxes = scattered(300)
+    mixed = [row(written(box, REL_XYXY if index % 10 == 0 else XYWH)) for index, box in enumerate(boxes)]
+    assert formats(mixed) is None
+
+
+def test_a_few_odd_boxes_hide_nothing():
+    odd = [row((600, 400, 10, 10))] * 3
+    for format_ in (XYXY, REL_XYXY):
+        assert formats([*(row(written(box, format_)) for box in scattered(300)), *odd]) == (format_,)
+
+
+@given(st.lists(st.tuples(*[st.floats(0, 1)] * 4), min_size=1, max_size=30), st.booleans())
+def test_boxes_inside_their_image_are_never_taken_for_another_format(parts, has_area):
+    rows = []
+    for left, top, width, height in parts:
+        x, y = left * 600, top * 440
+        box = x, y, max(2, width * (640 - x)), max(2, height * (480 - y))
+        rows.append(row(box, box[2] * box[3] if has_area else None))
+    assert formats(rows) is None
+
+
+# Boxes of other images
+
+
+def test_boxes_of_pictures_that_were_shrunk_are_told_without_a_format():
+    boxes = scattered(300)
+    assert formats([row(box) for box in boxes], {1: (160, 120)}) == ()
+    assert formats([row(box) for box in boxes[:4]], {1: (160, 120)}) is None
+
+
+# What is looked at
+
+
+def test_of_many_rows_some_are_looked_at_from_the_first_to_the_last():
+    rows = [row((number, 0, 5, 5)) for number in range(25_000)]
+    found = sample_boxes(rows, SIZES).numbers[0]
+    assert found[0] == 0
+    assert len(found) == 8334
+    assert found[-1] > 24_990
+    assert np.all(np.diff(found) == 3)
+
+
+def test_columns_of_a_sample():
+    rows = [
+        row((1, 2, 3, 4), 9.5, [[5, 6, 7, 8, 1, 20]]),
+        row((5, 6, 7, 8), None, {"counts": [3], "size": [1, 3]}, image_id=2),
+        row((5, 6, 7, 8), None, [], image_id=2),
+        row("x"),
+    ]
+    boxes = sample_boxes(rows, SIZES)
+    nan = float("nan")
+    np.testing.assert_equal(boxes.numbers.T, [[1, 2, 3, 4], [5, 6, 7, 8], [5, 6, 7, 8]])
+    np.testing.assert_equal(boxes.sizes.T, [[640, 480], [nan, nan], [nan, nan]])
+    np.testing.assert_equal(boxes.areas, [9.5, nan, nan])
+    np.testing.assert_equal(boxes.extents.T, [[1, 6, 7, 20], [nan] * 4, [nan] * 4])
+
+
+def test_a_refusal_names_the_flag_that_reads_the_boxes_and_the_one_that_takes_them_as_they_are():
+    check_box_format("a.json", [row(box) for box in scattered(9)], SIZES)
+    with pytest.raises(WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that, --bbox-format xywh"):
+        check_box_format("a.json", [row(written(box, REL_XYXY)) for box in scattered(9)], SIZES)
+    with pytest.raises(WrongFlagError, match=r"fit in no other way.*: --bbox-format xywh takes") as caught:
+        check_box_format("a.json", [row(box) for box in scattered(9)], {1: (160, 120)})
+    assert "reads" not in str(caught.value)

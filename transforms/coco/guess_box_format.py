@@ -1,0 +1,183 @@
+"""Boxes that are not x, y, width, height in pixels are recognised, as far as that can be done, before they are used."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.coco import BoxFormat
+from recordmill.schemas.errors import WrongFlagError
+from recordmill.transforms.coco.box_formats import BOX, LARGEST
+from recordmill.transforms.coco.decode_coco import AnnotationRow
+
+_SAMPLE = 10_000
+"""So many rows are looked at, evenly spaced, which takes the same time for a file of any size."""
+_NEARLY_ALL = 0.98
+_MOST = 0.5
+_FEW = 2
+"""A single area or polygon may agree by chance …"""
+_SEVERAL = 5
+"""… and of fewer boxes, even if large ones cross the edge, all may look as if they had two corners."""
+_MANY_ACROSS = 0.2
+"""Boxes that overlap the edge on purpose are fewer, where all of them look as if they had two corners."""
+_SMALL_PX = 8
+"""An image of no more than this may well have boxes of a pixel."""
+
+
+class Boxes(NamedTuple):
+    """Columns of a sample of rows.
+
+    Attributes:
+        numbers: [4, N], of `bbox`.
+        sizes: [2, N], width and height of each box's image, in pixels; NaN where unknown.
+        areas: [N], of the JSON; NaN where it has none.
+        extents: [4, N], least x and y and largest x and y of the polygons; NaN where there are none.
+    """
+
+    numbers: np.ndarray
+    sizes: np.ndarray
+    areas: np.ndarray
+    extents: np.ndarray
+
+    def those(self, which: np.ndarray) -> "Boxes":
+        return Boxes(*(column[..., which] for column in self))
+
+
+class Guess(NamedTuple):
+    """Formats that the boxes may have; none where no format that can be read fits; and what speaks for it."""
+
+    formats: tuple[BoxFormat, ...]
+    evidence: str
+
+
+def check_box_format(path: str, rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int]]) -> None:
+    """Check that boxes may be x, y, width, height in pixels.
+
+    Args:
+        path: for the message.
+        sizes: width and height of images, by id.
+
+    Raises:
+        WrongFlagError: they look as if they were something else.
+    """
+    guess = guess_box_format(sample_boxes(rows, sizes))
+    if not guess:
+        return
+    looks, cure = " and fit in no other way", ""
+    if guess.formats:
+        looks = f" and look like {' or '.join(_MEANINGS[format_] for format_ in guess.formats)}"
+        cure = f"--bbox-format {' or '.join(format_.value for format_ in guess.formats)} reads that, "
+    raise WrongFlagError(
+        f"{path}: {guess.evidence}{looks}; read as COCO's x, y, width, height in pixels, all would be in wrong places: "
+        f"{cure}--bbox-format xywh takes them as they are"
+    )
+
+
+_MEANINGS = {
+    BoxFormat.XYXY: "x1, y1, x2, y2 in pixels",
+    BoxFormat.REL_XYXY: "x1, y1, x2, y2 as fractions of the image's sides",
+    BoxFormat.REL_XYWH: "x, y, width, height as fractions of the image's sides",
+}
+
+
+def sample_boxes(rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int]]) -> Boxes:
+    """The boxes of rows, of some evenly spaced ones where there are many; without those that are malformed."""
+    unknown = (np.nan,) * 4
+    numbers, size_of, areas, extents = [], [], [], []
+    for row in rows[:: -(-len(rows) // _SAMPLE) or 1]:
+        with contextlib.suppress(msgspec.DecodeError):
+            box = BOX.decode(row.bbox)
+            if max(map(abs, box)) <= LARGEST:
+                numbers.append(box)
+                size_of.append(sizes.get(row.image_id, unknown[:2]))
+                areas.append(np.nan if row.area is None else row.area)
+                extents.append(_extent(getattr(row, "segmentation", b"")) or unknown)
+    return Boxes(*(np.array(column, float).T for column in (numbers, size_of, areas, extents)))
+
+
+_POLYGONS = msgspec.json.Decoder(list[list[float]])
+
+
+def _extent(segmentation: bytes) -> tuple[float, ...] | None:
+    with contextlib.suppress(msgspec.DecodeError, ValueError):
+        polygons = _POLYGONS.decode(segmentation)
+        x, y = ([number for polygon in polygons for number in polygon[start::2]] for start in (0, 1))
+        return min(x), min(y), max(x), max(y)
+    return None
+
+
+def guess_box_format(boxes: Boxes) -> Guess | None:
+    """What boxes are, where there is good evidence that they are not x, y, width, height in pixels."""
+    if not boxes.numbers.size:
+        return None
+    boxes = boxes.those(np.all(boxes.numbers[2:] > 0, axis=0))
+    return _guess_fractions(boxes) or _guess_corners(boxes) or _guess_across(boxes)
+
+
+def _guess_fractions(boxes: Boxes) -> Guess | None:
+    """Numbers from 0 to 1, in images that have more than a few pixels."""
+    boxes = boxes.those(~np.all(boxes.sizes <= _SMALL_PX, axis=0))
+    number = boxes.areas.size
+    within = np.all((boxes.numbers >= -0.01) & (boxes.numbers <= 1.01), axis=0)
+    if within.sum() <= number * _NEARLY_ALL or not (boxes.numbers[:, within] % 1).any():
+        return None
+    left, top, third, fourth = boxes.numbers
+    fits = {
+        BoxFormat.REL_XYXY: (third >= left) & (fourth >= top),
+        BoxFormat.REL_XYWH: (left + third <= 1.01) & (top + fourth <= 1.01),
+    }
+    formats = tuple(format_ for format_, fitting in fits.items() if fitting.sum() > number * _NEARLY_ALL)
+    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1")
+
+
+def _guess_corners(boxes: Boxes) -> Guess | None:
+    """Two corners in place of a corner and a size."""
+    boxes = boxes.those(np.any(boxes.numbers[:2] > 1, axis=0))  # for a box at 0, 0 it is the same
+    number = boxes.areas.size
+    left, top, third, fourth = boxes.numbers
+    corners, sized = boxes.numbers, np.stack([left, top, left + third, top + fourth])
+    is_ordered = (third >= left) & (fourth >= top)
+    if not number or is_ordered.sum() < number * _NEARLY_ALL:
+        return None
+    for fits, known, what in (
+        (_has_area, np.isfinite(boxes.areas), "have the `area` of (x2 - x1) * (y2 - y1)"),
+        (_holds_polygons, np.isfinite(boxes.extents[0]), "end where x2 and y2 of their polygons are"),
+    ):
+        agree = (is_ordered & fits(boxes, corners) & ~fits(boxes, sized)).sum()
+        if agree >= _FEW and agree > known.sum() * _MOST:
+            return Guess((BoxFormat.XYXY,), f"{agree:,} of {number:,} boxes {what}")
+    least = _MOST if _has_area(boxes, sized).sum() > number * _MOST else _MANY_ACROSS
+    across = _is_across(boxes, sized).sum()
+    inside = (is_ordered & ~_is_across(boxes, corners)).sum()
+    if number >= _SEVERAL and across >= number * least and inside >= number * _NEARLY_ALL:
+        return Guess((BoxFormat.XYXY,), f"{across:,} of {number:,} boxes reach beyond the edge of their image")
+    return None
+
+
+def _guess_across(boxes: Boxes) -> Guess | None:
+    """Boxes of other images, or of these before they were shrunk."""
+    left, top, third, fourth = boxes.numbers
+    number = boxes.areas.size
+    across = _is_across(boxes, np.stack([left, top, left + third, top + fourth])).sum()
+    if number >= _SEVERAL and across > number * _MOST:
+        return Guess((), f"{across:,} of {number:,} boxes reach beyond the edge of their image")
+    return None
+
+
+def _has_area(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
+    """Whether the area is that between edges, but for rounding."""
+    width, height = edges[2:] - edges[:2]
+    return np.abs(boxes.areas - width * height) <= 0.02 * width * height + 1
+
+
+def _holds_polygons(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
+    """Whether edges are those of the polygons, but for rounding."""
+    slack = 2 + 0.02 * (boxes.extents[2:] - boxes.extents[:2]).max(axis=0)
+    return np.all(np.abs(boxes.extents - edges) <= slack, axis=0)
+
+
+def _is_across(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
+    """Whether edges lie beyond the image's right or bottom edge, by more than rounding; not so if that is unknown."""
+    return np.any(edges[2:] > boxes.sizes * 1.01 + 1, axis=0)
