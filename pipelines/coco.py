@@ -7,6 +7,7 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.coco.describe_inputs import DescribeInputs
 from recordmill.transforms.coco.read_coco import ReadCoco
+from recordmill.transforms.examples.limit_records import LimitRecords
 from recordmill.transforms.images.list_images import ListImages
 from recordmill.transforms.join.choose_features import ChooseFeatures
 from recordmill.transforms.join.join_images import JoinImages
@@ -14,6 +15,7 @@ from recordmill.transforms.join.match_masks import ListMasks
 from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
 from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
 from recordmill.transforms.metadata.write_metadata import Findings
+from recordmill.transforms.runtime.outputs import REJECTED
 
 
 def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
@@ -32,15 +34,17 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     assumed = options.images[0] if options.no_list else ""
     joined = coco.parts | "JoinImages" >> JoinImages(split, files, assumed, masks, options.match)
     screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
+    limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
     rejected = (
         coco.rejected | "RejectedRows" >> beam.WithKeys(split),
         screened.rejected | "ScreenedRejected" >> beam.WithKeys(split),
+        limited[REJECTED] | "LimitedRejected" >> beam.WithKeys(split),
         joined.rejected,
     )
     counted = screened.counted | "ScreenedCounted" >> beam.WithKeys(split), joined.counted
     labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
     return Gathered(
-        screened.tasks,
+        limited.tasks,
         labels,
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, LAYOUTS[options.layout]),
         Findings(

@@ -90,7 +90,7 @@ def _is_of_split(task: ImageTask, split: str) -> bool:
 
 
 def _plan_shards(options: ConvertOptions) -> PlanShards:
-    return PlanShards(options.sizing, options.seed, options.table)
+    return PlanShards(options.sizing, options.seed, options.table, options.max_side)
 
 
 def _shard_recipe(options: ConvertOptions) -> ShardRecipe:

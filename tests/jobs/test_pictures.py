@@ -19,15 +19,19 @@ from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.images.load_images import load_image
 from tests.conftest import (
+    CATEGORIES,
     SHARED_DATA,
     SKELETON,
     annotation,
+    convert,
+    draw_jpeg,
     grey,
     image_row,
     manifest_of,
     read_examples,
     rejects_of,
     shard_bytes,
+    write_coco,
 )
 
 CAT = [{"id": 1, "name": "cat", **SKELETON}]
@@ -350,3 +354,18 @@ def test_pngsuite(tmp_path):
             assert loaded.data == path.read_bytes()
     assert rejected == {path.name for path in paths if path.name.startswith("x")}
     assert (len(paths), len(rejected)) == (175, 14)
+
+
+@pytest.mark.parametrize("check", ["none", "header", "decode"])
+@pytest.mark.parametrize("masks", ["png", "both"])
+def test_sizes_that_no_picture_has_are_rejects_and_no_work(check, masks, tmp_path, recordmill):
+    """Masks of 10 ** 12 pixels were made by --check none; 10 ** 36 were an OverflowError."""
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    rows = [image_row(1, "a.jpg"), image_row(2, "a.jpg", 10**6, 10**6), image_row(3, "a.jpg", 10**18, 10**18)]
+    objects = [annotation(number, number) for number in (1, 2, 3)]
+    instances = write_coco(tmp_path, rows, objects, CATEGORIES)
+    flags = ["--check", check, "--masks", masks, "--max-rejects", "1"]
+    outcome = convert(recordmill, tmp_path, instances, *flags)
+    assert outcome.code == 0, outcome
+    assert [(row["id"], row["reason"]) for row in rejects_of(tmp_path / "out")] == [(2, "too_large"), (3, "too_large")]
+    assert len(read_examples(tmp_path / "out")) == 1

@@ -1,7 +1,7 @@
 """Pictures and annotations become serialised tf.Examples."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.images import ImageTask, Picture, Transcoding
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.examples.boxes import FittedBox, fit_box
 from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
@@ -24,24 +25,27 @@ from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 
 
 class Encoded(NamedTuple):
     """The records of one image.
 
     Attributes:
-        records: serialised tf.Examples: one, or one an object, as the layout has it.
+        records: serialised tf.Examples: one, or one an object, as the layout has it. Those are made as they are taken,
+            for each has the image.
         counted: what is in them.
         rejected: the annotations that are not.
     """
 
-    records: tuple[bytes, ...]
+    records: Collection[bytes]
     counted: dict[Metric, int]
     rejected: list[Rejected]
 
 
 class EncodeExamples(beam.PTransform):
-    """(ImageTask, Picture) become Encoded. `labels` and `table` are PCollections of one LabelMap, one FeatureTable."""
+    """(ImageTask, Picture) become Encoded in the output `encoded`, and Rejected in `rejected`. `labels` and `table` are
+    PCollections of one LabelMap, one FeatureTable."""
 
     def __init__(self, labels: PCollection, table: PCollection, box_policy: str):
         super().__init__()
@@ -49,13 +53,15 @@ class EncodeExamples(beam.PTransform):
         self._table = table
         self._box_policy = box_policy
 
-    def expand(self, pictures: PCollection[tuple[ImageTask, Picture]]) -> PCollection[Encoded]:
-        labels, table = AsSingleton(self._labels), AsSingleton(self._table)
-        return pictures | "Encode" >> beam.Map(_encode, labels, table, self._box_policy)
+    def expand(self, pictures: PCollection[tuple[ImageTask, Picture]]):
+        encode = beam.FlatMap(_encode, AsSingleton(self._labels), AsSingleton(self._table), self._box_policy)
+        return pictures | "Encode" >> encode.with_output_types(Encoded).with_outputs(REJECTED, main="encoded")
 
 
-def _encode(loaded: tuple[ImageTask, Picture], labels: LabelMap, table: FeatureTable, box_policy: str) -> Encoded:
-    return _encoder(labels, table, box_policy).encode(*loaded)
+def _encode(
+    loaded: tuple[ImageTask, Picture], labels: LabelMap, table: FeatureTable, box_policy: str
+) -> Iterator[object]:
+    return route_outputs(count_rejects([_encoder(labels, table, box_policy).encode(*loaded)]))
 
 
 class _Object(NamedTuple):
@@ -95,8 +101,17 @@ class ExampleEncoder:
         """Whether any record can come of the task; if not, its image need not be read."""
         return bool(task.annotations) or not self._per_annotation
 
-    def encode(self, task: ImageTask, picture: Picture, fetch: Fetch = fetch_file) -> Encoded:
-        """The records of an image, whose panoptic PNG, if it has one, is read by `fetch`."""
+    def encode(self, task: ImageTask, picture: Picture, fetch: Fetch = fetch_file) -> Encoded | Rejected:
+        """The records of an image, whose panoptic PNG, if it has one, is read by `fetch`; or why there is none."""
+        try:
+            return self._encoded(task, picture, fetch)
+        except UnusableError as fault:
+            detail = f"{task.file_name!r}: {fault.detail}"
+            return Rejected("image", task.image_id, fault.reason, detail, annotations=task.annotation_rows)
+
+    def _encoded(self, task: ImageTask, picture: Picture, fetch: Fetch) -> Encoded:
+        if len(picture.data) > MAX_RECORD_BYTES:
+            raise _too_large(len(picture.data))
         rejected: list[Rejected] = []
         objects = self._objects(task, picture, rejected)
         counted: Counter[Metric] = Counter(
@@ -114,22 +129,19 @@ class ExampleEncoder:
             values |= self._stuff_values(task, picture, counted, rejected)
         counted[Metric.MASKS] = sum(len(item.runs) > 1 for item in objects)
         records = self._records(values, len(objects))
-        counted[Metric.RECORD_BYTES] = sum(map(len, records))
         if picture.transcoding and not task.is_continuation:
             counted += _transcoding_counts(picture.transcoding, len(picture.data))
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         return Encoded(records, dict(+counted), rejected)
 
-    def _records(self, values: dict[str, Any], objects: int) -> tuple[bytes, ...]:
-        if not self._per_annotation:
-            return (self._writer.write(values),)
-        return tuple(
-            self._writer.write(
-                {source: value[index] if source.startswith("objects.") else value for source, value in values.items()}
-            )
-            for index in range(objects)
-        )
+    def _records(self, values: dict[str, Any], objects: int) -> Collection[bytes]:
+        if self._per_annotation:
+            return RecordsOfObjects(self._writer, values, objects)
+        record = self._writer.write(values)
+        if len(record) > MAX_RECORD_BYTES:
+            raise _too_large(len(record))
+        return (record,)
 
     def _objects(self, task: ImageTask, picture: Picture, rejected: list[Rejected]) -> list[_Object]:
         """The annotations that go into the record; the others join `rejected`."""
@@ -178,9 +190,11 @@ class ExampleEncoder:
         if Part.KEYPOINTS in self._parts:
             values |= self._keypoints.encode(annotations, *picture.frame)
         if Part.MASK_PNG in self._parts:
-            values["objects.mask_png"] = [mask_png(item.runs, width, height) for item in objects]
+            masks = (mask_png(item.runs, width, height) for item in objects)
+            values["objects.mask_png"] = _within_a_record(masks, len(picture.data))
         if Part.MASK_RLE in self._parts:
-            values["objects.mask_rle"] = [mask_rle(item.runs, width, height) for item in objects]
+            counts = (mask_rle(item.runs, width, height) for item in objects)
+            values["objects.mask_rle"] = _within_a_record(counts, len(picture.data))
         return values
 
     def _class_values(self, task: ImageTask, picture: Picture) -> dict[str, Any]:
@@ -218,6 +232,45 @@ class ExampleEncoder:
                 rejected.append(Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id))
         counted[Metric.REGIONS] = len(regions)
         return self._regions.of_stuff(regions, picture.width, picture.height)
+
+
+class RecordsOfObjects(Collection[bytes]):
+    """The records of an image's objects, of which only one is held at a time."""
+
+    def __init__(self, writer: ExampleWriter, values: dict[str, Any], objects: int):
+        self._writer = writer
+        self._values = values
+        self._objects = objects
+
+    def __len__(self) -> int:
+        return self._objects
+
+    def __contains__(self, record: object) -> bool:
+        return any(each == record for each in self)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for index in range(self._objects):
+            of_object = {
+                source: value[index] if source.startswith("objects.") else value
+                for source, value in self._values.items()
+            }
+            yield self._writer.write(of_object)
+
+
+def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
+    """The masks of an image, unless they are more bytes than a record has besides `before`."""
+    kept = []
+    for mask in masks:
+        kept.append(mask)
+        before += len(mask)
+        if before > MAX_RECORD_BYTES:
+            raise _too_large(before)
+    return kept
+
+
+def _too_large(size: int) -> UnusableError:
+    detail = f"its record would have {size:,} bytes or more; at most {MAX_RECORD_BYTES:,} are written"
+    return UnusableError(Reason.RECORD_TOO_LARGE, detail)
 
 
 _encoder = lru_cache(maxsize=1)(ExampleEncoder)

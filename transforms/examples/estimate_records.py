@@ -3,15 +3,17 @@
 from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, RecordOf
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.images.transcode_picture import shrunk_size
 
 # Mean bytes of a value: floats are four, ids and labels short varints, names as in COCO, each with its list's overhead.
 _VALUE_BYTES = {Kind.FLOAT: 4, Kind.INT64: 2, Kind.BYTES: 9}
 _SCALAR_BYTES = 80  # SHA-256, id and the other short texts
 _KEYPOINT_BYTES = 4 + 4 + 1 + 12  # x, y, visibility, name
 
-# Measured on COCO's instances: a mask as PNG has about this size, and compressed run lengths are a fraction of the
-# polygon's text.
-_MASK_PNG_BYTES = 800
+# Of a mask as PNG: what zlib makes of zeros, and what an object has besides, measured on COCO's instances; compressed
+# run lengths are a fraction of the polygon's text.
+_PIXELS_PER_MASK_BYTE = 1011
+_OBJECT_MASK_BYTES = 500
 _RLE_BYTES_PER_TEXT = 0.7
 # Measured on COCO's panoptic annotations.
 _PIXELS_PER_BYTE = {
@@ -24,9 +26,14 @@ _USUAL_PIXELS = 640 * 480
 
 
 class RecordEstimate:
-    """Estimates for records of one table; what does not depend on the image is summed up once."""
+    """Estimates for records of one table; what does not depend on the image is summed up once.
 
-    def __init__(self, table: FeatureTable):
+    Args:
+        max_side: pixels, to which larger images and their masks are shrunk.
+    """
+
+    def __init__(self, table: FeatureTable, max_side: int | None = None):
+        self._max_side = max_side
         self._per_annotation = table.record_of is RecordOf.ANNOTATION
         self._parts = frozenset(table.parts)
         keys = sum(len(feature.name) + 12 for feature in table.features)
@@ -49,15 +56,26 @@ class RecordEstimate:
     def _of_parts(self, task: ImageTask) -> int:
         total = 0.0
         if Part.MASK_PNG in self._parts:
-            total += _MASK_PNG_BYTES * len(task.annotations)
+            total += _OBJECT_MASK_BYTES * len(task.annotations) + self.least_mask_bytes(task)
         if Part.MASK_RLE in self._parts:
             total += _RLE_BYTES_PER_TEXT * sum(len(annotation.segmentation) for annotation in task.annotations)
         if Part.KEYPOINTS in self._parts:
             total += _KEYPOINT_BYTES * sum(len(annotation.keypoints_xyv) // 3 for annotation in task.annotations)
         if Part.CAPTIONS in self._parts:
             total += sum(len(caption.caption) + 2 for caption in task.labels.captions)
-        pixels = task.width * task.height if task.width and task.height else _USUAL_PIXELS
-        return int(total + pixels * self._of_pixel)
+        return int(total + self._pixels(task) * self._of_pixel)
+
+    def least_mask_bytes(self, task: ImageTask) -> int:
+        """What the masks of objects take as PNGs, if they are empty; 0 where they are not wanted so."""
+        if Part.MASK_PNG not in self._parts:
+            return 0
+        return len(task.annotations) * self._pixels(task) // _PIXELS_PER_MASK_BYTE
+
+    def _pixels(self, task: ImageTask) -> int:
+        if not (task.width and task.height):
+            return _USUAL_PIXELS
+        width, height = shrunk_size(task.width, task.height, self._max_side)
+        return width * height
 
 
 def _value_bytes(feature: Feature) -> int:

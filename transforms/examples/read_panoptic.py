@@ -9,7 +9,7 @@ from recordmill.schemas.images import panoptic_file
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.check_png import check_png
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
-from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.images.load_images import DECODING, brief
 from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
@@ -53,11 +53,9 @@ def read_panoptic(
         raise UnusableError(Reason.MASK_MISSING, _of(panoptic, "no such file under --panoptic-masks")) from error
     except UnreadableFileError as error:
         raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, str(error.strerror))) from error
-    colours = _decoded(panoptic, data, width, height)
-    # Little-endian, the four bytes R, G, B, 0 are R + 256 G + 65536 B.
-    ids = np.zeros((height, width, 4), np.uint8)
-    ids[:, :, :3] = colours
-    indices = _places(ids.view("<u4")[:, :, 0], np.array([segment.id for segment in panoptic.segments], np.uint32))
+    with DECODING.part(width * height):
+        colours = _decoded(panoptic, data, width, height)
+        indices = _places(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
     if fault := _fault(panoptic, indices):
         if _is_two_channel(colours, category_ids):
             detail = (
@@ -92,14 +90,26 @@ def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int)
 
 
 _UNKNOWN = -1
+_PIXELS_AT_ONCE = 1 << 20
+"""What it takes to look a pixel's segment up is several times the pixel."""
 
 
-def _places(ids: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
+def _places(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
     """int16 [height, width]: 1 + index of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN for any other."""
     known = np.concatenate([np.zeros(1, np.uint32), segment_ids])
     order = np.argsort(known)
-    ranks = np.searchsorted(known[order], ids).clip(max=len(known) - 1)
-    return np.where(known[order][ranks] == ids, order[ranks], _UNKNOWN).astype(np.int16)
+    ranked = known[order]
+    indices = np.empty(colours.shape[:2], np.int16)
+    rows = max(1, _PIXELS_AT_ONCE // colours.shape[1])
+    for top in range(0, len(colours), rows):
+        # Little-endian, the four bytes R, G, B, 0 are R + 256 G + 65536 B.
+        part = colours[top : top + rows]
+        four = np.zeros((*part.shape[:2], 4), np.uint8)
+        four[:, :, :3] = part
+        ids = four.view("<u4")[:, :, 0]
+        ranks = np.searchsorted(ranked, ids).clip(max=len(known) - 1)
+        indices[top : top + rows] = np.where(ranked[ranks] == ids, order[ranks], _UNKNOWN)
+    return indices
 
 
 def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:

@@ -33,7 +33,7 @@ from recordmill.transforms.runtime.budget import Budget
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 
-_decoding = Budget(MAX_PIXELS)
+DECODING = Budget(MAX_PIXELS)
 
 
 class LoadImages(beam.PTransform):
@@ -86,7 +86,7 @@ def _picture(data: bytes, width: int | None, height: int | None, rules: PictureR
             return _passed(data, kind, (width, height))
     image = _opened(data, kind)
     _check_pixel_count(image)
-    with _decoding.part(image.width * image.height):
+    with DECODING.part(image.width * image.height):
         return _decoded(image, data, kind, (width, height), rules)
 
 

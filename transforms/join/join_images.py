@@ -12,6 +12,7 @@ from recordmill.schemas.annotations import AnnotatedImage, ImageRow
 from recordmill.schemas.coco import FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageRef, JoinSide
+from recordmill.schemas.limits import MAX_PIXELS
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.join.match_files import MatchFiles
@@ -175,4 +176,7 @@ def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, 
     if len(sizes) > 1:
         said = " but ".join(f"{width}x{height} in {source}" for (width, height), source in sizes.items())
         return image, Reason.SIZE_MISMATCH, f"{image.file_name!r} is {said}"
+    if image.width and image.height and image.width * image.height > MAX_PIXELS:
+        found = f"the JSON gives {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
+        return image, Reason.TOO_LARGE, f"{image.file_name!r}: {found}"
     return image, None, ""

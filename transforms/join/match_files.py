@@ -10,6 +10,7 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.transforms.join.match_names import base_name, match_names
@@ -145,6 +146,10 @@ def _match_rows(rows: list[AnnotatedImage], file: ImageRef | None, is_path: bool
         yield UnmatchedImage(name)
         hint = "; the parts of a path are to be separated by /" if is_path and "\\" in name else ""
         yield _rejected(first, Reason.IMAGE_MISSING, f"no file {name!r} under --images{hint}")
+        return
+    if file.size_bytes > MAX_FILE_BYTES:
+        detail = f"{name!r}: {file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
+        yield _rejected(first, Reason.TOO_LARGE, detail)
         return
     image = first.image
     yield ImageTask(image.id, name, image.width, image.height, file, first.split, first.annotations, first.labels)

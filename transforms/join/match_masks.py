@@ -101,7 +101,7 @@ def match_masks(sides: Iterable[JoinSide]) -> Iterator[JoinSide | SplitReject]:
             fault = _fault(found)
             matched = () if fault or not found else (_with_file(panoptic, found),)
             labels = msgspec.structs.replace(side.image.labels, panoptic=matched)
-            yield JoinSide(msgspec.structs.replace(side.image, labels=labels), side.file)
+            yield msgspec.structs.replace(side, image=msgspec.structs.replace(side.image, labels=labels))
             if fault:
                 reject = Rejected(
                     "annotation", None, fault[0], f"{panoptic.file_name!r}: {fault[1]}", side.image.image.id

@@ -95,13 +95,13 @@ class ShardPlans(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """ImageTask become ShardPlans."""
+    """ImageTask become ShardPlans; `table` and `max_side` as of RecordEstimate."""
 
-    def __init__(self, sizing: ShardSizing, seed: int, table: FeatureTable):
+    def __init__(self, sizing: ShardSizing, seed: int, table: FeatureTable, max_side: int | None = None):
         super().__init__()
         self._sizing = sizing
         self._seed = seed
-        self._estimate = RecordEstimate(table)
+        self._estimate = RecordEstimate(table, max_side)
 
     def expand(self, tasks: PCollection[ImageTask]):
         plans = (

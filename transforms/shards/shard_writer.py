@@ -58,7 +58,7 @@ class ShardWriter:
         self.threads = threads
         self._storage = storage_for(recipe.output)
         self._encoder = ExampleEncoder(labels, table, recipe.boxes)
-        self._size_of = RecordEstimate(table).bytes
+        self._size_of = RecordEstimate(table, recipe.pictures.max_side).bytes
 
     def finish(self, key: ShardKey, tasks: Iterable[ImageTask]) -> ShardResult:
         """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan and versions, and the
@@ -120,6 +120,7 @@ class ShardWriter:
                     continue
                 for record in prepared.records:
                     shard.append(record)
+                    counted[Metric.RECORD_BYTES] += len(record)
                 rejected += prepared.rejected
                 counted.update(prepared.counted)
                 if not task.is_continuation:

@@ -4,6 +4,8 @@ Every record goes through a shuffle, and which record is in which shard differs 
 what that costs.
 """
 
+from collections.abc import Collection
+
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -13,7 +15,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
-from recordmill.schemas.rejects import Count, Rejected
+from recordmill.schemas.rejects import Count, Metric, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.examples.encode_examples import Encoded, EncodeExamples
 from recordmill.transforms.images.load_images import LoadImages
@@ -61,9 +63,9 @@ class WriteWithBeamSink(beam.PTransform):
             | "LoadImages" >> LoadImages(recipe.pictures)
         )
         encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, recipe.boxes)
+        records = encoded.encoded | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
         shards = (
-            encoded
-            | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
+            records
             | "WriteToTFRecord"
             >> beam.io.WriteToTFRecord(
                 output.join(
@@ -80,9 +82,13 @@ class WriteWithBeamSink(beam.PTransform):
         )
         rejected = (
             loaded[REJECTED],
-            encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
+            encoded[REJECTED],
+            encoded.encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
         ) | "Rejected" >> beam.Flatten()
-        counted = encoded | "Counted" >> beam.FlatMap(_counted)
+        counted = (
+            encoded.encoded | "Counted" >> beam.FlatMap(_counted),
+            records | "RecordBytes" >> beam.Map(_record_bytes),
+        ) | "AllCounted" >> beam.Flatten()
         return Written(
             shards | "ShardsBySplit" >> beam.WithKeys(self._split),
             counted | "CountedBySplit" >> beam.WithKeys(self._split),
@@ -94,8 +100,12 @@ def _same(task: ImageTask, _: object) -> ImageTask:
     return task
 
 
-def _records(encoded: Encoded) -> tuple[bytes, ...]:
+def _records(encoded: Encoded) -> Collection[bytes]:
     return encoded.records
+
+
+def _record_bytes(record: bytes) -> Count:
+    return Count(Metric.RECORD_BYTES, len(record))
 
 
 def _of_no_time(path: str) -> TimestampedValue:

@@ -2,7 +2,9 @@
 
 import io
 import json
+import pickle
 import struct
+import tracemalloc
 
 import apache_beam as beam
 import msgspec
@@ -29,7 +31,9 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.transforms.examples import encode_examples as module
 from recordmill.transforms.examples.encode_examples import Encoded, EncodeExamples, ExampleEncoder
+from recordmill.transforms.runtime.outputs import REJECTED
 
 LABELS = LabelMap(
     (Category(0, "été", keypoints=("nose", "tail")), Category(3, "dog", keypoints=("nose",)), Category(90, "dog")),
@@ -121,7 +125,6 @@ def test_box_policies(policy, ids, xmax, clipped, rejected):
     assert encoded.counted == {
         Metric.IMAGES: 1,
         Metric.OBJECTS: len(ids),
-        Metric.RECORD_BYTES: len(encoded.records[0]),
         **clipped,
     }
     assert {reject.id: reject.reason for reject in encoded.rejected} == rejected
@@ -170,7 +173,6 @@ def test_every_feature_of_the_layout_keras():
         Metric.IMAGES: 1,
         Metric.OBJECTS: 2,
         Metric.BOXES_CLIPPED: 1,
-        Metric.RECORD_BYTES: sum(map(len, encoded.records)),
     }
     assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
 
@@ -185,7 +187,7 @@ def test_a_box_that_is_not_clipped_keeps_the_json_s_own_numbers():
 @pytest.mark.parametrize("annotations", [(), (OUTSIDE,)])
 def test_an_image_without_an_object_gives_no_record_of_an_annotation(annotations):
     encoded = encode(task(*annotations), table=KERAS)
-    assert (encoded.records, encoded.counted) == ((), {Metric.IMAGES_WITHOUT_RECORD: 1})
+    assert (list(encoded.records), encoded.counted) == ([], {Metric.IMAGES_WITHOUT_RECORD: 1})
     assert [reject.id for reject in encoded.rejected] == [annotation.id for annotation in annotations]
 
 
@@ -437,10 +439,58 @@ def test_a_mask_that_is_malformed_and_a_box_outside_are_both_told(panoptic):
     assert only(encoded)["image/object/id"] == [2]
 
 
-def test_the_transform():
+def test_the_transform(monkeypatch):
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1999)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         labels = p | "Labels" >> beam.Create([LABELS])
         table = p | "Table" >> beam.Create([PLAIN])
         pictures = p | "Pictures" >> beam.Create([(task(INSIDE), PICTURE), (task(OUTSIDE), PICTURE)])
-        records = pictures | EncodeExamples(labels, table, "clip")
-        assert_that(records, equal_to([encode(task(INSIDE)), encode(task(OUTSIDE))]))
+        huge = msgspec.structs.replace(PICTURE, data=bytes(2000))
+        more = p | "Huge" >> beam.Create([(task(CROSSING), huge)])
+        with_huge = (pictures, more) | beam.Flatten()
+        found = with_huge | EncodeExamples(labels, table, "clip")
+        assert_that(found.encoded, equal_to([encode(task(INSIDE)), encode(task(OUTSIDE))]), "Encoded")
+        too_large = found[REJECTED] | beam.Map(lambda reject: (reject.id, reject.reason, reject.annotations))
+        assert_that(too_large, equal_to([(139, Reason.RECORD_TOO_LARGE, 1)]), "Rejected")
+
+
+# Limits
+
+
+def test_masks_are_drawn_no_further_than_a_record_holds(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 3000)
+    monkeypatch.setattr(module, "mask_png", lambda *_: drawn.append(1) or bytes(500))
+    table = DETECTION.with_parts((Part.MASK_PNG,))
+    rejected = encode(task(*(masked(number, POLYGON) for number in range(50))), table=table)
+    assert (rejected.reason, rejected.annotations, len(drawn)) == (Reason.RECORD_TOO_LARGE, 50, 6)
+    assert only(encode(task(*(masked(number, POLYGON) for number in range(3))), table=table))
+
+
+@pytest.mark.parametrize("table", [PLAIN, KERAS])
+def test_a_picture_that_no_record_holds_is_rejected(table, monkeypatch):
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", len(PICTURE.data) - 1)
+    rejected = encode(task(INSIDE), table=table)
+    assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
+    assert f"its record would have {len(PICTURE.data)} bytes or more" in rejected.detail
+
+
+def test_a_record_of_many_small_values_is_rejected(monkeypatch):
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 3000)
+    assert encode(task(*(masked(number, POLYGON) for number in range(5)))).counted[Metric.OBJECTS] == 5
+    assert encode(task(*(masked(number, POLYGON) for number in range(100)))).reason is Reason.RECORD_TOO_LARGE
+
+
+def test_records_of_objects_are_made_one_at_a_time():
+    """A megabyte for each of a thousand objects would be a gigabyte."""
+    picture = msgspec.structs.replace(PICTURE, data=bytes(1_000_000))
+    objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
+    tracemalloc.start()
+    encoded = ExampleEncoder(LABELS, KERAS, "clip").encode(task(*objects), picture)
+    sizes = [len(record) for record in encoded.records]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(encoded.records), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)
+    few = encode(task(INSIDE, CROSSING), table=KERAS).records
+    assert list(pickle.loads(pickle.dumps(few))) == list(few)  # as workers exchange them
+    assert read(next(iter(few)))["id"] == [-7]

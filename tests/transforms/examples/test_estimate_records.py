@@ -118,3 +118,16 @@ def test_without_a_record_nothing_is_expected():
 def test_an_image_is_counted_once_a_record():
     assert expected_bytes(task(3, 1000), KERAS) - expected_bytes(task(3, 0), KERAS) == 3000
     assert expected_bytes(task(3, 1000), PLAIN) - expected_bytes(task(3, 0), PLAIN) == 1000
+
+
+@pytest.mark.parametrize("side", [500, 2000, 6000])
+@pytest.mark.parametrize("max_side", [None, 1000])
+def test_masks_grow_with_their_image(side, max_side):
+    """Every mask is a PNG of the whole image, so zeros are most of it where the image is large."""
+    table = DETECTION.with_parts((Part.MASK_PNG,))
+    large = msgspec.structs.replace(task(20), width=side, height=side)
+    shrunk = min(side, max_side or side)
+    picture = Picture(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
+    (record,) = ExampleEncoder(LABELS, table, "clip").encode(large, picture).records
+    assert RecordEstimate(table, max_side).bytes(large) == pytest.approx(len(record), rel=0.25)
+    assert RecordEstimate(table, max_side).least_mask_bytes(large) < len(record)

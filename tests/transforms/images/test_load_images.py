@@ -263,7 +263,7 @@ def test_pixels_are_decoded_out_of_a_budget_that_all_threads_share(tmp_path, mon
             parts.append(amount)
             return super().part(amount)
 
-    monkeypatch.setattr(module, "_decoding", Noted(MAX_PIXELS))
+    monkeypatch.setattr(module, "DECODING", Noted(MAX_PIXELS))
     for data in (JPEG, PNG, encoded(NOISE, "GIF")):
         assert isinstance(load(tmp_path, data), Picture)
     assert parts == [1200] * 3

@@ -170,3 +170,12 @@ def test_names_are_matched_as_asked():
         files = p | "Files" >> beam.Create([("deep/a.jpg", JoinSide(file=FILE))])
         names = parts | JoinImages("val", files, match="suffix")
         assert_that(names.tasks | beam.Map(lambda task: task.file_name), equal_to(["deep/a.jpg"]))
+
+
+@pytest.mark.parametrize("size", [(10**6, 10**6), (10**18, 10**18), (178_000_001, 1), (2, 89_000_001)])
+def test_more_pixels_than_are_ever_decoded_are_known_from_the_json(size):
+    (reject,) = merge_parts(1, [part("x.json", ImageRow(1, "a.jpg", *size), annotations=(annotation(1),))], "val")
+    assert (reject.what, reject.reason, reject.annotations) == ("image", Reason.TOO_LARGE, 1)
+    assert reject.detail == (f"'a.jpg': the JSON gives {size[0]}x{size[1]} pixels; at most 178,000,000 are decoded")
+    largest = ImageRow(1, "a.jpg", 2, 89_000_000)
+    assert list(merge_parts(1, [part("x.json", largest)], "val")) == [AnnotatedImage(largest, "val")]

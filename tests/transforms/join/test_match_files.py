@@ -236,3 +236,12 @@ def test_the_transform_has_an_output_for_each():
         assert_that(matched.rejected, equal_to([missing]), "Rejected")
         assert_that(matched.unlisted, equal_to([UnreferencedFile("b.jpg")]), "Unlisted")
         assert_that(matched.unmatched, equal_to([UnmatchedImage("gone.jpg")]), "Unmatched")
+
+
+def test_a_file_that_is_too_large_is_known_before_it_is_read():
+    huge = ImageRef("images/a.jpg", 256_000_001, "1")
+    detail = "'a.jpg': 256,000,001 bytes, where at most 256,000,000 are read"
+    matches = [JoinSide(file=huge), listed(SIZED, annotation(1))]
+    assert list(match_files("a.jpg", matches)) == [rejected("val", Reason.TOO_LARGE, detail, 1, 1)]
+    largest = ImageRef("images/a.jpg", 256_000_000, "1")
+    assert [type(found) for found in match_files("a.jpg", [JoinSide(file=largest), listed(SIZED)])] == [ImageTask]
