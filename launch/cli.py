@@ -61,7 +61,8 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
         level = logging.DEBUG if debug else logging.WARNING
         handlers = None if debug else [ErrorStreamHandler()]
-        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", handlers=handlers)
+        form = "%(levelname)s %(name)s: %(message)s" if debug else "warning: %(message)s"
+        logging.basicConfig(level=level, format=form, handlers=handlers)
         return _COMMANDS[command.verb](command, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)

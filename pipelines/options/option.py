@@ -94,6 +94,11 @@ class OptionField:
         return flag(self.name)
 
     @property
+    def typed(self) -> str:
+        """What stands for it in the help: its flag, or the name of an argument without one."""
+        return self.option.metavar if self.option.kind is Kind.ARGUMENT else self.flag
+
+    @property
     def usual(self) -> str:
         """What holds where it is not given, as text; empty where that goes without saying."""
         if self.option.usual:
@@ -117,7 +122,7 @@ class Options:
         for each in options_of(type(self)):
             value = getattr(self, each.name)
             if each.is_required and not value:
-                yield f"{each.flag} is missing"
+                yield f"{each.typed} is missing"
             if each.option.kind is Kind.PATHS and not each.option.may_repeat:
                 for path in sorted({path for path in value if value.count(path) > 1}):
                     yield f"{each.flag} {path} is given twice"

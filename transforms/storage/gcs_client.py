@@ -33,6 +33,9 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 32.0
 TRIES = 5
 """Tries in `retry_at_once`: of what waiting does not cure, but repeating may: damaged bytes, a lost upload."""
+WARN_AFTER_S = 5.0
+"""How long a request has failed when that is said, and how often it is said again."""
+WARN_EVERY_S = 60.0
 SEARCH_S = 2.0
 """How long the machine's metadata server is waited for, which answers in milliseconds where there is one."""
 FOUND_NONE_S = 10.0
@@ -73,14 +76,29 @@ def retry(path: str) -> "Retry":
     """What tries a call again, with growing waits, while its errors are such as may pass."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
+    first_failed_s: list[float] = []
+
     def may_pass(error: Exception) -> bool:
         passes = DEFAULT_RETRY._predicate(error) or getattr(error, "retryable", False)  # the latter of google.auth's
         if passes:
             _LOGGER.info("%s: trying again after %s", path, words_of(error))
+            first_failed_s.append(time.monotonic())
+            if time.monotonic() - first_failed_s[0] > WARN_AFTER_S:
+                _warn_of_waiting(path, words_of(error))
         return passes
 
     waits = DEFAULT_RETRY.with_delay(initial=FIRST_WAIT_S, maximum=LONGEST_WAIT_S, multiplier=2)
     return waits.with_timeout(RETRY_S).with_predicate(may_pass)
+
+
+def _warn_of_waiting(path: str, words: str) -> None:
+    """Said once in a while, however many requests wait."""
+    global _warned_at_s
+    with _LOCK:
+        if time.monotonic() < _warned_at_s + WARN_EVERY_S:
+            return
+        _warned_at_s = time.monotonic()
+    _LOGGER.warning("%s: no answer yet (%s); each request is tried for %g s", path, words, RETRY_S)
 
 
 # Errors
@@ -154,6 +172,7 @@ def _account(words: str) -> str:
 _LOCK = threading.Lock()
 _CLIENTS: dict[tuple[int, str], "Client"] = {}
 """By process, as a copied process must not share connections, and by emulator."""
+_warned_at_s = float("-inf")
 _found_none = (float("-inf"), "")
 """When, on the monotonic clock, a search for credentials found none, and what it said."""
 _CURE = (

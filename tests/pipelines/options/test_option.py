@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from recordmill.pipelines.options.option import Kind, Option, Options, option, options_of, redefined
+from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError
 
 
@@ -41,6 +42,11 @@ def test_a_fault_is_told(given, fault):
     with pytest.raises(ConfigError) as caught:
         Other(**{"files": ("a",), **given})
     assert str(caught.value) == fault
+
+
+def test_what_has_no_flag_is_called_as_in_the_help():
+    with pytest.raises(ConfigError, match="^OUT is missing$"):
+        VerifyOptions(folder="")
 
 
 def test_what_is_within_bounds_is_taken():
