@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NoReturn
 
-from recordmill.launch.command_line.parser import VERBS, Command, parse
+from recordmill.launch.command_line.parser import Command, parse
+from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import (
     ErrorStreamHandler,
@@ -56,13 +57,13 @@ def command(run: Callable[[], int] = main) -> NoReturn:
 
 def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:
     try:
-        command = parse(own)
-        if beam_arguments and not VERBS[command.verb].runs_beam:
-            raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
         level = logging.DEBUG if debug else logging.WARNING
         handlers = None if debug else [ErrorStreamHandler()]
         form = "%(levelname)s %(name)s: %(message)s" if debug else "warning: %(message)s"
         logging.basicConfig(level=level, format=form, handlers=handlers)
+        command = parse(own)
+        if beam_arguments and not VERBS[command.verb].runs_beam:
+            raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
         return _COMMANDS[command.verb](command, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)

@@ -57,8 +57,7 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
             values[parameter].append(value if equals else "true")
         else:
             raise ConfigError(f"{name} needs its value in the same word: {name}=…")
-    given = {name: texts if known[name].option.kind is Kind.PATHS else texts[-1] for name, texts in values.items()}
-    return [*command_line(command, given), *typed, "--", *beams]
+    return [*command_line(command, values), *typed, "--", *beams]
 
 
 if __name__ == "__main__":

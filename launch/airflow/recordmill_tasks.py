@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Asset, ObjectStoragePath, Param, task
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
-from recordmill.launch.command_line.parser import VERBS
+from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.services.airflow_arguments import manifest_facts, output_folder, param_schemas, verify_command
 from recordmill.launch.services.airflow_site import Site
 from recordmill.schemas.errors import ConfigError

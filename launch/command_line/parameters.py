@@ -61,15 +61,14 @@ def command_line(command: str, values: Mapping[str, object]) -> list[str]:
 
 
 def _typed(name: str, each: OptionField, value: object) -> list[str]:
-    if value is None or value == "":
+    if value is None or value == "" or value == []:
         return []
+    texts = [str(text) for text in (value if isinstance(value, Sequence) and not isinstance(value, str) else [value])]
     if each.option.kind is Kind.SWITCH:
-        word = str(value).strip().lower()
+        word = texts[-1].strip().lower()
         if word not in _TRUE | _FALSE:
-            raise ConfigError(f"{name}={value} must be true or false")
+            raise ConfigError(f"{name}={texts[-1]} must be true or false")
         return [each.flag] if word in _TRUE else []
     if each.option.kind is Kind.PATHS:
-        texts = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        parts = [part.strip() for text in texts for part in str(text).split(",")]
-        return [f"{each.flag}={part}" for part in parts if part]
-    return [f"{each.flag}={value}"]
+        texts = [part.strip() for text in texts for part in text.split(",")]
+    return [f"{each.flag}={text}" for text in texts if text]

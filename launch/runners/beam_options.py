@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from recordmill.launch.command_line.parser import fields_of
+from recordmill.launch.command_line.verbs import fields_of
 from recordmill.schemas.errors import ConfigError
 
 _FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from recordmill.launch.command_line.parameters import COMMANDS, parameters, plain_default
-from recordmill.launch.command_line.parser import VERBS
+from recordmill.launch.command_line.verbs import VERBS
 from recordmill.pipelines.options.option import Kind, Option, OptionField
 
 FOLDER = Path(__file__).parents[1] / "dataflow"

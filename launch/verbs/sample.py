@@ -26,7 +26,8 @@ def run_sample(options: SampleOptions) -> None:
     files = write_sample(folder, count, options.seed, options.odd)
     console = terminal()
     console.print(
-        f"{count} image rows{' and the odd pictures' if options.odd else ''} are in {folder}. Convert them with:"
+        f"{count} images{' and the odd ones' if options.odd else ''}, one of them missing and one broken, and their "
+        f"annotations are in {folder}. Convert them with:"
     )
     console.print(
         f"  recordmill coco --images {files.images} --instances {files.instances} --output OUT"

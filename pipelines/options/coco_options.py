@@ -160,7 +160,7 @@ class CocoOptions(ConvertOptions):
         kind=Kind.NAMES,
         group=LEAVE_OUT,
         metavar="NAME[,NAME…]",
-        help="keep only annotations of these categories",
+        help="keep only annotations of these categories; repeatable",
         docs="keep only annotations of these categories; images without any of them stay",
         usual="all",
         pattern=".*[^ ,].*",

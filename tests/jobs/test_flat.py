@@ -56,8 +56,18 @@ def test_how_it_is_shown_is_ours():
     assert from_flat(arguments) == ["coco", "--progress=plain", "--debug", "--", "--runner=direct"]
 
 
-def test_the_last_value_of_what_is_given_twice_counts():
-    assert from_flat(["--command=coco", "--seed=1", "--seed=2"]) == ["coco", "--seed=2", "--"]
+def test_what_is_given_twice_is_handed_on_twice():
+    """The command adds lists up, and takes the last of other values."""
+    arguments = [
+        "--command=coco",
+        "--seed=1",
+        "--seed=2",
+        "--categories=a,b",
+        "--categories=c",
+        "--gzip",
+        "--gzip=false",
+    ]
+    assert from_flat(arguments) == ["coco", "--seed=1", "--seed=2", "--categories=a,b", "--categories=c", "--"]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class SampleFiles(NamedTuple):
     panoptic: str
     panoptic_masks: str
     image_info: str
+    classes: str
 
 
 def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> SampleFiles:
@@ -59,6 +60,7 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
                 "annotations/panoptic.json",
                 "panoptic",
                 "annotations/image_info.json",
+                "classes",
             )
         )
     )
@@ -108,10 +110,13 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     if index != MISSING:
         storage.write(storage.join(files.images, file_name), data)
     rows["images"].append({"id": image_id, "file_name": file_name, "width": width, "height": height})
-    for row in _instances(scene, image_id):
+    found = list(_instances(scene, image_id))
+    for row in found:
         rows["instances"].append(row)
         if "keypoints" in row:
             rows["keypoints"].append(row)
+    if found:
+        _write_object(files.classes, scene, max(found, key=_area))
     rows["captions"] += [
         {"id": image_id * 10 + number, "image_id": image_id, "caption": caption}
         for number, caption in enumerate(_captions(scene))
@@ -121,6 +126,19 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     mask_name = f"{image_id:012}.png"
     storage.write(storage.join(files.panoptic_masks, mask_name), _encoded(mask, "PNG"))
     rows["panoptic"].append({"image_id": image_id, "file_name": mask_name, "segments_info": segments})
+
+
+def _write_object(folder: str, scene: Scene, row: dict) -> None:
+    """The picture's largest object, cut out, in the folder of its class."""
+    storage = storage_for(folder)
+    x, y, width, height = row["bbox"]
+    name = next(category.name for category in THINGS if category.id == row["category_id"])
+    cut_out = scene.image.crop((x, y, x + width, y + height))
+    storage.write(storage.join(folder, f"{name}/{row['id']}.png"), _encoded(cut_out, "PNG"))
+
+
+def _area(row: dict) -> int:
+    return row["area"]
 
 
 ODD_FOLDER = "odd"

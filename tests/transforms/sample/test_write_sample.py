@@ -121,5 +121,18 @@ def test_equal_seeds_give_equal_files_and_others_do_not(tmp_path):
         write_sample(str(tmp_path / name), 5, seed)
     one, same, other = (files_below(tmp_path / name) for name in ("one", "same", "other"))
     assert one == same
-    assert set(one) == set(other)
-    assert [name for name in one if one[name] == other[name]] == []
+    drawn, drawn_otherwise = ({name for name in each if not name.startswith("classes/")} for each in (one, other))
+    assert drawn == drawn_otherwise  # what the largest object is of, differs
+    assert [name for name in drawn if one[name] == other[name]] == []
+
+
+def test_the_largest_object_of_each_image_is_in_the_folder_of_its_class(sample):
+    document = json.loads(Path(sample.instances).read_text())
+    names = {category["id"]: category["name"] for category in document["categories"]}
+    largest = {}
+    for row in document["annotations"]:
+        if row["image_id"] not in largest or row["area"] > largest[row["image_id"]]["area"]:
+            largest[row["image_id"]] = row
+    expected = {f"{names[row['category_id']]}/{row['id']}.png": tuple(row["bbox"][2:]) for row in largest.values()}
+    found = {str(path.relative_to(sample.classes)): path for path in Path(sample.classes).rglob("*.png")}
+    assert {name: Image.open(path).size for name, path in found.items()} == expected

@@ -1,0 +1,97 @@
+"""Help texts, laid out by argparse for the terminal's width."""
+
+import argparse
+import re
+import shutil
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from recordmill.launch.command_line.verbs import EXAMPLES, VERBS, fields_of, metavar
+from recordmill.pipelines.options.option import Kind, OptionField
+
+_BEAM = "Flags after a lone -- go to Apache Beam as they are; they say where the job runs."
+_EXIT_CODES = (
+    "Exit codes: 0 done; 1 the job failed, or verify or extract found a fault; 2 the command or its configuration is "
+    "wrong."
+)
+
+
+_FLAG_AND_VALUE = re.compile(r"--\w[\w-]* (?!-)\S+")
+_LEAST_COLUMNS = 20
+
+
+def program_help() -> str:
+    """The help of `recordmill` itself."""
+    parser = _laid_out(
+        "recordmill VERB [flags] [-- flags of Beam]",
+        "Data sets of pictures and labels become sharded TFRecord files of tf.Example.",
+        EXAMPLES,
+        _EXIT_CODES,
+    )
+    verbs = parser.add_argument_group("verbs")
+    for name, verb in VERBS.items():
+        verbs.add_argument(name, help=verb.help)
+    verbs.add_argument("help VERB", help="the flags of a verb, with examples")
+    flags = parser.add_argument_group("flags")
+    flags.add_argument("-h", "--help", action="store_true", help="show this")
+    flags.add_argument("--version", action="store_true", help="print the version")
+    return parser.format_help()
+
+
+def verb_help(name: str) -> str:
+    """The help of a verb."""
+    verb = VERBS[name]
+    beam = " [-- flags of Beam]" if verb.runs_beam else ""
+    notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
+    parser = _laid_out(f"recordmill {name} {verb.usage}{beam}", verb.description, verb.examples, notes)
+    groups: dict[str, Any] = {}
+    for each in fields_of(name):
+        group = groups.get(each.option.group) or parser.add_argument_group(each.option.group or "arguments")
+        groups[each.option.group] = group
+        _add(group, each)
+    return parser.format_help()
+
+
+def _add(group: Any, each: OptionField) -> None:
+    text = f"{each.option.help} (default {each.usual})" if each.usual else each.option.help
+    if each.option.kind is Kind.ARGUMENT:
+        group.add_argument(each.name, metavar=each.option.metavar, help=text)
+    elif each.option.kind is Kind.SWITCH:
+        group.add_argument(each.flag, action="store_true", help=text)
+    else:
+        group.add_argument(each.flag, metavar=metavar(each), help=text)
+
+
+def _laid_out(usage: str, description: str, examples: Sequence[str], notes: str) -> argparse.ArgumentParser:
+    columns = shutil.get_terminal_size().columns - 2  # as argparse
+    shown = "\n".join(_command_lines(example, columns) for example in examples)
+    return argparse.ArgumentParser(
+        usage=_filled(usage, columns, first=" " * len("usage: ")).lstrip(),
+        description=_filled(description, columns),
+        epilog=f"{_filled(notes, columns)}\n\nexamples:\n{shown}".strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+
+
+def _filled(text: str, columns: int, first: str = "", rest: str = "") -> str:
+    return textwrap.fill(
+        text,
+        max(columns, _LEAST_COLUMNS),
+        initial_indent=first,
+        subsequent_indent=rest or first,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _command_lines(command: str, columns: int) -> str:
+    """A command, cut as a shell takes it where it is too long for a line; a flag and its value stay together if they
+    can."""
+    room = max(columns, _LEAST_COLUMNS) - len(" \\")
+    pairs = _FLAG_AND_VALUE.sub(
+        lambda pair: pair[0].replace(" ", "\0") if len(pair[0]) + 6 <= room else pair[0], command
+    )
+    lines = _filled(pairs, room, first=" " * 2, rest=" " * 6)
+    return lines.replace("\0", " ").replace("\n", " \\\n")

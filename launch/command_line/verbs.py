@@ -1,0 +1,120 @@
+"""The verbs of the command line, and the flags of each."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.convert_options import RUN
+from recordmill.pipelines.options.extract_options import ExtractOptions
+from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.option import Kind, OptionField, Options, option, options_of
+from recordmill.pipelines.options.sample_options import SampleOptions
+from recordmill.pipelines.options.verify_options import VerifyOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminalOptions(Options):
+    """What a command shows while it runs, whatever it does."""
+
+    progress: str = option(
+        "auto",
+        kind=Kind.CHOICE,
+        group=RUN,
+        help="a live line, plain lines, or none",
+        docs="a live line on a terminal and plain lines elsewhere; plain lines; nothing",
+        choices=("auto", "plain", "none"),
+    )
+    debug: bool = option(False, kind=Kind.SWITCH, group=RUN, help="show tracebacks and Beam's log")
+
+
+class Verb(NamedTuple):
+    """A verb of the command line.
+
+    Attributes:
+        help: what becomes of what.
+        usage: what is needed at least, after the verb.
+        examples: commands that run in this order in an empty folder.
+        runs_beam: whether flags after a lone -- would do anything.
+    """
+
+    options: type[Options]
+    help: str
+    description: str
+    usage: str
+    examples: tuple[str, ...]
+    runs_beam: bool = True
+
+
+_DRAW = "recordmill sample sample"
+_CONVERT = "recordmill coco --images sample/images --instances sample/annotations/instances.json"
+
+VERBS = {
+    "coco": Verb(
+        CocoOptions,
+        "COCO annotations and images -> TFRecord shards",
+        "COCO annotations and images become TFRecord shards, with a manifest that says what is in them. At least one "
+        "annotation file is needed: instances, keypoints, captions, panoptic, stuff or image-info.",
+        "--images DIR|ZIP --instances FILE --output DIR [more flags]",
+        (
+            _DRAW,
+            f"{_CONVERT} --output tfrecords --dry-run",
+            f"{_CONVERT} --captions sample/annotations/captions.json --masks png --output with-masks",
+            f"{_CONVERT} --categories circle,square --num-shards 4 --output small"
+            " -- --direct_running_mode=multi_processing --direct_num_workers=2",
+        ),
+    ),
+    "folder": Verb(
+        FolderOptions,
+        "class folders, or labelled images -> TFRecord shards",
+        "Images of one class each are checked and written as tf.Examples into sharded TFRecord files. The class is "
+        "the folder that an image is in, the beginning of its name, or what a table says.",
+        "--images DIR|ZIP --output DIR [more flags]",
+        (
+            _DRAW,
+            "recordmill folder --images sample/classes --split train=0.8,val=0.2 --output by-class --dry-run",
+            "recordmill folder --images sample/classes --split train=0.8,val=0.2 --stratify --format jpeg"
+            " --output by-class",
+        ),
+    ),
+    "verify": Verb(
+        VerifyOptions,
+        "read a data set back and prove it whole",
+        "Every record is read, parsed and decoded by TensorFlow, and held against the manifest.",
+        "OUT [more flags]",
+        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill verify tfrecords"),
+    ),
+    "extract": Verb(
+        ExtractOptions,
+        "records back to image files + COCO JSON",
+        "The images of a data set become files again, and what its records say of them COCO's JSON.",
+        "OUT DIR [more flags]",
+        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill extract tfrecords extracted --split train"),
+    ),
+    "sample": Verb(
+        SampleOptions,
+        "write a small COCO data set, drawn by the program",
+        "A small COCO data set of every kind is drawn: JPEG and PNG, grey and colour, crowds, images without "
+        "objects, one missing file and one broken one; and its objects, cut out, in class folders.",
+        "DIR [more flags]",
+        (_DRAW, "recordmill sample odd --odd --count 24"),
+        runs_beam=False,
+    ),
+}
+
+EXAMPLES = (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill verify tfrecords")
+"""Of the whole program."""
+
+
+def fields_of(verb: str) -> tuple[OptionField, ...]:
+    """All options of a verb, in the order of its help."""
+    shown = options_of(TerminalOptions)
+    if not VERBS[verb].runs_beam:  # nor has it progress to show
+        shown = tuple(each for each in shown if each.name != "progress")
+    return (*options_of(VERBS[verb].options), *shown)
+
+
+def metavar(each: OptionField) -> str:
+    """What stands for an option's value in the help; empty for a switch."""
+    if each.option.kind is Kind.SWITCH:
+        return ""
+    return "|".join(each.option.choices) or each.option.metavar or each.name.replace("_", "-").upper()

@@ -1,0 +1,89 @@
+"""Help fits the terminal and ends with commands that run."""
+
+import os
+import shlex
+from importlib.metadata import version
+
+import pytest
+
+from recordmill.launch.cli import main
+from recordmill.launch.command_line.help import program_help, verb_help
+from recordmill.launch.command_line.parser import parse
+from recordmill.launch.command_line.verbs import EXAMPLES, VERBS, fields_of
+
+
+def answer(capsys, *typed: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as caught:
+        parse(typed)
+    return caught.value.code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("typed", [("--help",), ("-h",), ("help",)])
+def test_help_of_the_program(typed, capsys):
+    assert answer(capsys, *typed) == (0, program_help(), "")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb(verb, capsys):
+    for typed in ((verb, "--help"), (verb, "-h"), ("help", verb), (verb, "--unknown", "-h")):
+        assert answer(capsys, *typed) == (0, verb_help(verb), "")
+
+
+def test_nothing_typed_is_answered_by_help_as_an_error(capsys):
+    assert answer(capsys) == (2, "", program_help())
+
+
+def test_version(capsys):
+    assert answer(capsys, "--version") == (0, f"recordmill {version('recordmill')}\n", "")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_fits_the_terminal(verb, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = (verb_help(verb) if verb else program_help()).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert max(map(len, lines)) > columns - 15
+
+
+def test_a_narrow_terminal_loses_nothing(monkeypatch):
+    texts = []
+    for columns in ("1", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        texts.append(verb_help("coco").replace("\\", "").split())
+    texts = ["".join(words) for words in texts]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_names_every_flag_with_its_default(verb, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = verb_help(verb)
+    for each in fields_of(verb):
+        assert f"  {each.typed}" in shown
+        assert not each.usual or f"(default {each.usual})" in shown
+
+
+@pytest.mark.parametrize("columns", [30, 80, 200])
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_examples_are_shown_as_a_shell_takes_them(verb, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = (verb_help(verb) if verb else program_help()).partition("examples:\n")[2]
+    commands = [shlex.join(shlex.split(line)) for line in shown.replace("\\\n", " ").splitlines()]
+    assert commands == [shlex.join(shlex.split(each)) for each in (VERBS[verb].examples if verb else EXAMPLES)]
+    assert 2 <= len(commands) <= 4
+
+
+def test_examples_run(tmp_path, monkeypatch, capfd):
+    """Those of all verbs, each command once; each verb's are whole: what they read is made by those before."""
+    monkeypatch.chdir(tmp_path)
+    done = set()
+    for examples in (EXAMPLES, *(verb.examples for verb in VERBS.values())):
+        for command in examples:
+            program, *arguments = shlex.split(command)
+            assert program == "recordmill"
+            if command not in done:
+                assert main(arguments) == 0, (command, capfd.readouterr())
+            done.add(command)
+        wanted = {word for command in examples for word in command.split() if os.path.exists(word)}
+        assert {word.split("/")[0] for word in wanted} <= {word for command in examples for word in command.split()}
