@@ -97,7 +97,11 @@ class LocalStorage:
                     raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
                 if most_bytes is not None and status.st_size > most_bytes:
                     raise too_large(path, status.st_size, most_bytes)
-                return file.read()
+                # No more than that, whatever comes: somebody may be writing to it, and some of /proc have no end.
+                data = file.read(status.st_size + 1) or b""
+                if len(data) != status.st_size and stat.S_ISREG(status.st_mode):
+                    raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
+                return data
         except (ChangedFileError, UnreadableFileError):
             raise
         except OSError as error:

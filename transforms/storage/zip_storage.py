@@ -2,6 +2,7 @@
 
 import errno
 import io
+import logging
 import zipfile
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -22,6 +23,8 @@ from recordmill.transforms.storage.interface import (
 )
 from recordmill.transforms.storage.range_stream import RangeStream
 from recordmill.transforms.storage.zip_members import DamagedMemberError, spans, unpack
+
+_LOGGER = logging.getLogger(__name__)
 
 _OF_DAMAGE = (None, errno.EINVAL)
 """The errno of those OSErrors on reading a member that mean damaged bytes (bzip2's; an offset before the file's start)
@@ -185,6 +188,9 @@ class _Archive:
             raise ConfigError(f"{path} is not a ZIP archive that can be read ({error})") from error
         self.members = {info.filename: info for info in self.file.infolist() if not info.is_dir()}
         self.spans = spans(self.file.infolist(), self.file.start_dir)
+        doubles = len(self.file.infolist()) - len({info.filename for info in self.file.infolist()})
+        if doubles:
+            _LOGGER.warning("%s: %d of its members have the name of a later one, and are passed over", path, doubles)
         folders = {PurePosixPath(name).parts[0] for name in self.members if "/" in name} - {"__MACOSX"}
         self._folder = f"{folders.pop()}/" if len(folders) == 1 else ""
         is_own = self._folder == f"{PurePosixPath(path).stem}/" and all(

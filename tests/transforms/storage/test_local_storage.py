@@ -354,3 +354,26 @@ def test_a_file_is_read_no_further_than_its_reader_takes(tmp_path):
         STORAGE.read(str(tmp_path / "sparse"), most_bytes=5)
     (tmp_path / "five").write_bytes(b"12345")
     assert STORAGE.read(str(tmp_path / "five"), most_bytes=5) == b"12345"
+
+
+@pytest.mark.parametrize("size", [0, 4, 6])
+def test_a_file_that_is_written_to_while_it_is_read_is_told_as_changed(tmp_path, monkeypatch, size):
+    """Between the question how large it is and the reading; what came would be cut, or of two files."""
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"12345")
+    fstat = os.fstat
+
+    def fstat_then_write(descriptor: int) -> os.stat_result:
+        status = fstat(descriptor)
+        os.truncate(path, size)
+        return status
+
+    monkeypatch.setattr(os, "fstat", fstat_then_write)
+    with pytest.raises(ChangedFileError, match="written to while it was read"):
+        STORAGE.read(str(path))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
+def test_a_file_that_does_not_know_its_size_is_not_read_on_and_on():
+    with pytest.raises(ChangedFileError):
+        STORAGE.read("/proc/self/status")

@@ -2,6 +2,7 @@
 
 import errno
 import struct
+import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -308,3 +309,15 @@ def test_a_member_that_has_far_more_bytes_than_it_unpacks_to_is_not_read(tmp_pat
     storage, path = storage_for(str(tmp_path / "a.zip")), str(tmp_path / "a.zip" / "one")
     with pytest.raises(FileTooLargeError, match="4,000,000,000 bytes"):
         storage.read(path, most_bytes=256_000_000)
+
+
+def test_of_members_of_one_name_the_last_is_taken_and_the_others_are_told(tmp_path, caplog):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for data in (b"first", b"second", b"last"):
+            file.writestr("a.jpg", data)
+    storage = storage_for(str(tmp_path / "a.zip"))
+    (found,) = storage.walk(str(tmp_path / "a.zip"))
+    assert storage.read(found.path, found.version) == b"last"
+    (told,) = caplog.messages
+    assert told.endswith("a.zip: 2 of its members have the name of a later one, and are passed over")
