@@ -37,6 +37,20 @@ class Category(msgspec.Struct, frozen=True, omit_defaults=True):
     isthing: int | bool | None = None
 
 
+def unnamed_keypoints(number: int) -> tuple[str, ...]:
+    """Names for keypoints of a category that gives them none; counted from 1, as by skeletons.
+
+    >>> unnamed_keypoints(2)
+    ('keypoint_1', 'keypoint_2')
+    """
+    return tuple(f"keypoint_{index}" for index in range(1, number + 1))
+
+
+def name_keypoints(category: Category, number: int) -> Category:
+    """The category, with names for `number` keypoints if it has none."""
+    return category if category.keypoints else msgspec.structs.replace(category, keypoints=unnamed_keypoints(number))
+
+
 class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row of `annotations`: one object instance.
 

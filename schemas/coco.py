@@ -78,6 +78,7 @@ class AnnotationFile(msgspec.Struct, frozen=True):
         lvis: whether its image rows have LVIS's lists of categories.
         unread: its fields with data that nothing reads.
         optional: those with data that only some layouts carry.
+        keypoints: by category id, how many keypoints most rows have, of categories that name none.
     """
 
     path: str
@@ -88,3 +89,4 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     lvis: bool = False
     unread: FieldRows = {}
     optional: FieldRows = {}
+    keypoints: dict[int, int] = {}

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.schemas.annotations import unnamed_keypoints
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
@@ -90,6 +91,14 @@ def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[st
     yield "classes", f"{len(manifest.categories):,}"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
+    for category in manifest.categories:
+        number = len(category.keypoints)
+        if number and category.keypoints == unnamed_keypoints(number):
+            first_last = f"{category.keypoints[0]} to {category.keypoints[-1]}"
+            yield (
+                "keypoints",
+                f"{number} of {printable(category.name)}, as most rows have: {first_last}, as none is named",
+            )
     if Part.CATEGORY_ID in manifest.parts:
         yield "labels", shifted_labels(len(manifest.label_by_id))
     unlisted = split.unlisted

@@ -45,8 +45,9 @@ class CocoOptions(ConvertOptions):
     )
     keypoints: tuple[str, ...] = _file(
         "objects with keypoints; joined with --instances on annotation id",
-        "objects with keypoints, of whatever skeleton: names and number come from the category. A row whose id an "
-        "`--instances` row of the same category has is the same object",
+        "objects with keypoints, of whatever skeleton: names and number come from the category, or, where it names "
+        "none, the number from its rows (`keypoint_1`, …). A row whose id an `--instances` row of the same category "
+        "has is the same object",
     )
     captions: tuple[str, ...] = _file("captions")
     panoptic: tuple[str, ...] = _file(

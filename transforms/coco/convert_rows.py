@@ -1,11 +1,21 @@
 """Rows of COCO files become annotations of their kind, or rejects that say what is wrong with them."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from recordmill.schemas.annotations import Annotation, Caption, Category, PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.annotations import (
+    Annotation,
+    Caption,
+    Category,
+    PanopticAnnotation,
+    Segment,
+    StuffAnnotation,
+    unnamed_keypoints,
+)
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
@@ -18,6 +28,7 @@ from recordmill.transforms.coco.decode_coco import (
     RegionRow,
     SegmentRow,
 )
+from recordmill.transforms.coco.file_fields import has_numbers
 from recordmill.transforms.storage.resolve import storage_for
 
 _NUMBERS = msgspec.json.Decoder(tuple[float, ...] | None)
@@ -33,7 +44,8 @@ def row_converter(source: AnnotationSource, categories: list[Category], sizes: S
     """What makes annotations of the rows of a file; a file of images alone has none.
 
     Args:
-        categories, sizes: of the file.
+        categories: of the file, with names for keypoints that have none.
+        sizes: of its images.
     """
     return _CONVERTERS.get(source.kind, _annotation_converter)(source, categories, sizes)
 
@@ -77,6 +89,21 @@ def _annotation(
     return Annotation(row.id, row.category_id, box, area, bool(row.iscrowd), segmentation, keypoints_xyv)
 
 
+def keypoints_by_rows(rows: Iterable[KeypointsRow], categories: Iterable[Category]) -> dict[int, int]:
+    """How many keypoints most rows have, by id, of the categories that name none and have rows with some."""
+    unnamed = {category.id for category in categories if not category.keypoints}
+    counts: dict[int, Counter[int]] = {}
+    for row in rows:
+        if row.category_id in unnamed and has_numbers(row.keypoints):
+            with contextlib.suppress(msgspec.DecodeError):
+                number, rest = divmod(len(_NUMBERS.decode(row.keypoints) or ()), 3)
+                if not rest:
+                    counts.setdefault(row.category_id, Counter())[number] += 1
+    return {
+        id_: max(of_category, key=lambda number: (of_category[number], number)) for id_, of_category in counts.items()
+    }
+
+
 def _keypoints_converter(source: AnnotationSource, categories: list[Category], sizes: Sizes) -> Converter:
     annotation = _annotation_converter(source, categories, sizes)
     keypoints = {category.id: category.keypoints for category in categories}
@@ -92,7 +119,10 @@ def _keypoints_converter(source: AnnotationSource, categories: list[Category], s
             return _malformed(row, Reason.MALFORMED_KEYPOINTS, detail)
         expected = len(keypoints[row.category_id])
         if fault := keypoints_fault(numbers, expected):
-            detail = f"category {names[row.category_id]!r} has {expected} keypoints: {fault}: {_shown(row.keypoints)}"
+            is_unnamed = expected and keypoints[row.category_id] == unnamed_keypoints(expected)
+            by_rows = " by most of its rows" if is_unnamed else ""
+            category = f"category {names[row.category_id]!r} has {expected} keypoints{by_rows}"
+            detail = f"{category}: {fault}: {_shown(row.keypoints)}"
             return _malformed(row, Reason.MALFORMED_KEYPOINTS, detail)
         return annotation(row, numbers)
 

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow
+from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow, name_keypoints
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FieldRows, FileAnnotations
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.coco.check_kind import check_kind
-from recordmill.transforms.coco.convert_rows import row_converter
+from recordmill.transforms.coco.convert_rows import keypoints_by_rows, row_converter
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
 from recordmill.transforms.coco.file_fields import field_rows
 from recordmill.transforms.coco.guess_box_format import check_box_format
@@ -88,7 +88,9 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
         if source.kind in _OF_OBJECTS and source.bbox_format is None:
             check_box_format(path, rows.annotations, sizes)
         parts = _group(rows)
-    convert = row_converter(source, rows.categories, sizes)
+    keypoints = keypoints_by_rows(rows.annotations, rows.categories) if kind is AnnotationKind.KEYPOINTS else {}
+    categories = [name_keypoints(category, keypoints.get(category.id, 0)) for category in rows.categories]
+    convert = row_converter(source, categories, sizes)
     yield from rows.rejected
     for image_id, images, annotations in parts:
         usable: list[Any] = []
@@ -99,16 +101,21 @@ def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnn
             else:
                 usable.append(annotation)
         yield _part(image_id, source, images, tuple(usable))
+    yield _summary(source, rows, keypoints)
+
+
+def _summary(source: AnnotationSource, rows: CocoRows, keypoints: dict[int, int]) -> AnnotationFile:
     bad_images = sum(reject.what == "image" for reject in rows.rejected)
-    yield AnnotationFile(
-        path,
-        kind,
+    return AnnotationFile(
+        source.path,
+        source.kind,
         len(rows.images) + bad_images,
         len(rows.annotations) + len(rows.rejected) - bad_images,
         tuple(rows.categories),
         any(row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None for row in rows.images),
         rows.unread,
         _optional(rows),
+        keypoints,
     )
 
 

@@ -7,7 +7,7 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.annotations import Category, name_keypoints
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
@@ -34,6 +34,10 @@ def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:
         for category in file.categories:
             known, source = by_id.setdefault(category.id, (category, file.path))
             by_id[category.id] = _agreed(known, source, category, file.path), source
+    for file in files:
+        for id_, number in file.keypoints.items():
+            known, source = by_id[id_]
+            by_id[id_] = _with_keypoints(known, source, number, file.path), source
     objects = _ids(files, AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
     if not objects:
         objects = _ids(files, AnnotationKind.IMAGE_INFO)
@@ -73,6 +77,17 @@ def _agreed(known: Category, source: str, other: Category, path: str) -> Categor
         skeleton=known.skeleton or other.skeleton,
         isthing=known.isthing if known.isthing is not None else other.isthing,
     )
+
+
+def _with_keypoints(known: Category, source: str, number: int, path: str) -> Category:
+    """With as many keypoints as its rows in `path` have, where no file names them."""
+    named = name_keypoints(known, number)
+    if len(named.keypoints) != number:
+        raise CategoryError(
+            f"category {known.name!r} (id {known.id}) has {len(named.keypoints)} keypoints in {source} and others, and "
+            f"its rows in {path}, which names none, have {number}; convert the files separately"
+        )
+    return named
 
 
 def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:

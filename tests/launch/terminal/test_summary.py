@@ -75,6 +75,14 @@ def test_what_is_not_carried_is_told_by_summary_and_plan(capsys):
     assert planned(capsys, msgspec.structs.replace(PLAN, inputs=inputs))[3:5] == told
 
 
+def test_keypoints_that_no_file_names_are_told(capsys):
+    cat = Category(1, "cat", keypoints=("keypoint_1", "keypoint_2"))
+    line = "  keypoints    2 of cat, as most rows have: keypoint_1 to keypoint_2, as none is named"
+    assert line in shown(capsys, CLEAN, categories=(cat,))
+    named = (Category(1, "cat", keypoints=("keypoint_1", "tail")),)
+    assert not any("keypoint" in text for text in shown(capsys, CLEAN, categories=named))
+
+
 def test_every_kind_is_told(capsys):
     split = msgspec.structs.replace(
         CLEAN,

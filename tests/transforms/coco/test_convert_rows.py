@@ -182,10 +182,28 @@ def test_malformed_keypoints_are_rejected_and_the_others_stay(tmp_path, keypoint
     assert [annotation.id for annotation in read.part.annotations] == [8]
 
 
-def test_keypoints_of_a_category_without_any_are_malformed(tmp_path):
-    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "category_id": 2, "keypoints": [1, 2, 2]}])
-    assert read.reasons == [("annotation", 7, Reason.MALFORMED_KEYPOINTS, 1)]
-    assert "'tree'" in read.rejected[0].detail
+def test_a_category_that_names_no_keypoints_has_as_many_as_most_of_its_rows(tmp_path):
+    lengths = [(2, 6), (2, 3), (2, 6), (2, 0), (3, 9), (3, 3), (1, 6), (2, 5)]
+    rows = [
+        {**OBJECT, "id": id_, "category_id": category, "keypoints": [1] * length}
+        for id_, (category, length) in enumerate(lengths)
+    ]
+    bad = [{**rows[0], "id": 20, "keypoints": "x"}, {**rows[0], "id": 21, "category_id": 5}]
+    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [*rows, *bad], (PERSON, TREE, {"id": 3, "name": "car"}))
+    assert read.file.keypoints == {2: 2, 3: 3}  # of two that are as frequent the larger
+    assert [row.id for row in read.part.annotations] == [0, 2, 3, 4, 6, 21]
+    assert [(reject.id, reject.reason) for reject in read.rejected] == [
+        (id_, Reason.MALFORMED_KEYPOINTS) for id_ in (1, 5, 7, 20)
+    ]
+    assert "'tree' has 2 keypoints by most of its rows: 3 numbers instead of 6" in read.rejected[0].detail
+    assert Category(2, "tree") in read.file.categories
+
+
+def test_a_category_without_keypoints_and_rows_without_any(tmp_path):
+    rows = [{**OBJECT, "category_id": 2, "keypoints": keypoints} for keypoints in ([], None, [1, 2, 3, 4])]
+    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**row, "id": id_} for id_, row in enumerate(rows)])
+    assert read.file.keypoints == {}
+    assert [row.id for row in read.part.annotations] == [0, 1]
 
 
 def test_keypoints_of_an_unknown_category_are_told_by_their_category_later(tmp_path):

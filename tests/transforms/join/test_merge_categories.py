@@ -3,6 +3,7 @@
 from itertools import permutations
 
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -129,6 +130,24 @@ def test_classes_are_selected_by_name_and_segments_all_stay():
     assert select_categories(labels, ("bird",)) == LabelMap((BIRD,), (CAT, GRASS))
     with pytest.raises(CategoryError, match="'grass'"):
         select_categories(labels, ("grass",))
+
+
+def keypoints_file(path: str, category: Category, number: int) -> AnnotationFile:
+    return AnnotationFile(path, AnnotationKind.KEYPOINTS, 1, 1, (category,), keypoints={category.id: number})
+
+
+def test_keypoints_that_no_file_names_are_as_many_as_rows_have():
+    files = [keypoints_file("b.json", CAT, 2), keypoints_file("a.json", CAT, 2), file("c.json", CAT, DOG)]
+    named = msgspec.structs.replace(CAT, keypoints=("keypoint_1", "keypoint_2"))
+    assert merge_categories(files) == merge_categories(reversed(files)) == LabelMap((named, DOG))
+
+
+def test_names_of_keypoints_are_those_of_another_file_where_it_has_as_many():
+    named = msgspec.structs.replace(CAT, keypoints=("nose", "tail"))
+    assert merge_categories([keypoints_file("a.json", CAT, 2), file("b.json", named)]) == LabelMap((named,))
+    for other in (file("b.json", named), keypoints_file("b.json", CAT, 2)):
+        with pytest.raises(CategoryError, match=r"'cat' .* has 2 keypoints in .* and .* in c\.json, .* have 3;"):
+            merge_categories([keypoints_file("c.json", CAT, 3), other])
 
 
 ALL = LabelMap((BIRD, CAT, DOG, Category(20, "cat")))
