@@ -67,8 +67,8 @@ class Disturbed:
 
     def _finished(self, output: Path) -> dict[str, int]:
         """Shards that are noted as finished, with the time they were."""
-        names = finished_shards(LocalPlace(self._folder).files(str(output))) if output.exists() else set()
-        return {name: (output / name).stat().st_mtime_ns for name in names}
+        found = finished_shards(LocalPlace(self._folder).files(str(output))) if output.exists() else {}
+        return {name: (output / place).stat().st_mtime_ns for name, place in found.items()}
 
     def _begun(self, output: Path) -> list[Path]:
         return [path for path in output.glob(".coco-*.tmp") if path.exists()]

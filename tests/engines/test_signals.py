@@ -67,8 +67,8 @@ class Interrupted:
     def _finished(self) -> Mapping[str, int]:
         if not self.output.exists():
             return {}
-        names = finished_shards(LocalPlace(self._folder).files(str(self.output)))
-        return {name: (self.output / name).stat().st_mtime_ns for name in names}
+        found = finished_shards(LocalPlace(self._folder).files(str(self.output)))
+        return {name: (self.output / place).stat().st_mtime_ns for name, place in found.items()}
 
 
 @pytest.fixture

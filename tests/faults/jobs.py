@@ -10,6 +10,7 @@ import shutil
 import signal
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,7 +23,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
-from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.manifest import FORMAT, state_folder
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
@@ -54,8 +55,8 @@ class LocalPlace:
         return found
 
     def versions(self, output: str) -> dict[str, int]:
-        """What changes when a file does."""
-        return {path.name: path.stat().st_mtime_ns for path in Path(output).glob("*") if path.is_file()}
+        """What changes when a file is written, and not when it is moved; by name without folders."""
+        return {path.name: path.stat().st_mtime_ns for path in Path(output).rglob("*") if path.is_file()}
 
     def copy(self, output: str, target: str) -> None:
         shutil.copytree(output, target, symlinks=True, dirs_exist_ok=True)
@@ -76,7 +77,8 @@ class BucketPlace:
 
     def versions(self, output: str) -> dict[str, int]:
         prefix = self._prefix(output)
-        return {name: self.server.generation(prefix + name) for name in self.files(output)}
+        uploads = [call.name for call in self.server.calls("upload", "start") if call.name.startswith(prefix)]
+        return Counter(name.rpartition("/")[2] for name in uploads)
 
     def copy(self, output: str, target: str) -> None:
         for name, data in self.files(output).items():
@@ -215,11 +217,16 @@ def masked(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
 
 
-def finished_shards(files: Files) -> set[str]:
-    """The shards that a run has left behind as finished; the notes it has left of them must be whole."""
+def finished_shards(files: Files) -> dict[str, str]:
+    """The shards that a run has left behind as finished, and where in the output they are; the notes it has left of them
+    must be whole."""
     notes = [data for name, data in files.items() if re.fullmatch(r"\.recordmill-\w+/[^.]\S*-of-\d+\.json", name)]
-    found = {result.info.file: result.info for result in (msgspec.json.decode(n, type=ShardResult) for n in notes)}
-    return {name for name, info in found.items() if len(files.get(name, b"")) == info.bytes}
+    found = {}
+    for result in (msgspec.json.decode(note, type=ShardResult) for note in notes):
+        for place in (f"{state_folder(result.key.split)}/{result.info.file}", result.info.file):
+            if len(files.get(place, b"")) == result.info.bytes:
+                found.setdefault(result.info.file, place)
+    return found
 
 
 def assert_ended(command: Command, files: Files, whole: Files) -> None:
@@ -271,7 +278,7 @@ class SmallJob(Job):
         started: list[Command] = []
 
         def send(call: Call) -> bool:
-            if with_reads or call.operation in ("upload", "delete"):
+            if with_reads or call.operation in ("upload", "copy", "delete"):
                 seen.append(call)
                 if len(seen) == number:
                     os.kill(started[0].process.pid, signal_number)

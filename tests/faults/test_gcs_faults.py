@@ -151,7 +151,8 @@ def check_failed_and_goes_on(gcs: GcsStandIn, job, expected: dict[str, bytes], *
     assert [part for part in told if part not in outcome.err] == []
     left = objects_of(gcs, "out")
     assert "manifest.json" not in left
-    assert shards_of(left).items() <= expected.items()
+    finished = {name.rpartition("/")[2]: data for name, data in left.items() if "-of-" in name and name[-5:] != ".json"}
+    assert finished.items() <= expected.items()
     gcs.faults = []
     assert job().code == 0
     assert shards_of(objects_of(gcs, "out")) == expected
@@ -181,8 +182,8 @@ def test_a_server_that_stays_away(gcs, monkeypatch, expected, job):
         ("manifest.json", 503),
         ("label_map.json", 403),
         ("rejects-train.jsonl", 403),
-        ("coco-train.tfrecord-00001-of-00002", 403),
-        ("coco-train.tfrecord-00001-of-00002", 503),
+        (".recordmill-train/coco-train.tfrecord-00001-of-00002", 403),
+        (".recordmill-train/coco-train.tfrecord-00001-of-00002", 503),
         (".recordmill-train/coco-train.tfrecord-00001-of-00002.json", 403),
     ],
 )
@@ -190,6 +191,12 @@ def test_what_cannot_be_written(gcs, monkeypatch, expected, job, what, code):
     monkeypatch.setattr(gcs_client, "RETRY_S", 0.2)
     gcs.faults = [refusal("chunk", f"out/{what}", code, message="not here")]
     check_failed_and_goes_on(gcs, job, expected, f"{OUT}/{what}", "not here")
+
+
+def test_a_shard_that_cannot_be_moved(gcs, expected, job):
+    name = ".recordmill-train/coco-train.tfrecord-00001-of-00002"
+    gcs.faults = [refusal("copy", f"out/{name}", message="not here")]
+    check_failed_and_goes_on(gcs, job, expected, f"{OUT}/{name}", "not here")
 
 
 def test_the_state_of_shards_cannot_be_deleted(gcs, expected, job):
@@ -258,7 +265,7 @@ def test_annotations_that_are_always_damaged_on_their_way(gcs, expected, job):
 
 def test_a_shard_that_always_arrives_damaged_is_not_left_there(gcs, expected, job):
     gcs.faults = [Fault(Kind.CORRUPTED, "chunk", "out/*.tfrecord-00000-of-00002", times=ALWAYS)]
-    check_failed_and_goes_on(gcs, job, expected, f"{OUT}/coco-train.tfrecord-00000-of-00002", "checksum")
+    check_failed_and_goes_on(gcs, job, expected, f"{OUT}/.recordmill-train/coco-train.tfrecord-00000-of-00002", "checksum")
 
 
 @pytest.mark.parametrize("times", [1, ALWAYS])
