@@ -117,7 +117,7 @@ class ConvertOptions(Options, ABC):
         kind=Kind.SWITCH,
         group=WRITE,
         help="replace what the folder holds of these splits",
-        docs="delete what the folder holds of these splits, and write them anew",
+        docs="write these splits anew; what the folder holds of them stays until the new ones are whole",
     )
     dry_run: bool = option(False, kind=Kind.SWITCH, group=WRITE, help="print the plan and write nothing")
     check: str = option(

@@ -218,8 +218,8 @@ def masked(data: bytes) -> int:
 
 
 def finished_shards(files: Files) -> dict[str, str]:
-    """The shards that a run has left behind as finished, and where in the output they are; the notes it has left of them
-    must be whole."""
+    """The shards that a run has left behind as finished, and where in the output they are; the notes it has left of
+    them must be whole."""
     notes = [data for name, data in files.items() if re.fullmatch(r"\.recordmill-\w+/[^.]\S*-of-\d+\.json", name)]
     found = {}
     for result in (msgspec.json.decode(note, type=ShardResult) for note in notes):

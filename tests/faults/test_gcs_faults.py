@@ -265,7 +265,9 @@ def test_annotations_that_are_always_damaged_on_their_way(gcs, expected, job):
 
 def test_a_shard_that_always_arrives_damaged_is_not_left_there(gcs, expected, job):
     gcs.faults = [Fault(Kind.CORRUPTED, "chunk", "out/*.tfrecord-00000-of-00002", times=ALWAYS)]
-    check_failed_and_goes_on(gcs, job, expected, f"{OUT}/.recordmill-train/coco-train.tfrecord-00000-of-00002", "checksum")
+    check_failed_and_goes_on(
+        gcs, job, expected, f"{OUT}/.recordmill-train/coco-train.tfrecord-00000-of-00002", "checksum"
+    )
 
 
 @pytest.mark.parametrize("times", [1, ALWAYS])

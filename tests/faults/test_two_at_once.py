@@ -1,11 +1,13 @@
 """Two runs of one job at once, or one that pauses while another does it all, end with one correct data set."""
 
 import contextlib
+import json
 import os
 import random
 import re
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from tests.faults.jobs import (
     LocalPlace,
     SmallJob,
     assert_ended,
+    assert_whole,
     coco,
     folder_splits,
     place_called,
@@ -42,6 +45,37 @@ def test_two_at_once(where, command, pictures, tmp_path, server, request, record
         assert_done_or_refused(one.end(), other.end())
         assert_ended(other, job.place.files(output), whole)
     assert recordmill("verify", output).code == 0
+
+
+ROUNDS = int(os.environ.get("ROUNDS", "4"))
+
+
+@pytest.mark.parametrize("where", ["local", "gs"])
+def test_two_splits_at_once(where, pictures, tmp_path, server, request, recordmill):
+    """Into one folder, started together or some milliseconds apart: both are done, and both listed."""
+    place = place_called(where, tmp_path, server)
+    train, val = (
+        SmallJob(place, tmp_path / split, small_split(pictures, tmp_path / split, split)) for split in ("train", "val")
+    )
+    train.undisturbed()
+    offsets = random.Random(request.node.callspec.id)
+    for _ in range(ROUNDS):
+        output = train.new_output()
+        one = train.start(output)
+        time.sleep(offsets.choice((0, 0, offsets.uniform(0, 0.05))))
+        other = val.start(output)
+        assert (one.end().code, other.end().code) == (0, 0), (one, other)
+        files = place.files(output)
+        assert_whole(files)
+        assert list(json.loads(files["manifest.json"])["splits"]) == ["train", "val"]
+    assert recordmill("verify", output).code == 0
+    print(f"ROUNDS {ROUNDS}")
+
+
+def small_split(pictures: Path, folder: Path, split: str) -> Callable[[str], list[object]]:
+    folder.mkdir()
+    command = small_coco(pictures, folder)
+    return lambda output: [*command(output), "--split", split]
 
 
 @pytest.mark.parametrize("begin", ["anew", "all but the end"])

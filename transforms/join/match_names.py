@@ -41,7 +41,7 @@ def match_names(images: Iterable[str], files: Iterable[str], match: str) -> dict
             found = _paired(of_images[end], of_files[end], match)
             pairs |= found
             images, files = images - found.keys(), files - set(found.values())
-    return pairs
+    return dict(sorted(pairs.items()))
 
 
 def _by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]]:
