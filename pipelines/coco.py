@@ -55,6 +55,7 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
             joined.unmatched,
+            p | "NoWarnings" >> beam.Create([]),
         ),
     )
 

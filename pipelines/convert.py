@@ -1,6 +1,6 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -9,12 +9,15 @@ from apache_beam.pvalue import PCollection
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
+from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
+from recordmill.transforms.metadata.count_classes import CountClasses
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
-from recordmill.transforms.shards.plan_shards import PlanShards
+from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans, SplitPlan
 from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink
 from recordmill.transforms.storage.interface import is_remote
@@ -42,31 +45,55 @@ class Gathered(NamedTuple):
 def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Recipe]) -> None:
     """Write the splits that there are recipes for; every task belongs to one of them."""
     splits = tuple(recipe.split for recipe in recipes)
-    checked = gathered.findings | "CheckFindings" >> CheckFindings(_demands(options, splits, options.output))
-    written = _written(gathered, checked, options, splits)
+    planned = None if options.writer == "beam" else gathered.tasks | "PlanShards" >> _plan_shards(options)
+    findings = _findings(gathered, planned, options)
+    checked = findings | "CheckFindings" >> CheckFindings(_demands(options, splits, options.output))
+    written = _written(gathered, planned, checked, options, splits)
     written | "WriteMetadata" >> WriteMetadata(
         gathered.labels,
         gathered.table,
-        gathered.findings,
+        findings,
         Target(tuple(recipes), options.output, options.max_rejects),
     )
 
 
 def report_all(gathered: Gathered, options: ConvertOptions, splits: Sequence[str], report: str) -> None:
     """Write nothing but the plan of the splits, as JSON into the local file `report`."""
-    checked = gathered.findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
     planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
-    planned.plans | "ReportPlan" >> ReportPlan(checked, gathered.findings, gathered.labels, report)
+    findings = _findings(gathered, planned, options)
+    checked = findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
+    classes = gathered.tasks | "CountClasses" >> CountClasses()
+    planned.plans | "ReportPlan" >> ReportPlan(checked, findings, classes, gathered.labels, gathered.table, report)
+
+
+def _findings(gathered: Gathered, planned: ShardPlans | None, options: ConvertOptions) -> Findings:
+    """What was found on the way, and what is odd about the plan."""
+    findings = gathered.findings
+    if planned is None:
+        return findings
+    of_plan = planned.plans | "SizingWarnings" >> beam.FlatMap(_sizing_warnings, options.sizing)
+    return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
+
+
+def _sizing_warnings(of_split: tuple[str, SplitPlan], asked: ShardSizing) -> Iterator[tuple[str, str]]:
+    split, plan = of_split
+    return ((split, text) for text in sizing_warnings(split, plan, asked))
 
 
 def _demands(options: ConvertOptions, splits: tuple[str, ...], output: str) -> Demands:
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 
-def _written(gathered: Gathered, checked: PCollection, options: ConvertOptions, splits: Sequence[str]) -> Written:
-    """The records, by our own writer or by Beam's."""
+def _written(
+    gathered: Gathered,
+    planned: ShardPlans | None,
+    checked: PCollection,
+    options: ConvertOptions,
+    splits: Sequence[str],
+) -> Written:
+    """The records, by our own writer where there is a plan, or by Beam's."""
     recipe = _shard_recipe(options)
-    if options.writer == "beam":
+    if planned is None:
         parts = [
             gathered.tasks
             | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
@@ -74,13 +101,13 @@ def _written(gathered: Gathered, checked: PCollection, options: ConvertOptions, 
             >> WriteWithBeamSink(checked, gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
             for split in splits
         ]
-        shards, counted, rejected = zip(*parts, strict=True)
+        shards, counted, rejected, classes = zip(*parts, strict=True)
         return Written(
             shards | "Shards" >> beam.Flatten(),
             counted | "Counted" >> beam.Flatten(),
             rejected | "Rejected" >> beam.Flatten(),
+            classes | "Classes" >> beam.Flatten(),
         )
-    planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
 

@@ -11,6 +11,7 @@ from recordmill.schemas.images import JoinSide
 from recordmill.schemas.manifest import InputRows
 from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
 from recordmill.transforms.folder.label_paths import LabelPaths
+from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
 from recordmill.transforms.folder.read_labels import LabelTable, ReadLabels
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.images.list_images import ListImages
@@ -48,11 +49,12 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
         images | "SplitOfImage" >> beam.Map(_split_of_image),
         labelled.rejected | "SplitOfReject" >> beam.Keys(),
     ) | "Rows" >> beam.Flatten()
+    labels = images | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     source = ", ".join(sorted(options.labels or options.images))
     kind = "labels" if options.labels else "images"
     return Gathered(
         chosen.tasks,
-        images | "ListClasses" >> ListClasses(options.classes, _class_folders(options)),
+        labels,
         p | "Table" >> beam.Create([options.table]),
         Findings(
             rows
@@ -62,6 +64,7 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
             chosen.counted,
             (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
             matched.unmatched,
+            _warnings(p, images, labels, options, splits),
         ),
     )
 
@@ -75,6 +78,14 @@ def _from_table(p: beam.Pipeline, files: PCollection, options: FolderOptions, sp
     tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
     labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(options.shares, splits)
     return _Labelled(labelled.images, labelled[REJECTED], files=(files,))
+
+
+def _warnings(
+    p: beam.Pipeline, images: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]
+) -> PCollection:
+    if not _class_folders(options):
+        return p | "NoWarnings" >> beam.Create([])
+    return images | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits)
 
 
 def _class_folders(options: FolderOptions) -> tuple[str, ...]:

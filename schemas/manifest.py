@@ -188,6 +188,9 @@ class SplitManifest(msgspec.Struct, frozen=True):
         made_by: versions of what decides bytes besides the recipe: this program, and the libraries that decode and
             encode pictures and masks.
         rejects_sha256: hex digest of the split's file of rejects.
+        class_counts: how many objects there are of each class, by class index; of images that have one class each, how
+            many images.
+        warnings: what is not likely to be meant, for a person.
     """
 
     recipe: Recipe
@@ -200,6 +203,8 @@ class SplitManifest(msgspec.Struct, frozen=True):
     record_bytes: int
     rejects_sha256: str
     shards: tuple[ShardInfo, ...]
+    class_counts: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def examples(self) -> int:
@@ -217,6 +222,7 @@ class Manifest(msgspec.Struct, frozen=True):
         parts: what the records of all splits hold besides what the layout always has.
         categories: of objects, by class index.
         segments: categories of semantic and panoptic masks.
+        num_classes: what a model has to be told: the largest label of objects, or of images, + 1.
         sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
     """
 
@@ -227,6 +233,7 @@ class Manifest(msgspec.Struct, frozen=True):
     categories: tuple[Category, ...]
     segments: tuple[Category, ...]
     splits: dict[str, SplitManifest]
+    num_classes: int = 0
     sha256: str = ""
 
     @property
@@ -241,9 +248,23 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def label_by_id(self) -> dict[int, int]:
         """The number that stands for each category in records: a label above the background's 0, or its id itself."""
-        if "objects.label" in self.table.sources:
-            return self.labels.label_by_id()
-        return {category.id: category.id for category in self.labels.all}
+        return label_by_id(self.labels, self.table)
+
+
+def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:
+    """See Manifest."""
+    if "objects.label" in table.sources:
+        return labels.label_by_id()
+    return {category.id: category.id for category in labels.all}
+
+
+def num_classes(labels: LabelMap, table: FeatureTable) -> int:
+    """See Manifest. What readers take for the label is the class index in layouts that call it so, and else
+    `label_by_id`."""
+    if any(feature.source.endswith(".class_index") and feature.name.endswith("label") for feature in table.features):
+        return len(labels.categories)
+    label = label_by_id(labels, table)
+    return max((label[category.id] for category in labels.categories), default=-1) + 1
 
 
 class _Format(msgspec.Struct):

@@ -14,6 +14,8 @@ class PlanReport(msgspec.Struct, frozen=True):
         shard_bytes: the target size, where shards are sized by bytes.
         rejected: counts by `image` or `annotation`, then by reason.
         inputs: what was read for it.
+        classes: names, by class index.
+        class_counts, num_classes: see `recordmill.schemas.manifest`; the former of each split.
     """
 
     images: int
@@ -22,7 +24,9 @@ class PlanReport(msgspec.Struct, frozen=True):
     shards: int
     shard_bytes: int | None
     rejected: dict[str, dict[str, int]]
-    classes: int
+    classes: tuple[str, ...]
+    class_counts: dict[str, list[int]]
+    num_classes: int
     inputs: tuple[InputRows, ...] = ()
 
 

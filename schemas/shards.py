@@ -50,6 +50,7 @@ class ShardResult(msgspec.Struct, frozen=True):
         made_by: see SplitManifest.
         counted: what is in the records.
         rejected: what was left out while writing it.
+        class_counts: see SplitManifest; by class index.
     """
 
     key: ShardKey
@@ -58,6 +59,7 @@ class ShardResult(msgspec.Struct, frozen=True):
     info: ShardInfo
     counted: dict[Metric, int]
     rejected: tuple[Rejected, ...]
+    class_counts: dict[int, int] = {}
 
 
 class ShardNames(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from recordmill.transforms.extract.extract_documents import ExtractedSplit  # which imports Beam
 
 _FAULTS_SHOWN = 20
+_CLASSES_SHOWN = 5
 _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
 """Order of magnitude for images of 130 kB on one core, see docs/performance.md."""
 
@@ -48,6 +49,8 @@ def print_splits(console: Console, folder: str, manifest: Manifest, names: Seque
             console.print(f"  {label:<12} {text}")
     for label, text in _shared_lines(manifest, next(iter(splits.values()))):
         console.print(f"  {label:<12} {text}")
+    for text in sorted({text for split in splits.values() for text in split.warnings}):
+        console.print(printable(f"  {'warning':<12} {text}"))
     if rejecting := [name for name, split in splits.items() if split.images.rejected or split.annotations.rejected]:
         files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
         console.print(f"Every reject is in {files}")
@@ -55,7 +58,7 @@ def print_splits(console: Console, folder: str, manifest: Manifest, names: Seque
 
 def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
     images, annotations = split.images, split.annotations
-    further = {"without an object": images.without_record, "of other classes": images.of_other_classes}
+    further = {"without an object": images.without_record, "of classes not asked for": images.of_other_classes}
     left_out = images.rejected | {what: number for what, number in further.items() if number}
     yield "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
     if images.rewritten:
@@ -79,6 +82,7 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
         yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
+    yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
     yield from _uncarried(split.inputs, manifest.layout)
     sizes = sorted(shard.bytes for shard in split.shards)
     spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
@@ -88,7 +92,8 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
 
 def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
     """The lines that are the same for all splits of a job; `split` is any of them."""
-    yield "classes", f"{len(manifest.categories):,}"
+    if manifest.num_classes:
+        yield "num_classes", _num_classes(manifest.num_classes)
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
     for category in manifest.categories:
@@ -105,7 +110,7 @@ def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[st
     if unlisted.files:
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
-        yield "not listed", f"{unlisted.files:,} files that are not of the data set ({shown})"
+        yield "files", f"{unlisted.files:,} in --images that nothing refers to, and that are left out ({shown})"
 
 
 def _uncarried(inputs: Iterable[InputRows], layout: str) -> Iterator[tuple[str, str]]:
@@ -143,7 +148,11 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
     if plan.rejected["annotation"]:
         yield "annotations", f"some are left out{_reasons(plan.rejected['annotation'])}"
     yield from _uncarried(plan.inputs, options.layout)
-    yield "classes", f"{plan.classes:,}"
+    for split in splits:
+        counts = plan.class_counts.get(split, [0] * len(plan.classes))
+        yield "classes", f"{f'{split} ' if len(splits) > 1 else ''}{_classes(plan.classes, counts)}"
+    if plan.num_classes:
+        yield "num_classes", _num_classes(plan.num_classes)
     aimed = f" of about {_size(plan.shard_bytes)}" if plan.shard_bytes else ""
     yield (
         "shards",
@@ -154,6 +163,25 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         "cost",
         f"{_core_time(plan.images / _CORE_IMAGES_PER_SECOND[options.check])} of one core (--check {options.check})",
     )
+
+
+def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
+    """How many there are, and of the first how many objects or images each has.
+
+    >>> _classes(["cat", "dog"], [3, 0])
+    '2: cat 3, dog 0; 1 without any'
+    """
+    shown = ", ".join(
+        f"{printable(name)} {count:,}" for name, count in list(zip(names, counts, strict=True))[:_CLASSES_SHOWN]
+    )
+    more = f" and {len(names) - _CLASSES_SHOWN:,} more" if len(names) > _CLASSES_SHOWN else ""
+    empty = sum(count == 0 for count in counts)
+    lacking = f"; {empty:,} without any" if empty else ""
+    return f"{len(names):,}{': ' if names else ''}{shown}{more}{lacking}"
+
+
+def _num_classes(number: int) -> str:
+    return f"{number:,}, which is the largest label, {number - 1:,}, + 1"
 
 
 def _core_time(seconds: float) -> str:

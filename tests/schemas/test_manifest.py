@@ -10,7 +10,8 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationKind
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, LAYOUTS
 from recordmill.schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -23,6 +24,7 @@ from recordmill.schemas.manifest import (
     Unlisted,
     decode_manifest,
     encode_json,
+    num_classes,
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
@@ -143,6 +145,32 @@ def test_a_manifest_of_labelled_images_is_read_as_it_was_written():
 def test_table_and_labels_are_those_of_the_layout_with_its_parts():
     assert MANIFEST.table == DETECTION.with_parts((Part.CAPTIONS, Part.LVIS))
     assert (MANIFEST.labels.categories, MANIFEST.labels.segments) == (MANIFEST.categories, MANIFEST.segments)
+
+
+COCO_IDS = (Category(1, "person"), Category(90, "toothbrush"))
+FROM_0 = (Category(0, "car"), Category(1, "van"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "categories", "number"),
+    [
+        ("detection", COCO_IDS, 91),
+        ("detection", FROM_0, 3),  # class index + 1: 0 means background
+        ("detection", (Category(0, "background"), Category(4, "car")), 5),
+        ("detection", (), 0),
+        ("keras", COCO_IDS, 91),
+        ("keras", FROM_0, 2),
+        ("tfds", COCO_IDS, 2),
+        ("classification", FROM_0, 2),
+        ("classification", (), 0),
+    ],
+)
+def test_a_model_has_to_know_the_largest_label_and_one_more(layout, categories, number):
+    assert num_classes(LabelMap(categories), LAYOUTS[layout].with_parts(())) == number
+
+
+def test_segments_that_are_no_class_do_not_count():
+    assert num_classes(LabelMap(COCO_IDS, (Category(200, "sky", isthing=0),)), DETECTION.with_parts(())) == 91
 
 
 def test_a_layout_that_is_not_known_is_refused_by_name():

@@ -36,11 +36,13 @@ class Encoded(NamedTuple):
             for each has the image.
         counted: what is in them.
         rejected: the annotations that are not.
+        class_counts: objects of each class, or images, by class index.
     """
 
     records: Collection[bytes]
     counted: dict[Metric, int]
     rejected: list[Rejected]
+    class_counts: dict[int, int] = {}
 
 
 class EncodeExamples(beam.PTransform):
@@ -133,7 +135,8 @@ class ExampleEncoder:
             counted += _transcoding_counts(picture.transcoding, len(picture.data))
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
-        return Encoded(records, dict(+counted), rejected)
+        classes = [values["image.class_index"]] if "image.class_index" in values else values["objects.class_index"]
+        return Encoded(records, dict(+counted), rejected, dict(Counter(classes)))
 
     def _records(self, values: dict[str, Any], objects: int) -> Collection[bytes]:
         if self._per_annotation:

@@ -37,7 +37,7 @@ def match_names(images: Iterable[str], files: Iterable[str], match: str) -> dict
     images, files = images - pairs.keys(), files - pairs.keys()
     for length in range(max((len(name_parts(name)) for name in images), default=0), 0, -1):
         of_images, of_files = _by_end(images, length), _by_end(files, length)
-        for end in of_images.keys() & of_files.keys():
+        for end in sorted(of_images.keys() & of_files.keys()):
             found = _paired(of_images[end], of_files[end], match)
             pairs |= found
             images, files = images - found.keys(), files - set(found.values())

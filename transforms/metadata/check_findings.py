@@ -1,5 +1,6 @@
 """What the rows alone say will fail is told before the first picture is read."""
 
+import logging
 import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,8 @@ from recordmill.transforms.join.compare_names import Names, SampleNames, compare
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
 from recordmill.transforms.metadata.write_metadata import reject_lines, rejects_paths, write_rejects
 from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
 
 _NOT_FOUND = (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)
 
@@ -38,7 +41,7 @@ class Demands(NamedTuple):
 
 
 class CheckFindings(beam.PTransform):
-    """Findings become a PCollection of one True, for the steps that read pictures to wait for.
+    """Findings become a PCollection of one True, for the steps that read pictures to wait for. Warnings are logged.
 
     Raises, when it runs, what `check_findings` does.
     """
@@ -55,6 +58,7 @@ class CheckFindings(beam.PTransform):
             AsList(findings.inputs),
             AsList(merged),
             AsList(findings.rejected),
+            AsList(findings.warnings),
             AsSingleton(findings.unmatched | "ImageNames" >> beam.Map(_name) | "Images" >> _sample()),
             AsSingleton(findings.unlisted | "FileNames" >> beam.Map(_name) | "Files" >> _sample()),
         )
@@ -78,10 +82,13 @@ def _check(  # one parameter a side input
     inputs: list[tuple[str, InputRows]],
     merged: list[tuple[str, int]],
     rejected: list[tuple[str, Rejected]],
+    warnings: list[tuple[str, str]],
     images: Names,
     files: Names,
 ) -> bool:
     check_findings(demands, count_rows(demands.splits, inputs, merged), rejected, images, files)
+    for text in sorted({text for _, text in warnings}):
+        _LOGGER.warning(text)
     return True
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
-from recordmill.schemas.features import RecordOf
+from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.manifest import (
     AnnotationCounts,
     ImageCounts,
@@ -28,7 +28,9 @@ def describe_split(
     counts: Mapping[str, int],
     unlisted: Unlisted,
     rejects_sha256: str,
-) -> SplitManifest:  # seven, as an entry has parts: each comes from a step of its own
+    class_counts: Sequence[int] = (),
+    warnings: Iterable[str] = (),
+) -> SplitManifest:  # nine, as an entry has parts: each comes from a step of its own
     """The split's entry in the manifest."""
     rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
@@ -43,6 +45,8 @@ def describe_split(
         record_bytes=number[Metric.RECORD_BYTES],
         rejects_sha256=rejects_sha256,
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
+        class_counts=tuple(class_counts),
+        warnings=tuple(sorted(warnings)),
     )
 
 
@@ -95,8 +99,8 @@ def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:
     )
 
 
-def check_whole(split: SplitManifest, record_of: RecordOf) -> None:
-    """Check that every image row and annotation row is accounted for.
+def check_whole(split: SplitManifest, table: FeatureTable) -> None:
+    """Check that every image and every annotation is accounted for.
 
     Raises:
         LostImagesError: the counts do not add up, which is a bug of Recordmill.
@@ -112,7 +116,10 @@ def check_whole(split: SplitManifest, record_of: RecordOf) -> None:
         faults.append(
             f"{annotations.rows} annotations came in and {annotations.accounted} are accounted for: {annotations}"
         )
-    records = annotations.objects if record_of is RecordOf.ANNOTATION else images.written
+    classified = images.written if "image.class_index" in table.sources else annotations.objects
+    if sum(split.class_counts) != classified:
+        faults.append(f"{classified} are in records and {sum(split.class_counts)} of them are of a class")
+    records = annotations.objects if table.record_of is RecordOf.ANNOTATION else images.written
     if split.examples != records:
         faults.append(f"{records} records were made and {split.examples} are in the shards")
     if faults:

@@ -7,10 +7,12 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
@@ -22,11 +24,22 @@ class ReportPlan(beam.PTransform):
     Args:
         checked: a PCollection of one element, without which there is no report.
         findings: of the steps before.
-        labels: one LabelMap.
+        classes: what CountClasses gives.
+        labels, table: one LabelMap, and one FeatureTable.
     """
 
-    def __init__(self, checked: PCollection, findings: Findings, labels: PCollection, path: str):
+    def __init__(
+        self,
+        checked: PCollection,
+        findings: Findings,
+        classes: PCollection,
+        labels: PCollection,
+        table: PCollection,
+        path: str,
+    ):
         super().__init__()
+        self._classes = classes
+        self._table = table
         self._checked = checked
         self._findings = findings
         self._labels = labels
@@ -37,27 +50,36 @@ class ReportPlan(beam.PTransform):
             "plans": AsList(plans),
             "rejected": AsList(self._findings.rejected),
             "inputs": AsList(self._findings.inputs),
+            "classes": AsList(self._classes),
+            "table": AsSingleton(self._table),
             "labels": AsSingleton(self._labels),
             "_": AsSingleton(self._checked),
         }
         return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
 
 
-def _write_report(
+def _write_report(  # one parameter a side input
     path: str,
     plans: list[tuple[str, SplitPlan]],
     rejected: list[tuple[str, Rejected]],
     inputs: list[tuple[str, InputRows]],
+    classes: list[OfSplit],
     labels: LabelMap,
+    table: FeatureTable,
     _: object,
 ) -> None:
     of_all = [reject for _, reject in rejected], [rows for _, rows in inputs]
-    report = report_plan(dict(plans), *of_all, len(labels.categories))
+    report = report_plan(dict(plans), *of_all, classes, labels, table)
     storage_for(path).write(path, msgspec.json.encode(report))
 
 
 def report_plan(
-    plans: Mapping[str, SplitPlan], rejected: Iterable[Rejected], inputs: Iterable[InputRows], classes: int
+    plans: Mapping[str, SplitPlan],
+    rejected: Iterable[Rejected],
+    inputs: Iterable[InputRows],
+    classes: Iterable[OfSplit],
+    labels: LabelMap,
+    table: FeatureTable,
 ) -> PlanReport:
     """The plans of all splits as one report."""
     reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
@@ -70,6 +92,8 @@ def report_plan(
         shards=sum(plan.shards for plan in plans.values()),
         shard_bytes=next((plan.sizing.shard_bytes for plan in plans.values()), None),
         rejected={what: dict(sorted(counts.items())) for what, counts in reasons.items()},
-        classes=classes,
+        classes=tuple(category.name for category in labels.categories),
+        class_counts=class_counts(classes, labels),
+        num_classes=num_classes(labels, table),
         inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
     )

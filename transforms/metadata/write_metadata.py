@@ -20,6 +20,7 @@ from recordmill.schemas.manifest import (
     Recipe,
     SplitManifest,
     Unlisted,
+    num_classes,
     state_folder,
 )
 from recordmill.schemas.rejects import Count, Rejected
@@ -48,6 +49,7 @@ class Findings(NamedTuple):
         counted: (split, Count).
         unlisted: UnreferencedFile.
         unmatched: UnmatchedImage.
+        warnings: (split, text), of what is not likely to be meant.
     """
 
     inputs: PCollection
@@ -55,6 +57,7 @@ class Findings(NamedTuple):
     counted: PCollection
     unlisted: PCollection
     unmatched: PCollection
+    warnings: PCollection
 
 
 class Target(NamedTuple):
@@ -77,6 +80,8 @@ class Outcome(NamedTuple):
     Attributes:
         shards, rejected, inputs: of all splits, each with its split.
         counts: likewise: how many of each metric.
+        classes: likewise: how many objects, or images, of each class by its index.
+        warnings: likewise: for a person.
     """
 
     labels: LabelMap
@@ -86,6 +91,8 @@ class Outcome(NamedTuple):
     inputs: Iterable[tuple[str, InputRows]]
     counts: Iterable[tuple[tuple[str, str], int]]
     unlisted: Unlisted
+    classes: Iterable[tuple[tuple[str, int], int]]
+    warnings: Iterable[tuple[str, str]] = ()
 
 
 class WriteMetadata(beam.PTransform):
@@ -114,6 +121,8 @@ class WriteMetadata(beam.PTransform):
             "rejected": AsList(rejected),
             "inputs": AsList(self._findings.inputs),
             "counts": AsList(counts),
+            "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
+            "warnings": AsList(self._findings.warnings),
             "unlisted": AsSingleton(
                 self._findings.unlisted
                 | "UnlistedNames" >> beam.Map(_name)
@@ -156,7 +165,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     lines = {split: reject_lines(split, of_split) for split, of_split in rejects.items()}
     splits = _described(target.recipes, outcome, rejects, lines)
     for split in splits.values():
-        check_whole(split, outcome.table.record_of)
+        check_whole(split, outcome.table)
     _check(target, splits, rejects, write_rejects(target.output, lines))
     labels, table, recipe = outcome.labels, outcome.table, target.recipes[0]
     manifest = Manifest(
@@ -167,6 +176,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         labels.categories,
         labels.segments,
         dict(sorted(splits.items())),
+        num_classes(labels, table),
     )
     return commit_splits(target.output, manifest, lines)
 
@@ -189,6 +199,8 @@ def _described(
     recipes: Sequence[Recipe], outcome: Outcome, rejects: Mapping[str, list[Rejected]], lines: Mapping[str, bytes]
 ) -> dict[str, SplitManifest]:
     shards, inputs = _by_split(recipes, outcome.shards), _by_split(recipes, outcome.inputs)
+    classes = _by_split(recipes, ((split, (index, number)) for (split, index), number in outcome.classes))
+    warnings = _by_split(recipes, outcome.warnings)
     counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in outcome.counts))
     return {
         recipe.split: describe_split(
@@ -199,9 +211,15 @@ def _described(
             dict(counts[recipe.split]),
             outcome.unlisted,
             sha256(lines[recipe.split]).hexdigest(),
+            _class_counts(outcome.labels, dict(classes[recipe.split])),
+            warnings[recipe.split],
         )
         for recipe in recipes
     }
+
+
+def _class_counts(labels: LabelMap, by_index: Mapping[int, int]) -> list[int]:
+    return [by_index.get(index, 0) for index in range(len(labels.categories))]
 
 
 Item = TypeVar("Item")

@@ -48,8 +48,10 @@ class Written(NamedTuple):
         shards: (split, ShardInfo), one a file.
         counted: (split, Count), of what is in the records.
         rejected: (split, Rejected).
+        classes: ((split, class index), number) of objects, or of images.
     """
 
     shards: PCollection
     counted: PCollection
     rejected: PCollection
+    classes: PCollection

@@ -108,6 +108,7 @@ class ShardWriter:
 
     def _write(self, key: ShardKey, tasks: list[ImageTask], plan: str) -> ShardResult:
         counted: Counter[Metric] = Counter()
+        classes: Counter[int] = Counter()
         rejected: list[Rejected] = []
         with ShardFile(self.recipe, key) as shard:
             for task, prepared in self._prepare_all(tasks):
@@ -123,11 +124,12 @@ class ShardWriter:
                     counted[Metric.RECORD_BYTES] += len(record)
                 rejected += prepared.rejected
                 counted.update(prepared.counted)
+                classes.update(prepared.class_counts)
                 if not task.is_continuation:
                     progress.wrote_image(0 if prepared is _NO_RECORD else task.ref.size_bytes)
         for reject in rejected:
             progress.rejected(reject)
-        return ShardResult(key, plan, made_by(), shard.info, dict(counted), tuple(rejected))
+        return ShardResult(key, plan, made_by(), shard.info, dict(counted), tuple(rejected), dict(classes))
 
     def _prepare_all(self, tasks: list[ImageTask]) -> Iterator[Prepared]:
         files = [file for task in tasks if self._encoder.wants_image(task) for file in task.files]

@@ -53,6 +53,7 @@ class WriteShards(beam.PTransform):
             results | "Shards" >> beam.Map(_shard),
             results | "Counted" >> beam.FlatMap(_counted),
             results | "Rejected" >> beam.FlatMap(_rejected),
+            results | "Classes" >> beam.FlatMap(_classes),
         )
 
 
@@ -66,6 +67,10 @@ def _counted(result: ShardResult) -> list[tuple[str, Count]]:
 
 def _rejected(result: ShardResult) -> list[tuple[str, Rejected]]:
     return [(result.key.split, reject) for reject in result.rejected]
+
+
+def _classes(result: ShardResult) -> list[tuple[tuple[str, int], int]]:
+    return [((result.key.split, index), number) for index, number in result.class_counts.items()]
 
 
 def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:

@@ -93,6 +93,7 @@ class WriteWithBeamSink(beam.PTransform):
             shards | "ShardsBySplit" >> beam.WithKeys(self._split),
             counted | "CountedBySplit" >> beam.WithKeys(self._split),
             rejected | "RejectedBySplit" >> beam.WithKeys(self._split),
+            encoded | "Classes" >> beam.FlatMap(_classes, self._split),
         )
 
 
@@ -114,6 +115,10 @@ def _of_no_time(path: str) -> TimestampedValue:
 
 def _counted(encoded: Encoded) -> list[Count]:
     return [Count(metric, number) for metric, number in encoded.counted.items()]
+
+
+def _classes(encoded: Encoded, split: str) -> list[tuple[tuple[str, int], int]]:
+    return [((split, index), number) for index, number in encoded.class_counts.items()]
 
 
 def _rejected(encoded: Encoded) -> list[Rejected]:

@@ -30,6 +30,7 @@ CLEAN = SplitManifest(
     annotations=AnnotationCounts(5000, 5000, 0, 0, 0, 0, {}, {}, 0, 0, 0),
     unlisted=Unlisted(0, ()),
     record_bytes=1,
+    class_counts=(5000,),
     rejects_sha256="",
     shards=(ShardInfo("coco-train.tfrecord-00000-of-00001", 1234, 1_234_567, "", ""),),
 )
@@ -42,6 +43,7 @@ MIXED = SplitManifest(
     annotations=AnnotationCounts(5000, 3900, 0, 0, 0, 0, {"empty_box": 1000}, {"crowd": 60}, 40, 2345, 0),
     unlisted=Unlisted(1234, ("a.jpg", "b\x1b[2J.jpg")),
     record_bytes=1,
+    class_counts=(3, 1, 0, 0),
     rejects_sha256="",
     shards=(
         ShardInfo("a", 1, 900, "", ""),
@@ -51,27 +53,28 @@ MIXED = SplitManifest(
 )
 
 
-def shown(capsys, split: SplitManifest, folder: str = "out", categories=ONE_CATEGORY, parts=()) -> list[str]:
-    manifest = Manifest(FORMAT, "coco", "detection", parts, categories, (), {"train": split})
+def shown(capsys, split: SplitManifest, folder: str = "out", categories=ONE_CATEGORY, parts=(), **more) -> list[str]:
+    manifest = Manifest(FORMAT, "coco", "detection", parts, categories, (), {"train": split}, **more)
     print_splits(terminal(), folder, manifest, ["train"])
     return capsys.readouterr().out.splitlines()
 
 
 def test_a_clean_split(capsys):
-    assert shown(capsys, CLEAN) == [
+    assert shown(capsys, CLEAN, num_classes=91) == [
         "coco-train is in out",
         "  images       1,234 of 1,234",
         "  annotations  5,000 of 5,000",
+        "  classes      1: cat 5,000",
         "  shards       1 of 1.2 MB, 1.2 MB in all",
         "  first shard  out/coco-train.tfrecord-00000-of-00001",
-        "  classes      1",
+        "  num_classes  91, which is the largest label, 90, + 1",
     ]
 
 
 def test_what_is_not_carried_is_told_by_summary_and_plan(capsys):
     inputs = (InputRows("a.json", "instances", 4, 9, {"annotations": {"a\x1b[2J": 1}, "file": {"info": 1}}),)
     told = ["  not carried  of annotations: a\\x1b[2J 1", "               as usual, info"]
-    assert shown(capsys, msgspec.structs.replace(CLEAN, inputs=inputs))[3:5] == told
+    assert shown(capsys, msgspec.structs.replace(CLEAN, inputs=inputs))[4:6] == told
     assert planned(capsys, msgspec.structs.replace(PLAN, inputs=inputs))[3:5] == told
 
 
@@ -81,6 +84,26 @@ def test_keypoints_that_no_file_names_are_told(capsys):
     assert line in shown(capsys, CLEAN, categories=(cat,))
     named = (Category(1, "cat", keypoints=("keypoint_1", "tail")),)
     assert not any("keypoint" in text for text in shown(capsys, CLEAN, categories=named))
+
+
+def test_of_many_classes_the_first_are_named(capsys):
+    categories = tuple(Category(id_, f"c{id_}") for id_ in range(1, 1235))
+    split = msgspec.structs.replace(CLEAN, class_counts=(5000, *[0] * 1000, *[1] * 233))
+    line = "  classes      1,234: c1 5,000, c2 0, c3 0, c4 0, c5 0 and 1,229 more; 1,000 without any"
+    assert line in shown(capsys, split, categories=categories)
+
+
+def test_without_classes_none_is_named(capsys):
+    lines = shown(capsys, msgspec.structs.replace(CLEAN, class_counts=()), categories=())
+    assert "  classes      0" in lines
+    assert not any("num_classes" in line for line in lines)
+
+
+def test_warnings_of_all_splits_are_told_once(capsys):
+    split = msgspec.structs.replace(CLEAN, warnings=("b\x1b", "a"))
+    manifest = Manifest(FORMAT, "coco", "detection", (), ONE_CATEGORY, (), {"train": split, "val": split})
+    print_splits(terminal(), "out", manifest, ["train", "val"])
+    assert capsys.readouterr().out.splitlines()[-2:] == ["  warning      a", "  warning      b\\x1b"]
 
 
 def test_every_kind_is_told(capsys):
@@ -104,11 +127,11 @@ def test_everything_that_was_left_out_is_told(capsys):
         "  images       1,230 of 1,234 (image_missing 3, too_large 1)",
         "  annotations  3,900 of 5,000 (empty_box 1,000, crowd 60, of rejected images 40)",
         "  boxes        2,345 clipped at their image's edge",
+        "  classes      4: cat 3, cat 1, a\\x07b 0, a\\x07b 0; 2 without any",
         "  shards       3 of 900 bytes to 2.0 GB, 2.0 GB in all",
         "  first shard  out/a",
-        "  classes      4",
         "               several category ids share a name: a\\x07b, cat",
-        "  not listed   1,234 files that are not of the data set (a.jpg, b\\x1b[2J.jpg …)",
+        "  files        1,234 in --images that nothing refers to, and that are left out (a.jpg, b\\x1b[2J.jpg …)",
         "Every reject is in out/rejects-train.jsonl",
     ]
 
@@ -118,6 +141,7 @@ OF_ONE_CLASS = msgspec.structs.replace(
     images=ImageCounts(20, 15, 0, {"image_missing": 3}, of_other_classes=2),
     annotations=AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0),
     unlisted=Unlisted(1, ("notes.txt",)),
+    class_counts=(10, 5),
     shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 15, 900, "", ""),),
 )
 
@@ -125,23 +149,26 @@ OF_ONE_CLASS = msgspec.structs.replace(
 def test_splits_of_one_job_share_what_is_the_same_for_all_of_them(capsys):
     val = msgspec.structs.replace(
         OF_ONE_CLASS,
+        class_counts=(0, 4),
         images=ImageCounts(4, 4, 0, {}),
         shards=(ShardInfo("images-val.tfrecord-00000-of-00001", 4, 200, "", ""),),
     )
     splits = {"test": CLEAN, "train": OF_ONE_CLASS, "val": val}
-    manifest = Manifest(FORMAT, "images", "classification", (), (Category(0, "cat"), Category(1, "dog")), (), splits)
+    manifest = Manifest(FORMAT, "images", "classification", (), (Category(0, "cat"), Category(1, "dog")), (), splits, 2)
     print_splits(terminal(), "out", manifest, ["train", "val"])
     assert capsys.readouterr().out.splitlines() == [
         "images-train is in out",
-        "  images       15 of 20 (image_missing 3, of other classes 2)",
+        "  images       15 of 20 (image_missing 3, of classes not asked for 2)",
+        "  classes      2: cat 10, dog 5",
         "  shards       1 of 900 bytes, 900 bytes in all",
         "  first shard  out/images-train.tfrecord-00000-of-00001",
         "images-val is in out",
         "  images       4 of 4",
+        "  classes      2: cat 0, dog 4; 1 without any",
         "  shards       1 of 200 bytes, 200 bytes in all",
         "  first shard  out/images-val.tfrecord-00000-of-00001",
-        "  classes      2",
-        "  not listed   1 files that are not of the data set (notes.txt)",
+        "  num_classes  2, which is the largest label, 1, + 1",
+        "  files        1 in --images that nothing refers to, and that are left out (notes.txt)",
         "Every reject is in out/rejects-train.jsonl",
     ]
 
@@ -161,7 +188,9 @@ PLAN = PlanReport(
     shards=129,
     shard_bytes=150_000_000,
     rejected={"image": {"image_missing": 2}, "annotation": {"unknown_category": 1}},
-    classes=80,
+    classes=("person", "bicycle"),
+    class_counts={"train": [262_465, 7_113]},
+    num_classes=91,
 )
 OPTIONS = {"images": ("i",), "instances": ("a",), "output": "out", "name": "coco"}
 
@@ -176,7 +205,8 @@ def test_a_plan(capsys):
         "coco-train would be written to out; nothing was",
         "  images       118,000 (image_missing 2)",
         "  annotations  some are left out (unknown_category 1)",
-        "  classes      80",
+        "  classes      2: person 262,465, bicycle 7,113",
+        "  num_classes  91, which is the largest label, 90, + 1",
         "  shards       129 of about 150.0 MB",
         "  bytes        19.3 GB to read, and to write before compression",
         "  cost         about 295 seconds of one core (--check decode)",
@@ -184,10 +214,14 @@ def test_a_plan(capsys):
 
 
 def test_a_plan_tells_each_split_in_its_order_and_those_without_an_image_too(capsys):
-    plan = msgspec.structs.replace(PLAN, images_by_split={"c": 117_000, "a": 1000})
+    plan = msgspec.structs.replace(PLAN, images_by_split={"c": 117_000, "a": 1000}, class_counts={"c": [5, 0]})
     lines = planned(capsys, plan, splits=("val", "c", "b", "a"))
     assert lines[0] == "coco-val, coco-c, coco-b, coco-a would be written to out; nothing was"
     assert lines[2] == "               val 0, c 117,000, b 0, a 1,000"
+    assert lines[4:6] == [
+        "  classes      val 2: person 0, bicycle 0; 2 without any",
+        "  classes      c 2: person 5, bicycle 0; 1 without any",
+    ]
 
 
 def test_a_plan_of_one_split_tells_its_images_once(capsys):
@@ -217,7 +251,7 @@ def test_the_shards_of_a_plan(capsys, options, line):
     ],
 )
 def test_the_cost_of_a_plan(capsys, images, cost):
-    plan = PlanReport(images, {"train": images}, 0, 0, None, {"image": {}, "annotation": {}}, 0)
+    plan = PlanReport(images, {"train": images}, 0, 0, None, {"image": {}, "annotation": {}}, (), {}, 0)
     assert f"  cost         {cost} of one core (--check decode)" in planned(capsys, plan)
 
 

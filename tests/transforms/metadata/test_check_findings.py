@@ -150,12 +150,14 @@ def findings(p, rejected) -> Findings:
         created("Counted", [("train", Count(Metric.ROWS_MERGED, 3)), ("train", Count(Metric.OBJECTS, 2))]),
         created("Unlisted", [UnreferencedFile("t/1.jpg")]),
         created("Unmatched", [UnmatchedImage("1.jpg")]),
+        created("Warnings", [("train", "this is odd"), ("val", "this is odd")]),
     )
 
 
-def test_the_transform_gives_one_element_where_all_is_well():
+def test_the_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         assert_that(findings(p, rejected(1)) | CheckFindings(demands(max_rejects=0.34)), equal_to([True]))
+    assert [record.getMessage() for record in caplog.records if "odd" in record.getMessage()] == ["this is odd"]
 
 
 def test_the_transform_holds_rejects_against_all_rows(tmp_path):

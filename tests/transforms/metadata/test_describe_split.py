@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
-from recordmill.schemas.features import RecordOf
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -27,6 +27,7 @@ from recordmill.transforms.metadata.describe_split import (
 )
 from recordmill.transforms.runtime.made_by import made_by
 
+TABLE, KERAS, FOLDER = (LAYOUTS[layout].with_parts(()) for layout in ("detection", "keras", "classification"))
 PATHS = InputFile("labels", "more/labels.csv", 5, "c"), InputFile("instances", "instances.json", 7, "d")
 RECIPE = Recipe(FORMAT, "coco", "train", "detection", (), PATHS, ("images",), {"gzip": False, "seed": 0})
 SHARDS = [
@@ -60,6 +61,8 @@ SPLIT = SplitManifest(
     made_by=made_by(),
     compression="",
     inputs=(INPUTS[1], INPUTS[0]),
+    class_counts=(9, 0),
+    warnings=("a", "b"),
     images=ImageCounts(rows=10, written=8, without_record=0, rejected={"image_missing": 1, "malformed_image": 1}),
     annotations=AnnotationCounts(
         rows=33,
@@ -83,20 +86,25 @@ SPLIT = SplitManifest(
 
 def without_records(images: ImageCounts) -> SplitManifest:
     nothing = AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
-    return msgspec.structs.replace(SPLIT, images=images, annotations=nothing, shards=(ShardInfo("x", 0, 0, "", ""),))
+    return msgspec.structs.replace(
+        SPLIT, images=images, annotations=nothing, class_counts=(), shards=(ShardInfo("x", 0, 0, "", ""),)
+    )
 
 
 def test_describe_split():
-    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, UNLISTED, "abc") == SPLIT
-    assert describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, UNLISTED, "abc") == SPLIT
+    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, UNLISTED, "abc", [9, 0], ["b", "a"]) == SPLIT
+    assert (
+        describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, UNLISTED, "abc", [9, 0], ["b", "a"])
+        == SPLIT
+    )
 
 
 def test_images_of_other_classes_are_counted_apart_and_add_up():
     inputs = [InputRows("labels.csv", "labels", 11, 0)]
     counts = {Metric.IMAGES.value: 8, Metric.OF_OTHER_CLASSES.value: 2}
-    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED, "abc")
+    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED, "abc", [0, 8])
     assert split.images == ImageCounts(11, 8, 0, {"malformed_image": 1}, of_other_classes=2)
-    check_whole(split, RecordOf.IMAGE)
+    check_whole(split, FOLDER)
 
 
 def test_compression_is_as_tensorflow_names_it():
@@ -108,7 +116,7 @@ def test_compression_is_as_tensorflow_names_it():
 
 
 def test_a_split_that_adds_up_is_whole():
-    check_whole(SPLIT, RecordOf.IMAGE)
+    check_whole(SPLIT, TABLE)
 
 
 @pytest.mark.parametrize(
@@ -156,16 +164,16 @@ def test_a_split_that_adds_up_is_whole():
 def test_one_number_that_is_wrong_is_told(part, changed, told):
     counts = msgspec.structs.replace(getattr(SPLIT, part), **changed)
     with pytest.raises(LostImagesError) as caught:
-        check_whole(msgspec.structs.replace(SPLIT, **{part: counts}), RecordOf.IMAGE)
+        check_whole(msgspec.structs.replace(SPLIT, **{part: counts}), TABLE)
     assert str(caught.value).startswith(told)
 
 
 @pytest.mark.parametrize(
     ("record_of", "examples", "told"),
     [
-        (RecordOf.IMAGE, 7, "8 records were made and 7 are in the shards"),
-        (RecordOf.IMAGE, 9, "8 records were made and 9 are in the shards"),
-        (RecordOf.ANNOTATION, 8, "9 records were made and 8 are in the shards"),
+        (TABLE, 7, "8 records were made and 7 are in the shards"),
+        (TABLE, 9, "8 records were made and 9 are in the shards"),
+        (KERAS, 8, "9 records were made and 8 are in the shards"),
     ],
 )
 def test_a_record_that_did_not_reach_a_shard_is_told(record_of, examples, told):
@@ -177,12 +185,21 @@ def test_a_record_that_did_not_reach_a_shard_is_told(record_of, examples, told):
 def test_with_one_record_an_object_an_image_may_give_none():
     images = ImageCounts(10, 7, 1, SPLIT.images.rejected)
     split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "crc", "a"),))
-    check_whole(split, RecordOf.ANNOTATION)
+    check_whole(split, KERAS)
 
 
 def test_clipped_boxes_and_masks_are_not_counted_twice():
     counts = msgspec.structs.replace(SPLIT.annotations, boxes_clipped=9, masks=9)
-    check_whole(msgspec.structs.replace(SPLIT, annotations=counts), RecordOf.IMAGE)
+    check_whole(msgspec.structs.replace(SPLIT, annotations=counts), TABLE)
+
+
+@pytest.mark.parametrize(("table", "number"), [(TABLE, 9), (KERAS, 9), (FOLDER, 8)])
+def test_objects_or_images_that_are_of_no_class_are_told(table, number):
+    shards = (ShardInfo("x", 9 if table is KERAS else 8, 1, "c", "a"),)
+    whole = msgspec.structs.replace(SPLIT, shards=shards, class_counts=(1, number - 1))
+    check_whole(whole, table)
+    with pytest.raises(LostImagesError, match=f"{number} are in records and {number - 1} of them are of a class"):
+        check_whole(msgspec.structs.replace(whole, class_counts=(1, number - 2)), table)
 
 
 # Too much is rejected

@@ -46,6 +46,8 @@ def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts
         "rejected": [(split, reject) for reject in rejected],
         "inputs": [(split, rows) for rows in inputs],
         "counts": [((split, metric), number) for metric, number in counts.items()],
+        "classes": [((split, 0), counts["objects"])],
+        "warnings": [(split, "b"), (split, "a")],
     }
 
 
@@ -231,7 +233,8 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     written = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert manifest == msgspec.structs.replace(written, sha256="")
     digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
-    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, {**COUNTS, "objects": 10}, UNLISTED, digest)
+    counts = {**COUNTS, "objects": 10}
+    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, counts, UNLISTED, digest, [10, 0], ["a", "b"])
     assert manifest.splits == {"train": split_of(REJECTED), "val": val}
     assert list(manifest.splits) == ["train", "val"]
     assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
@@ -277,6 +280,7 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
             created(p, "Shards", [("train", shard) for shard in SHARDS]),
             created(p, "Counted", [("train", Count(metric, number - 1)) for metric, number in counted]),
             created(p, "Rejected", [("train", reject) for reject in REJECTED[:2]]),
+            created(p, "Classes", [(("train", 0), 1), (("train", 0), 5), (("train", 0), 3)]),
         )
         findings = Findings(
             created(p, "Inputs", [("train", rows) for rows in INPUTS]),
@@ -284,9 +288,11 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
             created(p, "FoundCounted", [("train", Count(metric, 1)) for metric, _ in counted]),
             created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
             created(p, "Unmatched", []),
+            created(p, "Warnings", [("train", "b"), ("train", "a")]),
         )
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
         manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
         assert_that(manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": split_of(REJECTED)}]))
     found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert found.splits == {"train": split_of(REJECTED)}
+    assert found.num_classes == 4  # of the ids 1 and 3

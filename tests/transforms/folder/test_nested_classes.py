@@ -1,0 +1,63 @@
+"""Class folders that hold folders named like other classes are told of."""
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.images import JoinSide
+from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses, nested_classes
+
+
+def labels(*names: str) -> LabelMap:
+    return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
+
+
+PETS = labels("Cat", "Dog", "cleaned")
+
+
+def test_a_copy_of_all_classes_is_told_with_its_numbers_and_the_flag_that_leaves_it_out():
+    nested = [(("cleaned", "dog"), 12_499), (("cleaned", "Cat"), 12_499)]
+    (text,) = nested_classes(nested, PETS)
+    assert text.startswith("class 'cleaned' holds folders named like other classes")
+    assert "'Cat' 12,499, 'dog' 12,499" in text
+    assert text.endswith("--classes Cat,Dog")
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        [],
+        [(("Cat", "Cat"), 3), (("Cat", "cat"), 3)],  # its own name
+        [(("Cat", "side"), 3)],
+        [(("other", "Cat"), 3)],  # no class that is asked for
+    ],
+)
+def test_other_folders_are_no_matter(nested):
+    assert list(nested_classes(nested, PETS)) == []
+
+
+def test_of_many_the_first_are_told():
+    names = [f"c{number}" for number in range(8)]
+    (text,) = nested_classes([(("all", name), 1) for name in names], labels("all", *names))
+    assert "'c4' 1 and 3 more" in text
+    assert text.endswith("--classes with the others")
+
+
+def test_each_image_counts_once_however_deep_and_each_split_gets_the_warning():
+    names = [
+        "Cat/1.jpg",
+        "cleaned/Cat/1.jpg",
+        "cleaned/Cat/Cat/2.jpg",
+        "cleaned/x/Dog/3.jpg",
+        "4.jpg",
+        "Cat/side/5.jpg",
+    ]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        rows = p | "Rows" >> beam.Create([(name, JoinSide()) for name in names])
+        warnings = rows | WarnOfNestedClasses(p | "Labels" >> beam.Create([PETS]), ("train", "val"))
+        (text,) = nested_classes([(("cleaned", "Cat"), 2), (("cleaned", "Dog"), 1)], PETS)
+        assert_that(warnings, equal_to([("train", text), ("val", text)]))

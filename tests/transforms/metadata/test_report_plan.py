@@ -1,0 +1,56 @@
+"""A plan says what would be written, class by class."""
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.annotations import Annotation, Category, ImageLabels
+from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.shards import ShardSizing
+from recordmill.transforms.metadata.count_classes import CountClasses, class_counts
+from recordmill.transforms.metadata.report_plan import report_plan
+from recordmill.transforms.shards.plan_shards import SplitPlan
+
+LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))
+
+
+def task(split: str, *category_ids: int, class_name: str | None = None) -> ImageTask:
+    annotations = tuple(
+        Annotation(id_, kind, (0.0, 0.0, 1.0, 1.0), 1.0, False) for id_, kind in enumerate(category_ids)
+    )
+    labels = ImageLabels(class_name=class_name)
+    return ImageTask(1, "a.jpg", None, None, ImageRef("a.jpg", 1), split, annotations, labels)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "counts"),
+    [
+        ([task("val", 7, 7, 3), task("val"), task("train", 9), task("val", 7)], {"train": [0, 0, 1], "val": [1, 3, 0]}),
+        ([task("val", class_name="cat"), task("val", class_name="cat")], {"val": [2, 0, 0]}),
+        ([task("val")], {}),
+    ],
+)
+def test_objects_are_counted_by_class_or_images_where_each_has_one(tasks, counts):
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        found = p | beam.Create(tasks) | CountClasses() | beam.combiners.ToList()
+        assert_that(found | beam.Map(class_counts, LABELS), equal_to([counts]))
+
+
+def test_the_report_adds_up_splits():
+    sizing = ShardSizing(shard_bytes=100)
+    plans = {"val": SplitPlan(sizing, 2, 5, 150, 5, (), (), ()), "train": SplitPlan(sizing, 3, 7, 250, 7, (), (), ())}
+    rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
+    inputs = [InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)]
+    report = report_plan(plans, rejected, inputs, [(("val", 7), 4)], LABELS, LAYOUTS["detection"].with_parts(()))
+    assert (report.images, report.bytes, report.shards, report.shard_bytes) == (12, 400, 5, 100)
+    assert report.images_by_split == {"train": 7, "val": 5}
+    assert report.rejected == {"image": {"image_missing": 1}, "annotation": {"malformed_box": 1}}
+    assert (report.classes, report.class_counts) == (("cat", "dog", "dog"), {"val": [0, 4, 0]})
+    assert report.num_classes == 10
+    assert report.inputs == (inputs[1], inputs[0])

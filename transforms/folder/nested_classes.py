@@ -1,0 +1,68 @@
+"""A class folder that holds folders named like other classes is most likely a copy of the data set, or a split."""
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton, PCollection
+
+from recordmill.schemas.images import JoinSide
+from recordmill.schemas.labels import LabelMap
+
+_SHOWN = 5
+
+Nested = tuple[tuple[str, str], int]
+"""((class, folder below it), number of images)."""
+
+
+class WarnOfNestedClasses(beam.PTransform):
+    """(name, JoinSide) of image rows whose first folder is their class become (split, text) of warnings.
+
+    Args:
+        labels: a PCollection of one LabelMap.
+        splits: each gets the warnings.
+    """
+
+    def __init__(self, labels: PCollection, splits: tuple[str, ...]):
+        super().__init__()
+        self._labels = labels
+        self._splits = splits
+
+    def expand(self, rows: PCollection[tuple[str, JoinSide]]) -> PCollection[tuple[str, str]]:
+        return (
+            rows
+            | "Folders" >> beam.FlatMap(_folders)
+            | "CountFolders" >> beam.combiners.Count.PerElement()
+            | "CollectFolders" >> beam.combiners.ToList()
+            | "Warn" >> beam.FlatMap(_warnings, AsSingleton(self._labels), self._splits)
+        )
+
+
+def _folders(row: tuple[str, JoinSide]) -> Iterator[tuple[str, str]]:
+    first, *others = row[0].split("/")[:-1]
+    for folder in sorted(set(others)):
+        yield first, folder
+
+
+def _warnings(nested: list[Nested], labels: LabelMap, splits: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for text in nested_classes(nested, labels):
+        for split in splits:
+            yield split, text
+
+
+def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
+    """A sentence for each class whose folder holds some that are named like other classes, in whatever case."""
+    names = [category.name for category in labels.categories]
+    known = {name.casefold(): name for name in names}
+    found: dict[str, list[tuple[str, int]]] = {}
+    for (name, folder), number in sorted(nested):
+        if name in names and known.get(folder.casefold(), name) != name:
+            found.setdefault(name, []).append((folder, number))
+    others = [name for name in names if name not in found]
+    for name, folders in found.items():
+        shown = ", ".join(f"{folder!r} {number:,}" for folder, number in folders[:_SHOWN])
+        more = f" and {len(folders) - _SHOWN} more" if len(folders) > _SHOWN else ""
+        cure = f"--classes {','.join(others)}" if 0 < len(others) <= _SHOWN else "--classes with the others"
+        yield (
+            f"class {name!r} holds folders named like other classes, with so many images: {shown}{more}; if it is a "
+            f"copy, or a split, leave it out by {cure}"
+        )
