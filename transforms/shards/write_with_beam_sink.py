@@ -93,7 +93,7 @@ class WriteWithBeamSink(beam.PTransform):
             shards | "ShardsBySplit" >> beam.WithKeys(self._split),
             counted | "CountedBySplit" >> beam.WithKeys(self._split),
             rejected | "RejectedBySplit" >> beam.WithKeys(self._split),
-            encoded | "Classes" >> beam.FlatMap(_classes, self._split),
+            encoded.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
         )
 
 
