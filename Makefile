@@ -19,6 +19,13 @@ demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the re
 	    --output $(DEMO)/tfrecords --num-shards 4
 	$(BIN)/recordmill verify $(DEMO)/tfrecords
 	@ls -l $(DEMO)/tfrecords
+	@echo
+	@echo "The data set is in $(DEMO)/tfrecords. To look at next:"
+	@echo "  $(DEMO)/tfrecords/manifest.json         what was read and written"
+	@echo "  $(BIN)/recordmill help coco             flags for your own data, and examples"
+	@echo "  $(BIN)/recordmill folder --images $(DEMO)/sample/classes --output $(DEMO)/classes"
+	@echo "                                         class folders, as of cats and dogs"
+	@echo "  README.md, \"Train on it\"               the records in TensorFlow"
 
 test: $(VENV)/installed-dev  ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --ignore=tests/consumers --ignore=tests/faults \
@@ -84,11 +91,13 @@ templates: $(VENV)/installed-dev  ## Write what is made of the options anew: met
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
 
 $(VENV)/installed: setup.py constraints.txt
+	@echo "Installing Apache Beam, TensorFlow and what they need into $(VENV): 2 GB, some minutes, and only once"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tensorflow]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
+	@echo "Installing what tests and checks need into $(VENV), once"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tensorflow,dev]"
 	touch $@
 
