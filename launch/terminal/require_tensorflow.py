@@ -27,4 +27,6 @@ def require_tensorflow(purpose: str) -> None:
 
             tf.constant(0)  # makes the devices, and what there is to say of them
     except ImportError as error:
-        raise ConfigError(f"{purpose} with TensorFlow, which is not installed: pip install 'tensorflow>=2.19,<3'") from error
+        raise ConfigError(
+            f"{purpose} with TensorFlow, which is not installed: pip install 'tensorflow>=2.19,<3'"
+        ) from error

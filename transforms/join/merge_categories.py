@@ -12,6 +12,8 @@ from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
 
+_NAMES_SHOWN = 20
+
 
 class MergeCategories(beam.PTransform):
     """AnnotationFile become one LabelMap of all their categories."""
@@ -94,13 +96,20 @@ def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
     """The classes called `names`; all where that is empty. Segments are not selected.
 
     Raises:
-        CategoryError: no category has one of the names.
+        CategoryError: with every name that no category has.
     """
     known = {category.name for category in labels.categories}
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known)) or 'none'}"
-            raise CategoryError(f"--categories {name!r}: no category has that name; {hint}")
+    if unknown := [name for name in names if name not in known]:
+        raise CategoryError("; ".join(_no_category(name, known) for name in unknown))
     selected = tuple(category for category in labels.categories if not names or category.name in names)
     return msgspec.structs.replace(labels, categories=selected)
+
+
+def _no_category(name: str, known: set[str]) -> str:
+    if near := difflib.get_close_matches(name, known, 1):
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        shown = sorted(known)[:_NAMES_SHOWN]
+        more = f" and {len(known) - len(shown):,} more" if len(known) > len(shown) else ""
+        hint = f"there are: {', '.join(shown) or 'none'}{more}"
+    return f"--categories {name!r}: no category has that name; {hint}"

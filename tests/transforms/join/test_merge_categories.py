@@ -186,3 +186,15 @@ def test_the_transform_gives_one_label_map(files, expected):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         merged = p | beam.Create(files) | MergeCategories()
         assert_that(merged, equal_to([LabelMap(expected)]))
+
+
+def test_every_unknown_name_is_told_and_of_many_categories_some():
+    labels = LabelMap(tuple(Category(id_, f"class {id_:04}") for id_ in range(1, 1001)))
+    with pytest.raises(CategoryError) as caught:
+        select_categories(labels, ("class 0001", "class 00002", "zebra"))
+    assert str(caught.value) == (
+        "--categories 'class 00002': no category has that name; did you mean 'class 0002'?; "
+        "--categories 'zebra': no category has that name; there are: "
+        + ", ".join(f"class {id_:04}" for id_ in range(1, 21))
+        + " and 980 more"
+    )
