@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.transforms.images.check_jpeg import JpegError, check_jpeg, jpeg_ends, jpeg_frame
+from recordmill.transforms.images.check_jpeg import JpegError, check_jpeg, jpeg_ends, jpeg_frame, without_metadata
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8))
 
@@ -144,3 +144,27 @@ def test_a_marker_in_the_scan_that_tensorflow_does_not_forgive_is_found():
             missed += not decodes(bytes(data))
     assert found > 100
     assert missed == 0
+
+
+@pytest.mark.parametrize(
+    ("marker", "body", "is_kept"),
+    [
+        (0xE0, b"JFIF\0" + bytes(9), True),
+        (0xE0, b"JFIF\0" + bytes(8), False),
+        (0xE0, b"JFXX\0" + bytes(9), False),
+        (0xEE, b"Adobe" + bytes(7), True),
+        (0xEE, b"Adobe" + bytes(6), False),
+        (0xE1, b"Exif\0\0II*\0", True),
+        (0xE1, b"http://ns.adobe.com/xap/1.0/\0<x/>", True),
+        (0xE1, b"else", False),
+        (0xE2, b"ICC_PROFILE\0\1\1", False),
+        (0xEF, b"", False),
+        (0xFE, b"a comment", False),
+        (0xDD, b"\0\0", True),
+    ],
+)
+def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept(marker, body, is_kept):
+    segment = bytes((0xFF, marker)) + struct.pack(">H", len(body) + 2) + body
+    data = JPEG[:2] + segment + JPEG[2:]
+    assert without_metadata(data) == (data if is_kept else JPEG)
+    assert without_metadata(JPEG[:SCAN] + segment + JPEG[SCAN:] + segment).endswith(JPEG[SCAN:] + segment)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.transforms.examples.encode_examples import encoded_channels
-from recordmill.transforms.images.check_png import START, check_png, png_channels
+from recordmill.transforms.images.check_png import START, check_png, png_channels, without_metadata
 from tests.conftest import SHARED_DATA
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
@@ -117,3 +117,33 @@ def test_a_chunk_is_called_by_letters(kind):
         decoded_channels(data)
     with pytest.raises(ValueError, match="other characters than letters"):
         check_png(data)
+
+
+IMAGE = (b"IDAT", zlib.compress(bytes(60)))
+END = (b"IEND", b"")
+UPRIGHT = [(b"eXIf", b"II*\0"), (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0<x/>")]
+
+
+@pytest.mark.parametrize(
+    ("colour", "chunks", "dropped"),
+    [
+        (2, [*UPRIGHT, IMAGE, END], []),
+        (2, [(b"iTXt", b"Comment\0\0\0\0\0text"), IMAGE, (b"tEXt", b"a\0b"), END], [0, 2]),
+        (2, [(b"tRNS", bytes(6)), IMAGE, END], []),
+        (2, [(b"tRNS", bytes(5)), IMAGE, END], [0]),
+        (2, [IMAGE, (b"tRNS", bytes(6)), END], [1]),
+        (0, [(b"tRNS", bytes(2)), IMAGE, END], []),
+        (0, [(b"tRNS", bytes(6)), IMAGE, END], [0]),
+        (6, [(b"tRNS", bytes(6)), IMAGE, END], [0]),
+        (3, [PALETTE, (b"tRNS", bytes(2)), IMAGE, END], []),
+        (3, [PALETTE, (b"tRNS", bytes(3)), IMAGE, END], [1]),
+        (3, [PALETTE, (b"tRNS", b""), IMAGE, END], [1]),
+        (3, [(b"tRNS", bytes(1)), PALETTE, IMAGE, END], [0]),
+    ],
+)
+def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept(colour, chunks, dropped):
+    head = START + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 8, colour, 0, 0, 0))
+    kept = [each for index, each in enumerate(chunks) if index not in dropped]
+    data, expected = (head + b"".join(chunk(*each) for each in listed) for listed in (chunks, kept))
+    assert without_metadata(data) == expected
+    assert without_metadata(data + b"after the end") == expected + b"after the end"

@@ -134,12 +134,22 @@ def test_files_that_are_in_no_archive_of_a_bucket_are_read_each(tmp_path):
     assert fetch_file(task.ref) == b"picture"
 
 
-def test_a_member_that_is_far_larger_than_it_says_is_not_read(archive, monkeypatch):
-    tasks, server = archive
-    monkeypatch.setattr(fetch_images, "MAX_FILE_BYTES", 4999)
-    fetch = fetch_for([task.ref for task in tasks])
+@pytest.mark.parametrize("is_packed", [True, False], ids=["unpacks to more", "is packed in more"])
+def test_a_member_that_is_larger_than_is_ever_read_comes_with_no_span(archive, monkeypatch, is_packed):
+    _, server = archive
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED if is_packed else zipfile.ZIP_STORED) as file:
+        file.writestr("a.jpg", bytes(90_000))
+    found = data.getvalue()
+    if not is_packed:  # in the directory: 90,000 bytes that would become 5
+        size = found.index(b"PK\1\2") + 24
+        found = found[:size] + (5).to_bytes(4, "little") + found[size + 4 :]
+    server.put(f"{is_packed}.zip", found)
+    folder = f"gs://bucket/{is_packed}.zip"
+    (file,) = storage_for(folder).walk(folder)
+    monkeypatch.setattr(fetch_images, "MAX_FILE_BYTES", 80_000)
+    fetch = FetchMembers([ImageRef(file.path, file.size_bytes, file.version)])
     server.log.clear()
-    for task in tasks:
-        with pytest.raises(FileTooLargeError):
-            fetch(task.ref)
+    with pytest.raises(FileTooLargeError):
+        fetch(ImageRef(file.path, file.size_bytes, file.version))
     assert server.log == []

@@ -312,3 +312,10 @@ def test_the_transform_sorts_its_outputs(tmp_path):
         loaded = p | beam.Create([good, bad]) | LoadImages(PictureRules("decode"))
         assert_that(loaded.pictures, equal_to([(good, picture)]), "Pictures")
         assert_that(loaded[REJECTED], equal_to([Rejected("image", 2, Reason.UNSUPPORTED_FORMAT, detail)]), "Rejected")
+
+
+def test_a_frame_that_is_larger_than_its_gif_says_is_rejected_undecoded(tmp_path):
+    data = bytearray(encoded(NOISE, "GIF"))
+    descriptor = data.index(b"\x2c\0\0\0\0") + 5
+    data[descriptor : descriptor + 4] = struct.pack("<HH", 20_000, 20_000)
+    assert_rejected(load(tmp_path, bytes(data), None, None), Reason.TOO_LARGE, "400000000 pixels")
