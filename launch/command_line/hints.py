@@ -47,6 +47,9 @@ _ELSEWHERE = {
     "--debug": "verbose v",
 }
 
+_CLOSE = 0.75
+"""How alike two flags are, of 1, before one is taken for the other; difflib's 0.6 takes --frobnicate for --writer."""
+
 
 class Hint(NamedTuple):
     """What is said of a flag that is not known.
@@ -73,6 +76,6 @@ def hint(flag: str, known: Collection[str]) -> Hint:
         return Hint(f"unknown flag {flag}; did you mean {also[0]}?", also[0] if also[0] in known else "")
     if flag.startswith("--") and ("_" in flag or flag in _BEAMS):
         return Hint(f"unknown flag {flag}; Beam's flags go after a lone --")
-    if near := difflib.get_close_matches(f"--{plain}", known, 1):
+    if near := difflib.get_close_matches(f"--{plain}", known, 1, _CLOSE):
         return Hint(f"unknown flag {flag}; did you mean {near[0]}?", near[0])
     return Hint(f"unknown flag {flag}")

@@ -228,6 +228,12 @@ def test_faults_of_every_kind_are_told_at_once_and_each_once():
     ]
 
 
+def test_the_value_of_an_unknown_flag_is_no_fault_of_its_own():
+    advice = "(recordmill {} --help lists the flags)"
+    assert fault(*INPUTS, "--frobnicate", "x", "--gzip") == f"unknown flag --frobnicate {advice.format('coco')}"
+    assert fault("verify", "--frobnicate", "out") == f"unknown flag --frobnicate {advice.format('verify')}"
+
+
 def test_what_was_probably_meant_counts_as_given():
     message = fault("coco", "--image_dir", "i", "--num_shards", "x", "--instances", "a", "--output", "o")
     assert "is missing" not in message
