@@ -12,8 +12,10 @@ from PIL import Image
 
 from recordmill.schemas.annotations import PanopticAnnotation, Segment
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.examples import read_panoptic as module
 from recordmill.transforms.examples.read_panoptic import MAX_SEGMENTS, PanopticMap, read_panoptic
 from recordmill.transforms.images import fetch_images
+from recordmill.transforms.runtime.budget import Budget
 
 CATEGORIES = frozenset({1, 3, 92})
 COLOURS = np.array([[[0, 0, 0], [7, 1, 0]], [[7, 1, 0], [1, 2, 3]], [[0, 0, 255], [0, 0, 0]]], np.uint8)
@@ -249,3 +251,17 @@ def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
 def test_colours_that_are_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
     colours = np.full((3, 2, 3), colour, np.uint8)
     assert fault(tmp_path, png(colours))[0] is Reason.SEGMENT_MISMATCH
+
+
+def test_pixels_are_decoded_out_of_the_budget_of_all_pictures(tmp_path, monkeypatch):
+    parts: list[int] = []
+
+    class Noted(Budget):
+        def part(self, amount):
+            parts.append(amount)
+            return super().part(amount)
+
+    monkeypatch.setattr(module, "DECODING", Noted(100))
+    monkeypatch.setattr(module, "_PIXELS_AT_ONCE", 2)  # a row
+    assert read(tmp_path, png()).indices.tolist() == PLACES
+    assert parts == [6]
