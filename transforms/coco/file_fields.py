@@ -22,7 +22,7 @@ NO_TEXT = msgspec.Raw(b"")
 LISTS = ("images", "annotations", "categories")
 FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
-_UNKNOWN = re.compile(r"Object contains unknown field `.*`(?: - at `\$\.(images|annotations)\[(\d+)\]`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `.*?`(?: - at `\$\.(images|annotations)\[(\d+)\]`)?", re.DOTALL)
 _TRIES = 8
 _MOST_NAMES = 64
 """Files whose rows have other fields each are decoded row by row."""

@@ -77,6 +77,16 @@ def test_a_file_without_a_list_of_annotations_is_one_of_images(tmp_path, flag):
     read(tmp_path, flag, {"images": [IMAGE], "annotations": []})
 
 
+def test_rows_that_have_the_field_and_another_fault_are_rejected_as_ever(tmp_path):
+    document = {"images": [IMAGE], "annotations": [{**ROWS["keypoints"], "id": None}], "categories": []}
+    assert any(getattr(item, "reason", None) for item in read(tmp_path, "keypoints", document))
+
+
+def test_stuff_that_is_empty_and_of_no_other_kind_stays(tmp_path):
+    row = {**ROWS["stuff"], "segmentation": []}
+    assert read(tmp_path, "stuff", {"images": [IMAGE], "annotations": [row]})
+
+
 @pytest.mark.parametrize("rows", [[{**ROWS["instances"], "id": None}], [{"id": 1}], [5]])
 def test_rows_that_are_bad_and_of_no_other_kind_are_rejected_as_ever(tmp_path, rows):
     document = {"images": [IMAGE], "annotations": rows}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.coco import AnnotationKind, FieldRows
-from recordmill.transforms.coco.decode_coco import decode_coco
-from recordmill.transforms.coco.file_fields import has_data
+from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, decode_coco
+from recordmill.transforms.coco.file_fields import decode_with_fields, has_data
 
 IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
 ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 0}
@@ -42,6 +42,23 @@ def test_data_is_what_is_not_empty_null_false_or_zero(value, indent):
     for is_ascii in (True, False):
         text = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode(errors="surrogatepass")
         assert has_data(msgspec.Raw(text)) == says_something(value)
+
+
+def test_keys_that_are_empty_take_no_longer_than_others():
+    assert has_data(msgspec.Raw(b"{%b}" % b",".join([b'"": 0'] * 60 + [b'"": 1'])))
+
+
+@pytest.mark.parametrize("number", [0, 7, 19])
+def test_fields_of_some_rows_are_found_without_reading_row_by_row(number):
+    rows = [{**ROW, "id": id_} for id_ in range(20)]
+    rows[number] |= {"score": 1, "track": 2}
+    data = json.dumps({"images": [IMAGE], "annotations": rows, "videos": [1]}).encode()
+    file = decode_with_fields(data, CocoImageRow, AnnotationRow)
+    assert {name: count for of in file.counts for name, count in of.items() if count} == {
+        "score": 1,
+        "track": 1,
+        "videos": 1,
+    }
 
 
 @pytest.mark.parametrize("where", ["first", "last", "middle", "all", "none"])

@@ -100,6 +100,14 @@ def test_unknown_fields_are_passed_over_and_counted(tmp_path, key, value):
     assert read.file == msgspec.structs.replace(plain.file, unread=counted)
 
 
+def test_what_only_some_layouts_carry_is_counted(tmp_path):
+    images = [{**IMAGE, "neg_category_ids": [1]}, {**IMAGE, "id": 2, "not_exhaustive_category_ids": []}]
+    rows = [{**ROW, "id": id_, "iscrowd": id_ % 2} for id_ in range(5)]
+    read = Read(tmp_path, document(images, rows))
+    assert read.file.optional == {"images": {"neg_category_ids": 1}, "annotations": {"iscrowd": 2}}
+    assert (read.file.unread, read.file.lvis) == ({}, True)
+
+
 # Sizes
 
 
