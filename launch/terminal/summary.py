@@ -212,7 +212,9 @@ def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], fa
 def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSplit"], notes: Sequence[str]) -> None:
     """What extract wrote, what the records do not hold, and the faults that were found in them."""
     for split in splits:
-        rows = f" of {split.rows:,} image rows, some of which name one file" if split.rows > split.images else ""
+        rows = (
+            f" for {split.rows:,} entries in the JSON, some of which name one file" if split.rows > split.images else ""
+        )
         console.print(f"{split.split}: {split.images:,} images{rows}, {_size(split.image_bytes)}, are in {folder}")
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")

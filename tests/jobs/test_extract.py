@@ -457,7 +457,7 @@ def test_one_picture_in_two_records(pictures, tmp_path, recordmill):
     assert recordmill("coco", *flags).code == 0
     outcome = recordmill("extract", tmp_path / "out", tmp_path / "dir")
     assert outcome.code == 0
-    assert outcome.out.startswith("train: 1 images of 2 image rows, some of which name one file, ")
+    assert outcome.out.startswith("train: 1 images for 2 entries in the JSON, some of which name one file, ")
     assert "duplicate" not in outcome.out
     assert document(tmp_path / "dir")["images"] == rows
     assert document(tmp_path / "dir")["annotations"] == [annotation(1, 1), annotation(2, 9)]

@@ -75,8 +75,8 @@ def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: S
     records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
     for what, stated, counted in (
         ("records", records, split.examples),
-        ("image rows", images.rows, images.accounted),
-        ("annotation rows", annotations.rows, annotations.accounted),
+        ("images", images.rows, images.accounted),
+        ("annotations", annotations.rows, annotations.accounted),
         ("objects", annotations.objects, sum(check.objects for check in found)),
         ("bytes of records", split.record_bytes, sum(check.record_bytes for check in found)),
     ):
