@@ -42,7 +42,7 @@ def test_names_are_counted_and_the_first_kept():
 def test_of_many_names_those_are_kept_that_are_in_both_lots():
     """Thirty times as many files, of other endings and folders, in another order and other bundles."""
     images = [f"{number}.jpg" for number in range(3_000)]
-    files = [f"img/{number}.png" for number in range(90_000)]
+    files = [f"{number * 7919 % 90_000:05}/{number}.png" for number in range(90_000)]
     random.Random(0).shuffle(files)
     one, other = sampled(images, 7), sampled(files, 2)
     assert (one.number, len(one.compared), other.number, len(other.compared)) == (3_000, 1_000, 90_000, 1_000)
@@ -50,6 +50,14 @@ def test_of_many_names_those_are_kept_that_are_in_both_lots():
     assert len(pairs) > 20
     assert {pair.difference for pair in pairs} == {Difference.ENDING}
     assert sampled(files[::-1], 5) == other
+
+
+def test_names_that_are_not_kept_take_no_room():
+    combine = SampleNames()
+    accumulator = combine.create_accumulator()
+    for number in range(20_000):
+        accumulator = combine.add_input(accumulator, str(number))
+        assert len(accumulator[1]) <= len(accumulator[2]) <= 7_000
 
 
 def test_the_sample_is_one_element_of_a_pipeline():

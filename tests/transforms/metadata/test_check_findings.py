@@ -127,7 +127,7 @@ def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
     for name in ("1.jpg", "2.jpg"):
         (tmp_path / name).write_bytes(b"")
     told = []
-    for missing in (("1.jpg", "2.jpg"), ("1.jpg", "3.jpg"), ("../1.jpg",)):
+    for missing in (("1.jpg", "2.jpg"), ("1.jpg", "3.jpg"), (f"../{tmp_path.name}/1.jpg",)):
         asked = demands(rows=("x/a.json", f"{tmp_path}/a.json"))
         with pytest.raises(NoImageFoundError) as caught:
             check_findings(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing), NO_NAMES)
