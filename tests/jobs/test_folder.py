@@ -81,7 +81,7 @@ def test_the_summary_counts_each_split_and_names_what_is_no_image(pictures, tmp_
         written = counts(tmp_path, split)["written"]
         assert f"images-{split} is in {tmp_path}\n  images       {written} of {written}\n" in outcome.out
     assert "classes      3" in outcome.out
-    assert "5 files that are not of the data set" in outcome.out
+    assert "5 in --images that nothing refers to" in outcome.out
     assert outcome.err == ""
 
 

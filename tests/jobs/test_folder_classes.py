@@ -61,7 +61,7 @@ def test_only_the_classes_that_are_asked_for_in_that_order(many, tmp_path, recor
     }
     assert found == {("c", b"c", 0), ("a", b"a", 2)}
     assert counts(tmp_path) == {"rows": 40, "written": 28, "without_record": 0, "rejected": {}, "of_other_classes": 12}
-    assert "28 of 40 (of other classes 12)" in outcome.out
+    assert "28 of 40 (of classes not asked for 12)" in outcome.out
     assert recordmill("verify", tmp_path).code == 0
 
 
