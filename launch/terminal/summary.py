@@ -185,7 +185,8 @@ def _num_classes(number: int) -> str:
 
 
 def _core_time(seconds: float) -> str:
-    return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {max(1, round(seconds))} seconds"
+    whole = max(1, round(seconds))
+    return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {whole} second{'s' if whole > 1 else ''}"
 
 
 def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], faults: Sequence[Fault]) -> None:

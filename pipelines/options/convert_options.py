@@ -68,7 +68,7 @@ class ConvertOptions(Options, ABC):
         kind=Kind.INTEGER,
         group=WRITE,
         metavar="N",
-        help="so many shards a split, of equal numbers of images",
+        help="number of shards of a split, with equal numbers of images",
         docs="so many shards a split; their numbers of images differ by one at most",
         least=1,
         largest=MAX_SHARDS,
@@ -78,7 +78,7 @@ class ConvertOptions(Options, ABC):
         kind=Kind.INTEGER,
         group=WRITE,
         metavar="N",
-        help="so many records in each shard but the last",
+        help="number of records in each shard but the last",
         docs=(
             "exactly so many records in each shard but the last. What turns out broken while it is written is missing "
             "from its shard"
@@ -105,10 +105,10 @@ class ConvertOptions(Options, ABC):
         "planned",
         kind=Kind.CHOICE,
         group=WRITE,
-        help="our writer, or Beam's stock sink",
+        help="write whole planned shards, or use Beam's own sink",
         docs=(
-            "our writer, or Beam's `WriteToTFRecord` (every record is shuffled; records land in other shards every "
-            "time; only `--num-shards` sizes them)"
+            "shards are planned, and each is written whole by one worker; or Beam's `WriteToTFRecord` (every record is "
+            "shuffled; records land in other shards every time; only `--num-shards` sizes them)"
         ),
         choices=("planned", "beam"),
     )
@@ -151,7 +151,7 @@ class ConvertOptions(Options, ABC):
         "keep",
         kind=Kind.CHOICE,
         group=PICTURES,
-        help="write them as they are, or all in one format",
+        help="write pictures as they are, or all in one format",
         docs="write pictures as they are, or all in one format; see [pictures.md](pictures.md)",
         choices=("keep", "jpeg", "png"),
     )
@@ -160,7 +160,7 @@ class ConvertOptions(Options, ABC):
         kind=Kind.INTEGER,
         group=PICTURES,
         metavar="PX",
-        help="shrink larger ones to so many pixels",
+        help="shrink pictures whose longer side has more pixels",
         docs="shrink larger pictures; boxes, masks, keypoints and panoptic maps stay in their places",
         least=1,
         largest=65_500,
@@ -171,7 +171,7 @@ class ConvertOptions(Options, ABC):
         kind=Kind.INTEGER,
         group=PICTURES,
         metavar="Q",
-        help="of JPEGs that are transcoded",
+        help="quality, 1 to 100, of what is written anew as JPEG",
         least=1,
         largest=100,
     )

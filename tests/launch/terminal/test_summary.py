@@ -246,7 +246,7 @@ def test_the_shards_of_a_plan(capsys, options, line):
 @pytest.mark.parametrize(
     ("images", "cost"),
     [
-        (0, "about 1 seconds"),
+        (0, "about 1 second"),
         (4_000_000, "about 2.8 hours"),
     ],
 )
