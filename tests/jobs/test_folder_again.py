@@ -63,7 +63,7 @@ def test_overwrite_of_one_split_may_not_take_images_of_another_one(tmp_path, rec
     ("wrong", "told"),
     [
         (["--classes", "Cat"], "--classes Cat: no image is of these; there are 'cat', 'dog'"),
-        (["--labels", "gone.csv"], "1 of 1 images (100.0%) are rejected"),
+        (["--labels", "gone.csv"], "none of the 1 images has a file"),
         (["--labels", "open.csv"], "cannot be read as CSV"),
         (["--split", "val=1/1000000,train=999999/1000000"], "split val gets none of the 2 images"),
         (["--images", "more"], "'cat/1.jpg' is both"),
