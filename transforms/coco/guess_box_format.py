@@ -18,8 +18,10 @@ _NEARLY_ALL = 0.98
 _MOST = 0.5
 _FEW = 2
 """A single area or polygon may agree by chance …"""
-_SEVERAL = 5
-"""… and of fewer boxes, even if large ones cross the edge, all may look as if they had two corners."""
+_SEVERAL = 3
+"""… as may a box or two across the edge, which look as if they had two corners where they are large …"""
+_ENOUGH = 20
+"""… and of fewer boxes most may cross the edge for other reasons."""
 _MANY_ACROSS = 0.2
 """Boxes that overlap the edge on purpose are fewer, where all of them look as if they had two corners."""
 _SMALL_PX = 8
@@ -65,7 +67,7 @@ def check_box_format(path: str, rows: Sequence[AnnotationRow], sizes: Mapping[in
     guess = guess_box_format(sample_boxes(rows, sizes))
     if not guess:
         return
-    looks, cure = " and fit in no other way", ""
+    looks, cure = "", "convert them, or "
     if guess.formats:
         looks = f" and look like {' or '.join(_MEANINGS[format_] for format_ in guess.formats)}"
         cure = f"--bbox-format {' or '.join(format_.value for format_ in guess.formats)} reads that, "
@@ -129,7 +131,8 @@ def _guess_fractions(boxes: Boxes) -> Guess | None:
         BoxFormat.REL_XYWH: (left + third <= 1.01) & (top + fourth <= 1.01),
     }
     formats = tuple(format_ for format_, fitting in fits.items() if fitting.sum() > number * _NEARLY_ALL)
-    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1")
+    centres = "" if formats else ", and fit neither as corners nor as corner and size (YOLO's count from the centre)"
+    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1{centres}")
 
 
 def _guess_corners(boxes: Boxes) -> Guess | None:
@@ -151,7 +154,7 @@ def _guess_corners(boxes: Boxes) -> Guess | None:
     least = _MOST if _has_area(boxes, sized).sum() > number * _MOST else _MANY_ACROSS
     across = _is_across(boxes, sized).sum()
     inside = (is_ordered & ~_is_across(boxes, corners)).sum()
-    if number >= _SEVERAL and across >= number * least and inside >= number * _NEARLY_ALL:
+    if across >= max(_SEVERAL, number * least) and inside >= number * _NEARLY_ALL:
         return Guess((BoxFormat.XYXY,), f"{across:,} of {number:,} boxes reach beyond the edge of their image")
     return None
 
@@ -161,8 +164,9 @@ def _guess_across(boxes: Boxes) -> Guess | None:
     left, top, third, fourth = boxes.numbers
     number = boxes.areas.size
     across = _is_across(boxes, np.stack([left, top, left + third, top + fourth])).sum()
-    if number >= _SEVERAL and across > number * _MOST:
-        return Guess((), f"{across:,} of {number:,} boxes reach beyond the edge of their image")
+    if number >= _ENOUGH and across > number * _MOST:
+        shrunk = "as if it had been made smaller after they were drawn"
+        return Guess((), f"{across:,} of {number:,} boxes reach beyond the edge of their image, {shrunk}")
     return None
 
 

@@ -94,10 +94,24 @@ def test_two_boxes_are_enough_where_areas_or_polygons_say_it(number):
     assert formats([row(box, None, outline(box)) for box in boxes], {}) is None
 
 
-@pytest.mark.parametrize("number", [1, 4])
-def test_few_boxes_across_the_edge_are_no_evidence(number):
-    assert formats([row((30, 20, 620, 470))] * number) is None
-    assert formats([row((30, 20, 620, 470))] * 5) == (XYXY,)
+@pytest.mark.parametrize("others", [0, 3])
+def test_two_boxes_across_the_edge_are_no_evidence(others):
+    large = [row((30, 20, 620, 470))]
+    inside = [row((0, 0, 620, 470))] * others
+    assert formats(large * 2 + inside) is None
+    assert formats(large * 3 + inside) == (XYXY,)
+
+
+def test_a_few_large_boxes_across_the_edge_among_many_are_no_evidence():
+    inside = [row((100, 100, 400, 300))]
+    assert formats([row((30, 20, 620, 470))] * 4 + inside * 17) is None
+    assert formats([row((30, 20, 620, 470))] * 4 + inside * 16) == (XYXY,)
+
+
+def test_where_areas_are_those_of_the_boxes_most_must_be_across_the_edge():
+    across, inside = [row((30, 20, 620, 470), 620 * 470)], [row((100, 100, 400, 300), 120_000)]
+    assert formats(across * 9 + inside * 10) is None
+    assert formats(across * 10 + inside * 10) == (XYXY,)
 
 
 @pytest.mark.parametrize("format_", [REL_XYWH, REL_XYXY])
@@ -193,7 +207,8 @@ def test_boxes_inside_their_image_are_never_taken_for_another_format(parts, has_
 def test_boxes_of_pictures_that_were_shrunk_are_told_without_a_format():
     boxes = scattered(300)
     assert formats([row(box) for box in boxes], {1: (160, 120)}) == ()
-    assert formats([row(box) for box in boxes[:4]], {1: (160, 120)}) is None
+    assert formats([row(box) for box in boxes[:20]], {1: (160, 120)}) == ()
+    assert formats([row(box) for box in boxes[:19]], {1: (160, 120)}) is None
 
 
 # What is looked at
@@ -227,6 +242,6 @@ def test_a_refusal_names_the_flag_that_reads_the_boxes_and_the_one_that_takes_th
     check_box_format("a.json", [row(box) for box in scattered(9)], SIZES)
     with pytest.raises(WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that, --bbox-format xywh"):
         check_box_format("a.json", [row(written(box, REL_XYXY)) for box in scattered(9)], SIZES)
-    with pytest.raises(WrongFlagError, match=r"fit in no other way.*: --bbox-format xywh takes") as caught:
-        check_box_format("a.json", [row(box) for box in scattered(9)], {1: (160, 120)})
+    with pytest.raises(WrongFlagError, match=r"made smaller.*: convert them, or --bbox-format xywh takes") as caught:
+        check_box_format("a.json", [row(box) for box in scattered(30)], {1: (160, 120)})
     assert "reads" not in str(caught.value)
