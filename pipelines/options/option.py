@@ -122,8 +122,8 @@ class Options:
         for each in options_of(type(self)):
             value = getattr(self, each.name)
             if each.is_required and not value:
-                what = f", {each.option.help}" if each.option.kind is Kind.ARGUMENT else ""
-                yield f"{each.typed}{what} is missing"
+                what = f" ({each.option.help})" if each.option.kind is Kind.ARGUMENT else ""
+                yield f"{each.typed} is missing{what}"
             if each.option.kind is Kind.PATHS and not each.option.may_repeat:
                 for path in sorted({path for path in value if value.count(path) > 1}):
                     yield f"{each.flag} {path} is given twice"

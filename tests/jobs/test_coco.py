@@ -116,9 +116,8 @@ def test_category_id_0_stays_0_in_layouts_of_raw_ids(tmp_path, recordmill, layou
     assert (np.ravel(read["category_ids"]), np.ravel(read["labels"])) == ([0], [0])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 def test_boxes_in_another_format_are_refused_before_a_picture_is_read_and_converted_where_it_is_named(
-    tmp_path, recordmill, workers
+    tmp_path, recordmill
 ):
     boxes = [(20, 15, 10, 9), (3, 4, 9, 8), (25, 2, 12, 20), (22, 20, 14, 8), (18, 16, 20, 13), (15, 9, 8, 18)]
     corners = [(x, y, x + width, y + height) for x, y, width, height in boxes]
@@ -128,13 +127,7 @@ def test_boxes_in_another_format_are_refused_before_a_picture_is_read_and_conver
     for format_, numbers in {"xywh": boxes, "xyxy": corners, "rel-xywh": fractions}.items():
         rows = [annotation(id_, 1, bbox=box, area=50) for id_, box in enumerate(numbers)]
         instances = write_coco(tmp_path, [image_row(1, "a.jpg")], rows, CATEGORIES)
-        runner = [
-            "--",
-            "--runner=DirectRunner",
-            f"--direct_num_workers={workers}",
-            "--direct_running_mode=multi_processing",
-        ]
-        outcome = convert(recordmill, tmp_path, instances, *(runner if workers > 1 else []))
+        outcome = convert(recordmill, tmp_path, instances)
         assert outcome.code == (0 if format_ == "xywh" else 2)
         if format_ != "xywh":
             assert f"--bbox-format {format_} reads that" in outcome.err

@@ -350,7 +350,7 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
         ((folder, tmp_path / "dir", "--split", "val"), "has no such split; it has train"),
         ((tmp_path / "mine", tmp_path / "dir"), "has no manifest.json"),
         ((folder, "s3://bucket/dir"), "not supported"),
-        ((folder,), "required: DIR"),
+        ((folder,), "DIR is missing"),
     ):
         outcome = recordmill("extract", *arguments)
         assert (outcome.code, told in outcome.err) == (2, True), outcome
