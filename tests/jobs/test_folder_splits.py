@@ -66,7 +66,7 @@ def test_a_dry_run_tells_the_images_of_each_split_and_writes_nothing(many, tmp_p
     assert "images-train, images-val, images-test would be written to" in outcome.out
     assert "images       40\n" in outcome.out
     assert "               train 24, val 9, test 7\n" in outcome.out
-    assert "classes      3: " in outcome.out
+    assert "classes      train 3: " in outcome.out
     assert list(tmp_path.iterdir()) == []
 
 
