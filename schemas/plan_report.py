@@ -16,6 +16,7 @@ class PlanReport(msgspec.Struct, frozen=True):
         inputs: what was read for it.
         classes: names, by class index.
         class_counts, num_classes: see `recordmill.schemas.manifest`; the former of each split.
+        shifted_labels: how many categories have a label that is not their id; 0 where labels are ids, or indices.
     """
 
     images: int
@@ -27,6 +28,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     classes: tuple[str, ...]
     class_counts: dict[str, list[int]]
     num_classes: int
+    shifted_labels: int
     inputs: tuple[InputRows, ...] = ()
 
 

@@ -153,6 +153,8 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         yield "classes", f"{f'{split} ' if len(splits) > 1 else ''}{_classes(plan.classes, counts)}"
     if plan.num_classes:
         yield "num_classes", _num_classes(plan.num_classes)
+    if plan.shifted_labels:
+        yield "labels", shifted_labels(plan.shifted_labels)
     aimed = f" of about {_size(plan.shard_bytes)}" if plan.shard_bytes else ""
     yield (
         "shards",

@@ -7,7 +7,7 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
@@ -95,5 +95,6 @@ def report_plan(
         classes=tuple(category.name for category in labels.categories),
         class_counts=class_counts(classes, labels),
         num_classes=num_classes(labels, table),
+        shifted_labels=len(labels.all) if Part.CATEGORY_ID in table.parts else 0,
         inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
     )

@@ -73,7 +73,7 @@ def test_a_clean_split(capsys):
 
 def test_what_is_not_carried_is_told_by_summary_and_plan(capsys):
     inputs = (InputRows("a.json", "instances", 4, 9, {"annotations": {"a\x1b[2J": 1}, "file": {"info": 1}}),)
-    told = ["  not carried  of annotations: a\\x1b[2J 1", "               as usual, info"]
+    told = ["  not carried  of annotations: a\\x1b[2J 1", "               as of any COCO file, info"]
     assert shown(capsys, msgspec.structs.replace(CLEAN, inputs=inputs))[4:6] == told
     assert planned(capsys, msgspec.structs.replace(PLAN, inputs=inputs))[3:5] == told
 
@@ -191,6 +191,7 @@ PLAN = PlanReport(
     classes=("person", "bicycle"),
     class_counts={"train": [262_465, 7_113]},
     num_classes=91,
+    shifted_labels=0,
 )
 OPTIONS = {"images": ("i",), "instances": ("a",), "output": "out", "name": "coco"}
 
@@ -211,6 +212,8 @@ def test_a_plan(capsys):
         "  bytes        19.3 GB to read, and to write before compression",
         "  cost         about 295 seconds of one core (--check decode)",
     ]
+    shifted = planned(capsys, msgspec.structs.replace(PLAN, shifted_labels=2))
+    assert [line for line in shifted if line.startswith("  labels       class index + 1 (1 to 2)")]
 
 
 def test_a_plan_tells_each_split_in_its_order_and_those_without_an_image_too(capsys):
@@ -251,7 +254,7 @@ def test_the_shards_of_a_plan(capsys, options, line):
     ],
 )
 def test_the_cost_of_a_plan(capsys, images, cost):
-    plan = PlanReport(images, {"train": images}, 0, 0, None, {"image": {}, "annotation": {}}, (), {}, 0)
+    plan = PlanReport(images, {"train": images}, 0, 0, None, {"image": {}, "annotation": {}}, (), {}, 0, 0)
     assert f"  cost         {cost} of one core (--check decode)" in planned(capsys, plan)
 
 

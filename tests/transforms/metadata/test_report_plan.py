@@ -7,6 +7,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Annotation, Category, ImageLabels
+from recordmill.schemas.features import Part
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
@@ -52,5 +53,8 @@ def test_the_report_adds_up_splits():
     assert report.images_by_split == {"train": 7, "val": 5}
     assert report.rejected == {"image": {"image_missing": 1}, "annotation": {"malformed_box": 1}}
     assert (report.classes, report.class_counts) == (("cat", "dog", "dog"), {"val": [0, 4, 0]})
-    assert report.num_classes == 10
+    assert (report.num_classes, report.shifted_labels) == (10, 0)
+    from_0 = LabelMap((Category(0, "cat"), Category(7, "dog")))
+    table = LAYOUTS["detection"].with_parts((Part.CATEGORY_ID,))
+    assert report_plan(plans, [], [], [], from_0, table).shifted_labels == 2
     assert report.inputs == (inputs[1], inputs[0])
