@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
+import msgspec
+
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
@@ -65,8 +67,16 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
     for name, split in manifest.splits.items():
         if name not in alone:
             yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
-        elif alone[name].splits[name] != split or alone[name].labels != manifest.labels:
+        elif encode_manifest(alone[name]) != encode_manifest(msgspec.structs.replace(manifest, splits={name: split})):
             yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
+        elif storage.read(storage.join(folder, split_manifest(name))) != encode_manifest(alone[name]):
+            yield Fault(
+                split_manifest(name), None, "edited", "its content is not what was written: its SHA-256 is another"
+            )
+    for name in sorted(alone.keys() - manifest.splits.keys()):
+        yield Fault(
+            split_manifest(name), None, "unlisted", f"{MANIFEST} has no such split, and will have with the next run"
+        )
 
 
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:

@@ -38,12 +38,17 @@ VAL = msgspec.structs.replace(VAL, annotations=msgspec.structs.replace(VAL.annot
 def write(folder: Path, train: SplitManifest = SPLIT, layout: str = "detection", **others: SplitManifest) -> None:
     """The metadata of a data set."""
     for name, split in {"train": train, **others}.items():
-        rejects = f"of {name}".encode()
-        split = msgspec.structs.replace(split, rejects_sha256=hashlib.sha256(rejects).hexdigest())
-        alone = Manifest(FORMAT, "coco", layout, (), (Category(1, "cat"), Category(2, "dog")), (), {name: split})
-        (folder / f"manifest-{name}.json").write_bytes(encode_manifest(alone))
-        (folder / f"rejects-{name}.jsonl").write_bytes(rejects)
+        write_alone(folder, name, split, layout)
     publish(str(folder))
+
+
+def write_alone(folder: Path, name: str, split: SplitManifest, layout: str = "detection") -> None:
+    """What a job writes of its own split."""
+    rejects = f"of {name}".encode()
+    split = msgspec.structs.replace(split, rejects_sha256=hashlib.sha256(rejects).hexdigest())
+    alone = Manifest(FORMAT, "coco", layout, (), (Category(1, "cat"), Category(2, "dog")), (), {name: split})
+    (folder / f"manifest-{name}.json").write_bytes(encode_manifest(alone))
+    (folder / f"rejects-{name}.jsonl").write_bytes(rejects)
 
 
 def faults(folder: Path) -> list[tuple[str, str]]:
@@ -125,6 +130,11 @@ def renamed_and_sealed(folder: Path) -> None:
         (without_splits, ("manifest.json", "count")),
         (renamed_and_sealed, ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"masks": 7', '"masks": 8'), ("manifest-train.json", "edited")),
+        (edited("manifest-train.json", '"num_classes": 0', '"num_classes": 9'), ("manifest-train.json", "edited")),
+        (edited("manifest-train.json", '"parts": []', '"parts": ["captions"]'), ("manifest-train.json", "edited")),
+        (edited("manifest-train.json", '"sha256": "', '"sha256": "0'), ("manifest-train.json", "edited")),
+        (edited("manifest-train.json", '"format": 4,', '"format": 4, "more": 1,'), ("manifest-train.json", "edited")),
+        (lambda folder: write_alone(folder, "test", of_split("test")), ("manifest-test.json", "unlisted")),
         (lambda folder: (folder / "manifest-train.json").unlink(), ("manifest-train.json", "missing")),
         (lambda folder: (folder / "rejects-train.jsonl").unlink(), ("rejects-train.jsonl", "missing")),
         (lambda folder: (folder / "rejects-train.jsonl").write_text("junk"), ("rejects-train.jsonl", "edited")),
