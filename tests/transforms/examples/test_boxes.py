@@ -62,6 +62,11 @@ def float32(number: float) -> float:
         ((0, -10, 10, 10), Reason.EMPTY_BOX),
         ((10, 10, 0, 10), Reason.EMPTY_BOX),
         ((10, 10, 10, 0), Reason.EMPTY_BOX),
+        ((99.9999999, 10, 10, 10), Reason.EMPTY_BOX),
+        ((10, 49.9999999, 10, 10), Reason.EMPTY_BOX),
+        ((50, 10, 1e-7, 10), Reason.EMPTY_BOX),
+        ((0, 10, 1e-7, 10), FittedBox(0.2, 0.0, 0.4, 1e-7 / 100, False)),
+        ((-0.0, 10, 1e-50, 10), Reason.EMPTY_BOX),
     ],
 )
 def test_clip(bbox, expected):
@@ -87,6 +92,14 @@ def test_edges_keep_their_order(box):
     for found in fitted:
         assert found.xmin_frac <= found.xmax_frac
         assert found.ymin_frac <= found.ymax_frac
+
+
+@given(boxes)
+def test_a_box_has_an_area_in_the_record_too(box):
+    fitted = fit_box(*box, "clip")
+    assume(isinstance(fitted, FittedBox))
+    assert float32(fitted.xmin_frac) < float32(fitted.xmax_frac)
+    assert float32(fitted.ymin_frac) < float32(fitted.ymax_frac)
 
 
 @given(boxes)
