@@ -118,6 +118,8 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         if folder == _real(output) and is_metadata(name):
             reported.add(name)
             yield f"{path} would be replaced by the {name} of the data set; give another --output"
+    for name in _no_files(output):
+        yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
     storage = storage_for(output)
     found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
     # In this order: another run that is done just now writes its manifest before it deletes its state.
@@ -126,6 +128,18 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
             "says that they are a data set's; give another --output, or move them"
         )
+
+
+def _no_files(output: str) -> list[str]:
+    """Folders, pipes and the like that are called as files are that a job writes at its end."""
+    if is_remote(output) or not os.path.isdir(output):
+        return []
+    with os.scandir(output) as entries:
+        return sorted(entry.name for entry in entries if is_metadata(entry.name) and _is_no_file(entry))
+
+
+def _is_no_file(entry: os.DirEntry[str]) -> bool:
+    return not entry.is_symlink() and not entry.is_file()
 
 
 def _real(path: str) -> str:

@@ -1,6 +1,8 @@
 """Mistyped paths are told before anything runs."""
 
+import os
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -253,6 +255,15 @@ def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
     (folder / "out").mkdir()
     (folder / "out" / name).write_text("somebody's")
     with pytest.raises(ConfigError, match=f"--output out has {name}, which would be replaced"):
+        check()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest-train.json", "labels.csv"])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_but_called_as_one_of_ours_is_refused_before_all_work(folder, name, make):
+    (folder / "out").mkdir()
+    make(folder / "out" / name)
+    with pytest.raises(ConfigError, match=f"--output out has {name}, which is no file"):
         check()
 
 
