@@ -6,6 +6,7 @@ expected types is decoded again row by row, slower, so that one bad row costs it
 
 import codecs
 import contextlib
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -205,10 +206,13 @@ def decode_coco(path: str, data: bytes, kind: AnnotationKind, masks: bool = Fals
             if quoted == data:
                 raise AnnotationFileError(_not_json(path, data, fault_offset(error, data), error)) from error
         try:
-            return _without_quoted_captions(_decode_rows(path, quoted, row))
+            rows = _without_quoted_captions(_decode_rows(path, quoted, row))
         except msgspec.DecodeError as error:
             offset = unquoted_offset(data, fault_offset(error, quoted))
             raise AnnotationFileError(_not_json(path, data, offset, error)) from error
+        if unnamed := _without_name(data, rows.categories):
+            raise AnnotationFileError(f"{path}: the name of category {unnamed[0].id} is {unnamed[0].name}, no text")
+        return rows
     except UnicodeDecodeError as error:
         raise AnnotationFileError(f"{path} is not UTF-8, as JSON has to be: {error.reason}") from error
     except RecursionError as error:
@@ -318,11 +322,20 @@ def _peek(raw: msgspec.Raw, key: str) -> int | None:
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
+_NO_NAME = re.compile(rb'"name"\s*:\s*(?:NaN|-?Infinity)')
+_NO_TEXTS = ("NaN", "Infinity", "-Infinity")
+
+
+def _without_name(data: bytes, categories: list[Category]) -> list[Category]:
+    """Categories whose name has become text, which it was not in `data`."""
+    return [category for category in categories if category.name in _NO_TEXTS] if _NO_NAME.search(data) else []
+
+
 def _without_quoted_captions(rows: CocoRows) -> CocoRows:
     """A caption NaN, as pandas writes one that is missing, is no text, though it has become one."""
     kept, rejected = [], []
     for row in rows.annotations:
-        if (caption := getattr(row, "caption", None)) in ("NaN", "Infinity", "-Infinity"):
+        if (caption := getattr(row, "caption", None)) in _NO_TEXTS:
             detail = f"the caption is {caption}"
             rejected.append(Rejected("annotation", row.id, Reason.MALFORMED_CAPTION, detail, row.image_id))
         else:

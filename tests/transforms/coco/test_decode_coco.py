@@ -159,6 +159,12 @@ def test_an_odd_field_of_a_category_costs_that_field(more, kept):
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
+def test_a_category_whose_name_is_nan_is_refused_and_one_that_is_called_so_is_not():
+    text = '{"images": [], "annotations": [], "categories": [{"id": 7, "name": %s, "score": NaN}]}'
+    assert fault((text % "NaN").encode()) == "in/a.json: the name of category 7 is NaN, no text"
+    assert [category.name for category in decode((text % '"NaN"').encode()).categories] == ["NaN"]
+
+
 @pytest.mark.parametrize("score", ["1", "NaN", '"\\ud800"'])
 @pytest.mark.parametrize(
     "row", ['{"id": 1, "score": %s, "x": %s}', '{"id": 1, "file_name": "a", "score": %s, "x": %s}']
