@@ -15,7 +15,7 @@ from recordmill.transforms.join.match_masks import ListMasks
 from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
 from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.runtime.outputs import REJECTED
+from recordmill.transforms.runtime.outputs import REJECTED, of_split
 
 
 def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
@@ -36,21 +36,19 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
     limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
     rejected = (
-        coco.rejected | "RejectedRows" >> beam.WithKeys(split),
-        screened.rejected | "ScreenedRejected" >> beam.WithKeys(split),
-        limited[REJECTED] | "LimitedRejected" >> beam.WithKeys(split),
+        coco.rejected | "RejectedRows" >> of_split(split),
+        screened.rejected | "ScreenedRejected" >> of_split(split),
+        limited[REJECTED] | "LimitedRejected" >> of_split(split),
         joined.rejected,
     )
-    counted = screened.counted | "ScreenedCounted" >> beam.WithKeys(split), joined.counted
+    counted = screened.counted | "ScreenedCounted" >> of_split(split), joined.counted
     labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
     return Gathered(
         limited.tasks,
         labels,
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, LAYOUTS[options.layout]),
         Findings(
-            coco.files
-            | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout])
-            | "InputRows" >> beam.WithKeys(split),
+            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout]) | "InputRows" >> of_split(split),
             rejected | "FoundRejected" >> beam.Flatten(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,

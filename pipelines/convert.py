@@ -1,7 +1,7 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -71,7 +71,9 @@ def _findings(gathered: Gathered, planned: ShardPlans | None, options: ConvertOp
     findings = gathered.findings
     if planned is None:
         return findings
-    of_plan = planned.plans | "SizingWarnings" >> beam.FlatMap(_sizing_warnings, options.sizing)
+    of_plan = planned.plans | "SizingWarnings" >> beam.FlatMap(_sizing_warnings, options.sizing).with_output_types(
+        Any
+    )  # as those of `findings`
     return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
 
 

@@ -46,8 +46,8 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
     matched = (images, *labelled.files) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
     chosen = matched.tasks | "ChooseClasses" >> ChooseClasses(options.classes)
     rows = (
-        images | "SplitOfImage" >> beam.Map(_split_of_image),
-        labelled.rejected | "SplitOfReject" >> beam.Keys(),
+        images | "SplitOfImage" >> beam.Map(_split_of_image).with_output_types(str),
+        labelled.rejected | "SplitOfReject" >> beam.Keys().with_output_types(str),
     ) | "Rows" >> beam.Flatten()
     labels = images | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     source = ", ".join(sorted(options.labels or options.images))

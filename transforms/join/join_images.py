@@ -19,7 +19,7 @@ from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.join.match_masks import MatchMasks
 from recordmill.transforms.join.merge_annotations import merge_annotations
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
-from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, of_split, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -76,7 +76,7 @@ class JoinImages(beam.PTransform):
             .with_outputs(REJECTED, COUNTED, main="images")
         )
         images = merged.images
-        rejected = [merged[REJECTED] | "RejectedBySplit" >> beam.WithKeys(self._split)]
+        rejected = [merged[REJECTED] | "RejectedBySplit" >> of_split(self._split)]
         if self._masks is not None:
             images, without_mask = (images, self._masks) | "MatchMasks" >> MatchMasks()
             rejected.append(without_mask)
@@ -85,7 +85,7 @@ class JoinImages(beam.PTransform):
         return JoinedImages(
             matched.tasks,
             (*rejected, matched.rejected) | "Rejected" >> beam.Flatten(),
-            merged[COUNTED] | "CountedBySplit" >> beam.WithKeys(self._split),
+            merged[COUNTED] | "CountedBySplit" >> of_split(self._split),
             matched.unlisted,
             matched.unmatched,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.coco import AnnotationFile
@@ -39,6 +40,16 @@ def count_rejects(items: Iterable[Any]) -> Iterator[Any]:
         if isinstance(item, Rejected | SplitReject):
             progress.rejected(item.reject if isinstance(item, SplitReject) else item)
         yield item
+
+
+def of_split(split: str) -> beam.PTransform:
+    """Items become (split, item). Of no type that Beam could tell from others, so that what is flattened has one coder:
+    Flink refuses to unite others."""
+    return beam.Map(_of_split, split).with_output_types(Any)
+
+
+def _of_split(item: Any, split: str) -> tuple[str, Any]:
+    return split, item
 
 
 class Written(NamedTuple):

@@ -5,6 +5,7 @@ This is the only step that reads image bytes, and it passes them on to nothing b
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -51,8 +52,9 @@ class WriteShards(beam.PTransform):
         ) | "Results" >> beam.Flatten()
         return Written(
             results | "Shards" >> beam.Map(_shard),
-            results | "Counted" >> beam.FlatMap(_counted),
-            results | "Rejected" >> beam.FlatMap(_rejected),
+            # Of the types of what `outputs.of_split` gives, with which they are flattened.
+            results | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
+            results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(Any),
             results | "Classes" >> beam.FlatMap(_classes),
         )
 

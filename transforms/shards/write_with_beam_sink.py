@@ -21,7 +21,7 @@ from recordmill.transforms.examples.encode_examples import Encoded, EncodeExampl
 from recordmill.transforms.images.load_images import LoadImages
 from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import REJECTED, Written
+from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -90,9 +90,9 @@ class WriteWithBeamSink(beam.PTransform):
             records | "RecordBytes" >> beam.Map(_record_bytes),
         ) | "AllCounted" >> beam.Flatten()
         return Written(
-            shards | "ShardsBySplit" >> beam.WithKeys(self._split),
-            counted | "CountedBySplit" >> beam.WithKeys(self._split),
-            rejected | "RejectedBySplit" >> beam.WithKeys(self._split),
+            shards | "ShardsBySplit" >> of_split(self._split),
+            counted | "CountedBySplit" >> of_split(self._split),
+            rejected | "RejectedBySplit" >> of_split(self._split),
             encoded.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
         )
 

@@ -1,0 +1,54 @@
+"""What is flattened has one coder: Flink refuses to unite others, when the job has been submitted."""
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.common_urns import primitives
+
+from recordmill.launch.command_line.parser import parse
+from recordmill.launch.verbs import coco, folder
+from recordmill.pipelines.convert import report_all, write_all
+from tests.conftest import coco_flags
+
+
+def commands(sample, out) -> dict[str, list[str]]:
+    annotations = [f"--{kind}={getattr(sample, kind)}" for kind in ("keypoints", "captions", "panoptic")]
+    masks = f"--panoptic-masks={sample.panoptic_masks}"
+    plain = coco_flags(sample, out)
+    images = ["folder", "--images", sample.images, "--output", str(out), "--label-from", "name"]
+    return {
+        "coco": plain,
+        "every kind": [*plain, *annotations, masks],
+        "no list": [*plain, *annotations, masks, "--no-list"],
+        "keras": [*plain, "--layout", "keras"],
+        "by name": [*plain, "--match", "name"],
+        "Beam's sink": [*plain, "--writer", "beam"],
+        "folder": images,
+        "stratified": [*images, "--split", "train=0.5,val=0.5", "--stratify"],
+    }
+
+
+KINDS = ("coco", "every kind", "no list", "keras", "by name", "Beam's sink", "folder", "stratified")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_flattened_has_one_coder(sample, tmp_path, kind):
+    command = parse([str(word) for word in commands(sample, tmp_path / "out")[kind]])
+    conversion = {"coco": coco, "folder": folder}[command.verb].conversion(command.options)
+    p = beam.Pipeline(options=PipelineOptions([]))
+    gathered = conversion.gather(p)
+    write_all(gathered, command.options, conversion.recipes())
+    report = beam.Pipeline(options=PipelineOptions([]))
+    report_all(conversion.gather(report), command.options, conversion.splits, "report.json")
+    for pipeline in (p, report):
+        components = pipeline.to_runner_api().components
+        coders = {
+            transform.unique_name: {
+                components.coders[components.pcollections[name].coder_id].SerializeToString()
+                for name in transform.inputs.values()
+            }
+            for transform in components.transforms.values()
+            if transform.spec.urn == primitives.FLATTEN.urn
+        }
+        assert len(coders) >= 3
+        assert {name for name, found in coders.items() if len(found) > 1} == set()
