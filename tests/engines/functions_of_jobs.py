@@ -31,7 +31,7 @@ _TAKE_A_FUNCTION = {
     *("Map", "FlatMap", "MapTuple", "FlatMapTuple", "Filter", "ParDo"),
     *("CombinePerKey", "CombineGlobally", "CombineValues", "GroupBy", "Partition"),
 }
-_IN_THE_LAUNCHER = {"recordmill.transforms.metadata.report_plan"}
+_IN_THE_LAUNCHER = {f"recordmill.transforms.metadata.{name}" for name in ("report_plan", "count_classes")}
 """Modules of steps that no job has that is sent anywhere: a dry run is made where the command is."""
 
 

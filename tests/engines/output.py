@@ -33,5 +33,8 @@ def without_shards(output: Path) -> dict[str, object]:
     for_tfds = json.loads((output / "dataset_info.json").read_text())
     for split in for_tfds["splits"]:
         assert sum(map(int, split.pop("shardLengths"))) == records_of(output).total()
-    others = {name: digest for name, digest in files_of(output).items() if ".tfrecord-" not in name}
+    del manifest["sha256"]
+    of_splits = {f"manifest-{name}.json" for name in manifest["splits"]}
+    files = files_of(output).items()
+    others = {name: digest for name, digest in files if ".tfrecord-" not in name and name not in of_splits}
     return others | {"manifest.json": manifest, "dataset_info.json": for_tfds}

@@ -103,7 +103,8 @@ def test_the_job_that_the_service_gets(gcs, dataflow, recordmill):
     grouping = "beam:transform:group_by_key:v1"
     groupings = {each.unique_name for each in transforms.values() if each.spec.urn == grouping}
     assert {name.partition("/")[0] for name in groupings} == {
-        *("JoinImages", "MergeCategories", "ChooseFeatures", "PlanShards", "WriteShards", "WriteMetadata"),
+        *("DescribeInputs", "JoinImages", "MergeCategories", "ChooseFeatures", "PlanShards", "CheckFindings"),
+        *("WriteShards", "WriteMetadata"),
     }
     assert [name for name in groupings if name.startswith("WriteShards/")] == ["WriteShards/GroupByShard"]
     (root,) = dataflow.pipeline.root_transform_ids
@@ -156,9 +157,9 @@ def test_a_job_that_fails_is_told_by_its_cause(gcs, dataflow, recordmill):
     assert lines[-1].startswith("recordmill: 1 of 24 images (4.2%) are rejected, more than --max-rejects 0 allows: ")
     assert "Traceback" not in ended.err
     assert "manifest.json" not in written(gcs)
-    again = recordmill(*coco(dataflow, "--progress", "none"))  # with what was kept
+    again = recordmill(*coco(dataflow, "--progress", "none"))
     assert again.code == 0, again
-    assert "3 finished shards are kept" in again.out
+    assert "Going on with an unfinished run" in again.out
 
 
 def test_a_job_that_the_service_refuses_is_told(gcs, dataflow, recordmill):

@@ -93,7 +93,19 @@ def keras(inputs: Inputs) -> Words:
 def tfds(inputs: Inputs) -> Words:
     sample = inputs.sample
     kinds = ["--instances", sample.instances, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
-    return ["coco", "--images", sample.images, *kinds, "--layout", "tfds", "--max-rejects", 0.2, "--gzip"]
+    return [
+        "coco",
+        "--images",
+        sample.images,
+        *kinds,
+        "--layout",
+        "tfds",
+        "--max-rejects",
+        0.2,
+        "--gzip",
+        "--match",
+        "name",
+    ]
 
 
 def class_folders_stratified(inputs: Inputs) -> Words:
