@@ -92,7 +92,7 @@ def _schema(each: OptionField, names: Mapping[str, str], of_buckets: bool) -> di
         if each.is_required:
             schema["minItems"] = 1
     if known.kind is Kind.CHOICE:
-        schema["enum"] = list(known.choices)
+        schema["enum"] = [*([None] if is_optional else []), *known.choices]
     if known.kind in (Kind.INTEGER, Kind.NUMBER):
         bounds = {"minimum": known.least, "maximum": known.largest}
         schema |= {name: bound for name, bound in bounds.items() if bound is not None}

@@ -101,6 +101,9 @@ def test_a_schema_of_each_kind():
     assert schemas["instances"].items() >= optional_list.items()
     assert schemas["gzip"].items() >= {"type": "boolean", "default": False}.items()
     assert schemas["layout"].items() >= {"enum": ["detection", "keras", "tfds"], "default": "detection"}.items()
+    # Of an option that may be left out, Airflow holds null against the list, too.
+    formats = [None, "xywh", "xyxy", "rel-xywh", "rel-xyxy"]
+    assert schemas["bbox_format"].items() >= {"enum": formats, "default": None}.items()
     shards = {"type": ["null", "integer"], "minimum": 1, "maximum": 99_999, "default": None, "title": "num shards"}
     assert schemas["num_shards"].items() >= shards.items()
     assert schemas["max_rejects"].items() >= {"type": "number", "minimum": 0, "maximum": 1, "default": 0.01}.items()
