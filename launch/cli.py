@@ -47,7 +47,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     """`main`, or what calls it, as a process. Libraries print as they like there, libtiff's C code of pictures for
     example: a process of ours may hide it, a notebook that calls `main` need not be changed for it."""
     debug = "--debug" in sys.argv
-    with nullcontext() if debug else others_hidden():
+    with nullcontext() if debug else others_hidden(for_good=True):
         code = run()
     if sys.stderr and not debug:
         sys.stderr.flush()

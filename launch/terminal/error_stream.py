@@ -45,8 +45,9 @@ def silence() -> None:
 
 
 @contextmanager
-def others_hidden() -> Iterator[None]:
-    """While the block runs, standard error of libraries and child processes is dropped; only `error_stream` shows."""
+def others_hidden(for_good: bool = False) -> Iterator[None]:
+    """While the block runs, and afterwards where that is to be `for_good`, standard error of libraries and child
+    processes is dropped; only `error_stream` shows."""
     global _ours
     if sys.stderr is None or _ours is not None:
         yield
@@ -61,5 +62,6 @@ def others_hidden() -> Iterator[None]:
     finally:
         _ours = None
         sys.stderr.flush()
-        os.dup2(kept, 2)
+        if not for_good:
+            os.dup2(kept, 2)
         os.close(kept)
