@@ -45,7 +45,7 @@ def test_a_fault_is_told(given, fault):
 
 
 def test_what_has_no_flag_is_called_as_in_the_help():
-    with pytest.raises(ConfigError, match=r"^OUT, folder of the data set is missing$"):
+    with pytest.raises(ConfigError, match=r"^OUT is missing \(folder of the data set\)$"):
         VerifyOptions(folder="")
 
 
