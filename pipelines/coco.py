@@ -23,7 +23,9 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     split = options.split
     coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
     files = (
-        None if options.no_list else p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages()
+        None
+        if options.no_list
+        else p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
     )
     masks = (
         p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()

@@ -38,7 +38,7 @@ class _Labelled(NamedTuple):
 
 def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) -> Gathered:
     """Image files, with their classes and splits; `splits` are those of the job."""
-    files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages()
+    files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
     labelled = _from_table(p, files, options, splits) if options.labels else _from_paths(files, options)
     images = labelled.images
     if options.stratify:

@@ -6,6 +6,7 @@
         ├── AnnotationFileError  a file is not the COCO JSON it should be
         │   └── WrongFlagError   … of the kind that its flags say         (exit code 2)
         ├── CategoryError        categories that contradict each other or the command
+        │   └── NoSuchClassError … the command names one that there is not (exit code 2)
         ├── CollidingImagesError one image id or file name that stands for two pictures
         ├── EmptyDatasetError    nothing to write                  (exit code 2)
         ├── NoImageFoundError    no image has its file             (exit code 2)
@@ -42,6 +43,10 @@ class WrongFlagError(AnnotationFileError):
 
 class CategoryError(JobError):
     pass
+
+
+class NoSuchClassError(CategoryError):
+    exit_code = 2
 
 
 class CollidingImagesError(JobError):

@@ -207,6 +207,7 @@ class GcsStandIn:
         url: for STORAGE_EMULATOR_HOST.
         latency_s: added to each request.
         page_size: most names one page of a listing holds.
+        rewrite_requests: how many a copy takes.
         log: the requests so far, oldest first.
         connections: that have been made.
     """
@@ -222,6 +223,7 @@ class GcsStandIn:
         """As it was in the beginning, but for generations: those are never the same again."""
         self.latency_s = 0.0
         self.page_size = 1000
+        self.rewrite_requests = 1
         self.faults: list[Fault] = []
         self.log: list[Call] = []
         self.connections = 0
@@ -382,6 +384,10 @@ class GcsStandIn:
 
     def _copy(self, call: Call) -> Answer:
         source = self._find(call)
+        request = int(call.query.get("rewriteToken", 0)) + 1
+        if request < self.rewrite_requests:
+            sizes = {"totalBytesRewritten": "0", "objectSize": str(len(source.data))}
+            return _json({"done": False, "rewriteToken": str(request), **sizes})
         metadata = {"name": call.query["to_name"], "contentType": source.content_type}
         resource = self._store(call.query["to_bucket"], metadata, source.data, call.query).resource()
         if call.query["how"] == "copyTo":

@@ -22,7 +22,12 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests, unfinished_splits
+from recordmill.transforms.metadata.dataset_folder import (
+    read_manifest,
+    read_split_manifests,
+    strange_file,
+    unfinished_splits,
+)
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -100,10 +105,9 @@ def _look_at_split(output: str, manifest: Manifest | None, recipe: Recipe, overw
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     noted = _read_note(storage, _note(storage, output, recipe), overwrite)
-    is_begun = noted is not None and bool(finished_shards(output, [recipe]))
     if noted == recipe:
         return OutputState.UNFINISHED
-    if noted and is_begun and not overwrite:
+    if noted and not overwrite and finished_shards(output, [recipe]):
         _check_same_recipe(output, noted, recipe, "has an unfinished run of")
     shards = [name for name in storage.names(output) if recipe.shard_names.is_one(name)]
     if shards and not overwrite and not recorded:
@@ -111,6 +115,9 @@ def _look_at_split(output: str, manifest: Manifest | None, recipe: Recipe, overw
             f"{output} has {len(shards)} shards named as these would be ({shards[0]} …) that no manifest lists; "
             "give another --output, --name or --split, or --overwrite to delete them"
         )
+    if strange := strange_file(output, recipe.split):
+        folder = storage.join(output, state_folder(recipe.split))
+        raise ConfigError(f"{folder} has {strange}, which no run has left there, and would be deleted; move it")
     return OutputState.NEW
 
 

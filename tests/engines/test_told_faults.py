@@ -71,13 +71,13 @@ def test_the_job_server_dies_in_the_middle(sample, job_server_jar, tmp_path):
         bucket.latency_s = 0.3
         command = Command([*job, "--", *of_job_server(server), LOOPBACK], tmp_path, slow)
         last = time.monotonic() + 60
-        while not list(output.glob("coco-train.tfrecord-*")):
+        while not list(output.glob(".recordmill-train/*-of-00006")):
             assert command.code is None, command
             assert time.monotonic() < last, "no shard is finished"
             time.sleep(0.02)
         server.process.send_signal(signal.SIGKILL)
         assert "job server" in line_of(command.end(60))
-        assert 0 < len(list(output.glob("coco-train.tfrecord-*"))) < 6
+        assert 0 < len(list(output.glob(".recordmill-train/*-of-00006"))) < 6
         bucket.latency_s = 0.0
         goes_on = Command(job, tmp_path, slow).end()
         assert goes_on.code == 0, goes_on

@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.errors import CategoryError
+from recordmill.schemas.errors import CategoryError, NoSuchClassError
 from recordmill.schemas.images import ImageTask, JoinSide
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Metric
@@ -53,19 +53,19 @@ def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[st
     numbers where all are numbers.
 
     Raises:
-        CategoryError: none of `names` was found, or one was found only in another case (Cat for cat); or the names of
-            the folders in `folders` are not likely to be classes.
+        NoSuchClassError: none of `names` was found, or one was found only in another case (Cat for cat).
+        CategoryError: the names of the folders in `folders` are not likely to be classes.
     """
     found = set(found)
     if names and found and not found & set(names):
-        raise CategoryError(f"--classes {','.join(names)}: no image is of these; there are {_some(found)}")
+        raise NoSuchClassError(f"--classes {','.join(names)}: no image is of these; there are {_some(found)}")
     if folders and not names:
         _check_folders(found, folders)
     ordered = list(names) or sorted(found)
     for name in sorted(set(names) - found):  # which may be right, as a split may lack a class
         for other in sorted(found - set(names)):
             if name.casefold().strip() == other.casefold().strip():
-                raise CategoryError(f"--classes {name!r}: no image is of that class; did you mean {other!r}?")
+                raise NoSuchClassError(f"--classes {name!r}: no image is of that class; did you mean {other!r}?")
     if not names and all(name.isascii() and name.isdecimal() and len(name) <= _MAX_DIGITS for name in ordered):
         ordered.sort(key=int)
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(ordered)))

@@ -1,6 +1,7 @@
 """Image folders become (name, JoinSide) for each file below them."""
 
 import logging
+import os
 from collections.abc import Iterator
 
 import apache_beam as beam
@@ -9,22 +10,40 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.images import ImageRef, JoinSide
 from recordmill.schemas.names import name_key
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
+from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
 
 class ListImages(beam.PTransform):
-    """Paths of folders become (name, JoinSide)."""
+    """Paths of folders become (name, JoinSide), but for what is below the folder `output`, which may be within them."""
+
+    def __init__(self, output: str):
+        super().__init__()
+        self._output = output
 
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, JoinSide]]:
-        return folders | "ListFolder" >> beam.FlatMap(_list).with_output_types(tuple[str, JoinSide])
+        return folders | "ListFolder" >> beam.FlatMap(_list, self._output).with_output_types(tuple[str, JoinSide])
 
 
-def _list(folder: str) -> Iterator[tuple[str, JoinSide]]:
+def _list(folder: str, output: str) -> Iterator[tuple[str, JoinSide]]:
     progress.set_step("listing images")
+    ours = _name_within(folder, output)
     for name, file in list_images(folder):
-        yield name, JoinSide(file=file)
+        if not (ours and name.startswith(ours)):
+            yield name, JoinSide(file=file)
+
+
+def _name_within(folder: str, output: str) -> str:
+    """What the names of files of `output` begin with in a listing of `folder`; empty where they are not in it.
+
+    >>> _name_within("gs://b/images", "gs://b/images/out/")
+    'out/'
+    """
+    real = [path.rstrip("/") if is_remote(path) else os.path.realpath(path) for path in (folder, output)]
+    within = f"{real[0]}/"
+    return name_key(real[1].removeprefix(within)) + "/" if real[1].startswith(within) else ""
 
 
 def list_images(folder: str) -> Iterator[tuple[str, ImageRef]]:

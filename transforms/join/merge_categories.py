@@ -9,7 +9,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import Category, name_keypoints
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
-from recordmill.schemas.errors import CategoryError
+from recordmill.schemas.errors import CategoryError, NoSuchClassError
 from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
 
 _NAMES_SHOWN = 20
@@ -96,11 +96,11 @@ def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
     """The classes called `names`; all where that is empty. Segments are not selected.
 
     Raises:
-        CategoryError: with every name that no category has.
+        NoSuchClassError: with every name that no category has.
     """
     known = {category.name for category in labels.categories}
     if unknown := [name for name in names if name not in known]:
-        raise CategoryError("; ".join(_no_category(name, known) for name in unknown))
+        raise NoSuchClassError("; ".join(_no_category(name, known) for name in unknown))
     selected = tuple(category for category in labels.categories if not names or category.name in names)
     return msgspec.structs.replace(labels, categories=selected)
 

@@ -51,11 +51,12 @@ def commit_splits(output: str, manifest: Manifest, rejects: Mapping[str, bytes])
     """
     storage = storage_for(output)
     own = {split: _of_one(manifest, split) for split in manifest.splits}
+    shards = {shard.file for each in manifest.splits.values() for shard in each.shards}
     before = read_split_manifests(output)
-    _merged(output, {**before, **own})
+    _merged(output, {**before, **own})  # which raises, before anything is changed, where they do not go together
     replaced = {split: before[split] for split in before.keys() & own.keys() if not _same(before[split], own[split])}
     if replaced:
-        _withdraw(output, replaced, kept={shard.file for each in manifest.splits.values() for shard in each.shards})
+        _withdraw(output, replaced, kept=shards)
     for split, entry in manifest.splits.items():
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move, storage, output, split), entry.shards))
@@ -64,7 +65,7 @@ def commit_splits(output: str, manifest: Manifest, rejects: Mapping[str, bytes])
     try:
         whole = publish(output)
     except CategoryError:  # another job has committed its split since we looked
-        _withdraw(output, own, kept={shard.file for each in manifest.splits.values() for shard in each.shards})
+        _withdraw(output, own, kept=shards)
         raise
     for entry in manifest.splits.values():
         tidy(output, entry)

@@ -7,6 +7,7 @@ from recordmill.schemas.labels import LABEL_FILES
 from recordmill.schemas.manifest import (
     MANIFEST,
     RECIPE,
+    REJECTS,
     Manifest,
     SplitManifest,
     decode_manifest,
@@ -17,6 +18,10 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
+_OF_A_RUN = re.compile(
+    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|\.[^/]+\.tmp|beam-temp-.+"
+)
+"""Finished shards, and notes of them; what was being written; what Beam's sink makes."""
 _OF_A_SPLIT = re.compile(f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}")
 
 
@@ -90,6 +95,16 @@ def unfinished_splits(output: str) -> list[str]:
     ending = f"/{RECIPE}"
     notes = (file.name for file in storage.walk(output) if file.name.endswith(ending))
     return sorted(note[len(state_folder("")) : -len(ending)] for note in notes if note.startswith(state_folder("")))
+
+
+def strange_file(output: str, split: str) -> str:
+    """A file in the folder of a split's state that no run has left there; empty where there is none."""
+    storage = storage_for(output)
+    folder = storage.join(output, state_folder(split))
+    names = [file.name for file in storage.walk(folder)] if storage.is_folder(folder) else []
+    if RECIPE in names:
+        return ""
+    return min((name for name in names if not _OF_A_RUN.fullmatch(name)), default="")
 
 
 def tidy(output: str, split: SplitManifest) -> None:

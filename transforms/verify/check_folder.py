@@ -21,7 +21,7 @@ from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, require_manifest
-from recordmill.transforms.storage.interface import Storage
+from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -46,6 +46,10 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     ]
 
 
+_OTHER_CONTENT = "its content is not what was written: its SHA-256 is another"
+_GONE = "it is gone, or no file that can be read"
+
+
 def _links(manifest: Manifest) -> Mapping[str, str]:
     return {
         link: target
@@ -56,7 +60,7 @@ def _links(manifest: Manifest) -> Mapping[str, str]:
 
 def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:
     if storage.read(storage.join(folder, MANIFEST)) != encode_manifest(manifest):
-        yield Fault(MANIFEST, None, "edited", "its content is not what was written: its SHA-256 is another")
+        yield Fault(MANIFEST, None, "edited", _OTHER_CONTENT)
     if not manifest.splits:
         yield Fault(MANIFEST, None, "count", "it has no split")
     try:
@@ -70,9 +74,7 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
         elif encode_manifest(alone[name]) != encode_manifest(msgspec.structs.replace(manifest, splits={name: split})):
             yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
         elif storage.read(storage.join(folder, split_manifest(name))) != encode_manifest(alone[name]):
-            yield Fault(
-                split_manifest(name), None, "edited", "its content is not what was written: its SHA-256 is another"
-            )
+            yield Fault(split_manifest(name), None, "edited", _OTHER_CONTENT)
     for name in sorted(alone.keys() - manifest.splits.keys()):
         yield Fault(
             split_manifest(name), None, "unlisted", f"{MANIFEST} has no such split, and will have with the next run"
@@ -107,7 +109,7 @@ def _companion_faults(storage: Storage, folder: str, manifest: Manifest, lacking
     for name, data in expected.items():
         found = _read(storage, folder, name)
         if found is None:
-            yield Fault(name, None, "missing", "it is gone")
+            yield Fault(name, None, "missing", _GONE)
         elif found != data:
             yield Fault(name, None, "edited", f"it says otherwise than {MANIFEST}")
 
@@ -116,9 +118,9 @@ def _reject_faults(storage: Storage, folder: str, name: str, split: SplitManifes
     file = split_rejects(name)
     found = _read(storage, folder, file)
     if found is None:
-        yield Fault(file, None, "missing", "it is gone")
+        yield Fault(file, None, "missing", _GONE)
     elif sha256(found).hexdigest() != split.rejects_sha256:
-        yield Fault(file, None, "edited", "its content is not what was written: its SHA-256 is another")
+        yield Fault(file, None, "edited", _OTHER_CONTENT)
 
 
 def _unlisted_faults(manifest: Manifest, names: set[str]) -> Iterator[Fault]:
@@ -131,5 +133,5 @@ def _unlisted_faults(manifest: Manifest, names: set[str]) -> Iterator[Fault]:
 def _read(storage: Storage, folder: str, name: str) -> bytes | None:
     try:
         return storage.read(storage.join(folder, name))
-    except FileNotFoundError:
+    except (FileNotFoundError, UnreadableFileError):  # nothing has the name, or a folder
         return None

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from recordmill.launch.preflight import claim_output as claim_module
 from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,
@@ -267,13 +268,47 @@ def test_a_split_is_not_added_to_a_folder_that_was_copied_in_part(tmp_path):
     assert claim(tmp_path) is OutputState.COMPLETE  # what reads the folder does not need it
 
 
+def test_a_split_that_another_run_is_just_replacing_is_none_that_was_not_copied(tmp_path, monkeypatch):
+    finish(tmp_path, RECIPE, VAL)
+    (tmp_path / "manifest-val.json").unlink()
+    read, alone = claim_module.read_manifest, (tmp_path / "manifest-train.json").read_bytes()
+
+    def first_read(output):
+        manifest = read(output)
+        (tmp_path / "manifest.json").write_bytes(alone)
+        return manifest
+
+    monkeypatch.setattr(claim_module, "read_manifest", first_read)
+    assert claim(tmp_path, changed(split="test")) is OutputState.NEW
+
+
 def test_a_state_folder_that_leads_elsewhere_costs_nobody_a_file(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".recordmill-train").symlink_to(tmp_path / "mine")
-    claim(tmp_path / "out", overwrite=True)
+    with pytest.raises(ConfigError, match=r"\.recordmill-train has thesis\.txt, which no run has left there"):
+        claim(tmp_path / "out", overwrite=True)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "folder/thesis.txt", "data.json"])
+def test_somebody_s_folder_called_as_a_state_is_not_deleted(tmp_path, name):
+    (tmp_path / ".recordmill-train" / name).parent.mkdir(parents=True)
+    (tmp_path / ".recordmill-train" / name).write_text("mine")
+    with pytest.raises(ConfigError, match=f"has {name}, which no run has left there, and would be deleted; move it"):
+        claim(tmp_path, overwrite=True)
+    assert contents(tmp_path) == {f".recordmill-train/{name}": b"mine"}
+
+
+def test_what_a_run_left_that_was_killed_while_it_deleted_its_state_is_deleted(tmp_path):
+    begin(tmp_path)
+    (tmp_path / NOTE).unlink()
+    for name in ("rejects.jsonl", ".recipe.json.000000-1-000000.0000.tmp", "beam-temp-coco/x", "file_00-4.tfrec.gz"):
+        (tmp_path / ".recordmill-train" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / ".recordmill-train" / name).touch()
+    assert claim(tmp_path) is OutputState.NEW
+    assert contents(tmp_path) == {NOTE: encode_json(RECIPE)}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

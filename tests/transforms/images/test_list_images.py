@@ -69,5 +69,16 @@ def test_the_transform_lists_several_folders(tmp_path):
         ("a.jpg", JoinSide(file=ImageRef(f"{tmp_path}/two/a.jpg", 2, "5"))),
     ]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        listed = p | beam.Create([str(tmp_path / "one"), str(tmp_path / "two")]) | ListImages()
+        listed = p | beam.Create([str(tmp_path / "one"), str(tmp_path / "two")]) | ListImages(str(tmp_path / "out"))
         assert_that(listed, equal_to(expected))
+
+
+@pytest.mark.parametrize("output", ["images/out", "link/out", "images/out/"])
+def test_what_is_in_the_output_is_no_image(tmp_path, output):
+    for name in ("a.jpg", "out/.recordmill-train/recipe.json", "out/b.jpg", "outside/c.jpg"):
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "images")
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        listed = p | beam.Create([str(tmp_path / "images")]) | ListImages(f"{tmp_path}/{output}")
+        assert_that(listed | beam.Keys(), equal_to(["a.jpg", "outside/c.jpg"]))

@@ -412,7 +412,20 @@ def test_a_slow_upload_ends_well(gcs):
     assert gcs.objects() == {"a": BYTES * 3}
 
 
-# Deleting
+# Moving and deleting
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+def test_move(gcs, requests):
+    gcs.rewrite_requests = requests
+    gcs.put("f/a", BYTES)
+    gcs.put("b", b"old")
+    STORAGE.move(path_of("f/a"), path_of("b"))
+    assert gcs.objects() == {"b": BYTES}
+    assert len(gcs.calls("copy")) == requests
+    with pytest.raises(FileNotFoundError):
+        STORAGE.move(path_of("f/a"), path_of("b"))
+    assert gcs.objects() == {"b": BYTES}
 
 
 def test_delete(gcs):

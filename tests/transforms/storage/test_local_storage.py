@@ -233,6 +233,8 @@ def test_delete_folder(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "a").write_text("")
     (tmp_path / "state" / ".b").write_text("")
+    (tmp_path / "state" / "folder" / "below").mkdir(parents=True)
+    (tmp_path / "state" / "folder" / "c").write_text("")
     STORAGE.delete_folder(str(tmp_path / "state"))
     STORAGE.delete_folder(str(tmp_path / "state"))
     assert list(tmp_path.iterdir()) == []

@@ -107,6 +107,14 @@ def edited(file: str, before: str, after: str):
     return edit
 
 
+def in_place_of_a_file(name: str):
+    def edit(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return edit
+
+
 def without_splits(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**manifest, "splits": {}}))
@@ -144,6 +152,8 @@ def renamed_and_sealed(folder: Path) -> None:
         (edited("features.json", "uint8", "uint16"), ("features.json", "edited")),
         (edited("dataset_info.json", '"train"', '"test"'), ("dataset_info.json", "edited")),
         (lambda folder: (folder / "labels.csv").unlink(), ("labels.csv", "missing")),
+        (in_place_of_a_file("labels.csv"), ("labels.csv", "missing")),
+        (in_place_of_a_file("rejects-train.jsonl"), ("rejects-train.jsonl", "missing")),
         (lambda folder: (folder / "dataset_info.json").unlink(), ("dataset_info.json", "missing")),
         (
             edited("image.object.class.index.labels.txt", "dog", "cow"),

@@ -187,6 +187,10 @@ def test_labels_that_are_not_the_category_ids_are_known(values):
     assert [reason for reason, _ in without_ids(record(values, "plain", **shifted))[1]] == ["class", "class"]
 
 
+def test_names_of_classes_that_are_not_the_manifest_s_are_told(values):
+    assert reasons(values, "detection", **{"objects.category_name": [b"dog", b"cat"]}) == ["class", "class"]
+
+
 @pytest.mark.parametrize("index", [-1, 2])
 def test_a_segment_of_a_class_that_the_manifest_does_not_have_is_told(values, index):
     assert reasons(values, "tfds", **{"segments.class_index": [index]}) == ["class"]
