@@ -28,7 +28,7 @@ demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the re
 	@echo "  README.md, \"Train on it\"               the records in TensorFlow"
 
 test: $(VENV)/installed-dev  ## Run the tests
-	$(BIN)/python -m pytest -n $(JOBS) --ignore=tests/consumers --ignore=tests/faults \
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
 	    --ignore=tests/engines --ignore=tests/airflow $(PYTEST_ARGS)
 
 test-faults: $(VENV)/installed-dev  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
