@@ -4,6 +4,7 @@ import apache_beam as beam
 
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.coco.describe_inputs import DescribeInputs
 from recordmill.transforms.coco.read_coco import ReadCoco
@@ -55,9 +56,13 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
             joined.unmatched,
-            p | "NoWarnings" >> beam.Create([]),
+            coco.files | "InputWarnings" >> beam.FlatMap(_warnings) | "WarningsBySplit" >> of_split(split),
         ),
     )
+
+
+def _warnings(file: AnnotationFile) -> tuple[str, ...]:
+    return file.warnings
 
 
 def _filters(options: CocoOptions) -> Filters:

@@ -79,6 +79,7 @@ class AnnotationFile(msgspec.Struct, frozen=True):
         unread: its fields with data that nothing reads.
         optional: those with data that only some layouts carry.
         keypoints: by category id, how many keypoints most rows have, of categories that name none.
+        warnings: what is not likely to be meant, for a person.
     """
 
     path: str
@@ -90,3 +91,4 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     unread: FieldRows = {}
     optional: FieldRows = {}
     keypoints: dict[int, int] = {}
+    warnings: tuple[str, ...] = ()

@@ -13,6 +13,8 @@ _PLACES = 1 << 63
 _MAX_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
 
+ONLY_CASE = "which differ only in case, so that some file systems would take their shards for the same files"
+
 
 def split_name_fault(name: str) -> str:
     """Why there can be no split of that name; empty for a good one."""

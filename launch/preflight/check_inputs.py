@@ -110,7 +110,9 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     """No folder can be there; or it has files that the job would write over and that are of no data set: an input, or
     somebody else's."""
     if fault := folder_fault(output):
-        yield f"--output {fault}"
+        # What is complete is not written again: `claim_output` looks into a data set that cannot be written to.
+        if not os.path.isfile(os.path.join(output, MANIFEST)):
+            yield f"--output {fault}"
         return
     reported = set()
     for path in inputs:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
+from itertools import product
 
 import msgspec
 
+from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
@@ -22,6 +24,7 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.splits import ONLY_CASE
 from recordmill.transforms.metadata.dataset_folder import (
     read_manifest,
     read_split_manifests,
@@ -58,6 +61,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     """
     manifest = read_manifest(output)
     splits = {recipe.split for recipe in recipes}
+    _check_cases(output, {*(manifest.splits if manifest else ()), *unfinished_splits(output)}, splits)
     if manifest is not None:
         for recipe in recipes:
             _check_same_dataset(output, manifest, recipe, splits if overwrite else set())
@@ -65,6 +69,8 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     states = [_look_at_split(output, manifest, recipe, overwrite) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
         _check_all_committed(output, manifest, splits)
+        if fault := folder_fault(output):
+            raise ConfigError(f"--output {fault}")
     for recipe, state in zip(recipes, states, strict=True):
         if state is OutputState.NEW:
             _note_recipe(output, recipe)
@@ -173,6 +179,15 @@ def _check_all_committed(output: str, manifest: Manifest, written: set[str]) -> 
             f"{output} has a manifest of the splits {', '.join(manifest.splits)}, but no {files}: was only a part of "
             "the folder copied? Copy all of it, or give another --output"
         )
+
+
+def _check_cases(output: str, known: Iterable[str], wanted: Iterable[str]) -> None:
+    for one, other in sorted(product(known, wanted)):
+        if one != other and one.lower() == other.lower():
+            raise ConfigError(
+                f"{output} has the split {one}, and {other} is asked for, {ONLY_CASE}: give --split {one}, another "
+                "name, or another --output"
+            )
 
 
 def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, replaced: set[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_regions import distant_buckets
 from recordmill.launch.preflight.claim_output import (
     OutputState,
@@ -79,8 +80,8 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
             console.print("The template was made; what launches it runs the job.")
             return
     manifest = require_manifest(options.output)
-    for split in conversion.splits:  # a run that was killed as it ended may have left something
-        tidy(options.output, manifest.splits[split])
+    for split in () if folder_fault(options.output) else conversion.splits:
+        tidy(options.output, manifest.splits[split])  # a run that was killed as it ended may have left something
     print_splits(console, options.output, manifest, conversion.splits)
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 from recordmill.pipelines.options.convert_options import INT64, READ, WRITE, ConvertOptions, RecipeValue
 from recordmill.pipelines.options.option import Kind, flag, option, redefined
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.splits import SplitShares
+from recordmill.schemas.splits import ONLY_CASE, SplitShares
 
 ALL_TRAIN = (("train", Fraction(1)),)
 
@@ -170,6 +171,9 @@ class FolderOptions(ConvertOptions):
         names = self.splits
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield f"--split names {name} twice"
+        for one, other in combinations(sorted(set(names)), 2):
+            if one.lower() == other.lower():
+                yield f"--split names {one} and {other}, {ONLY_CASE}: give one of them another name"
         total = sum(share for _, share in self.split)
         if any(not 0 < share <= 1 for _, share in self.split):
             yield "--split: every share must be more than 0 and at most 1"

@@ -33,8 +33,8 @@ from recordmill.transforms.storage.resolve import storage_for
 
 _NUMBERS = msgspec.json.Decoder(tuple[float, ...] | None)
 
-Sizes = Mapping[int, tuple[int, int]]
-"""Width and height of images in pixels, by image id."""
+Sizes = Mapping[int, tuple[int, int] | None]
+"""Width and height of images in pixels, by image id; None where the file does not say."""
 
 Converter = Callable[[Any], Annotation | Caption | StuffAnnotation | PanopticAnnotation | Rejected]
 """Makes of a row what the records need, or says why it cannot."""
@@ -61,6 +61,9 @@ def _annotation_converter(
     def convert(row: AnnotationRow, keypoints_xyv: tuple[float, ...] = ()) -> Annotation | Rejected:
         size = sizes.get(row.image_id)
         if size is None and format_ is not BoxFormat.XYXY:
+            if row.image_id not in sizes:
+                detail = f"bbox is fractions of an image, and no image row of the file has the id {row.image_id}"
+                return _malformed(row, Reason.UNKNOWN_IMAGE, detail)
             detail = "bbox is fractions of an image whose width and height the file does not say"
             return _malformed(row, Reason.MALFORMED_BOX, f"{detail}: {_shown(row.bbox)}")
         return _annotation(row, keypoints_xyv, format_, size or (0, 0))

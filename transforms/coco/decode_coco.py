@@ -206,7 +206,7 @@ def decode_coco(path: str, data: bytes, kind: AnnotationKind, masks: bool = Fals
             if quoted == data:
                 raise AnnotationFileError(_not_json(path, data, fault_offset(error, data), error)) from error
         try:
-            rows = _without_quoted_captions(_decode_rows(path, quoted, row))
+            rows = _without_quoted_texts(_decode_rows(path, quoted, row))
         except msgspec.DecodeError as error:
             offset = unquoted_offset(data, fault_offset(error, quoted))
             raise AnnotationFileError(_not_json(path, data, offset, error)) from error
@@ -331,16 +331,25 @@ def _without_name(data: bytes, categories: list[Category]) -> list[Category]:
     return [category for category in categories if category.name in _NO_TEXTS] if _NO_NAME.search(data) else []
 
 
-def _without_quoted_captions(rows: CocoRows) -> CocoRows:
-    """A caption NaN, as pandas writes one that is missing, is no text, though it has become one."""
-    kept, rejected = [], []
+def _without_quoted_texts(rows: CocoRows) -> CocoRows:
+    """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
+    images, annotations, rejected = [], [], []
+    for image in rows.images:
+        if image.file_name in _NO_TEXTS:
+            detail = f"the file_name is {image.file_name}, no text"
+            rejected.append(Rejected("image", image.id, Reason.MALFORMED_IMAGE, detail))
+        else:
+            images.append(image)
     for row in rows.annotations:
         if (caption := getattr(row, "caption", None)) in _NO_TEXTS:
             detail = f"the caption is {caption}"
             rejected.append(Rejected("annotation", row.id, Reason.MALFORMED_CAPTION, detail, row.image_id))
+        elif (name := getattr(row, "file_name", None)) in _NO_TEXTS:
+            detail = f"the file_name is {name}, no text"
+            rejected.append(Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, detail, row.image_id))
         else:
-            kept.append(row)
-    return rows._replace(annotations=kept, rejected=[*rows.rejected, *rejected])
+            annotations.append(row)
+    return rows._replace(images=images, annotations=annotations, rejected=[*rows.rejected, *rejected])
 
 
 def _not_json(path: str, data: bytes, offset: int, error: msgspec.DecodeError) -> str:

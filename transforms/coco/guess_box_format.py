@@ -54,12 +54,12 @@ class Guess(NamedTuple):
     evidence: str
 
 
-def check_box_format(path: str, rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int]]) -> None:
+def check_box_format(path: str, rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int] | None]) -> None:
     """Check that boxes may be x, y, width, height in pixels.
 
     Args:
         path: for the message.
-        sizes: width and height of images, by id.
+        sizes: width and height of images, by id; None where unknown.
 
     Raises:
         WrongFlagError: they look as if they were something else.
@@ -84,7 +84,7 @@ _MEANINGS = {
 }
 
 
-def sample_boxes(rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int]]) -> Boxes:
+def sample_boxes(rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int] | None]) -> Boxes:
     """The boxes of rows, of some evenly spaced ones where there are many; without those that are malformed."""
     unknown = (np.nan,) * 4
     numbers, size_of, areas, extents = [], [], [], []
@@ -93,7 +93,7 @@ def sample_boxes(rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, i
             box = BOX.decode(row.bbox)
             if max(map(abs, box)) <= LARGEST:
                 numbers.append(box)
-                size_of.append(sizes.get(row.image_id, unknown[:2]))
+                size_of.append(sizes.get(row.image_id) or unknown[:2])
                 areas.append(np.nan if row.area is None else row.area)
                 extents.append(_extent(getattr(row, "segmentation", b"")) or unknown)
     return Boxes(*(np.array(column, float).T for column in (numbers, size_of, areas, extents)))

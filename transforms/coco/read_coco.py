@@ -6,7 +6,7 @@ A file is read whole, as JSON has to be, and grouped by image id; boxes are deco
 import contextlib
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -18,7 +18,7 @@ from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow, nam
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FieldRows, FileAnnotations
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.coco.check_kind import check_kind
-from recordmill.transforms.coco.convert_rows import keypoints_by_rows, row_converter
+from recordmill.transforms.coco.convert_rows import Sizes, keypoints_by_rows, row_converter
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
 from recordmill.transforms.coco.file_fields import field_rows
 from recordmill.transforms.coco.guess_box_format import check_box_format
@@ -116,7 +116,27 @@ def _summary(source: AnnotationSource, rows: CocoRows, keypoints: dict[int, int]
         rows.unread,
         _optional(rows),
         keypoints,
+        tuple(shared_ids_warnings(source.path, rows.annotations)),
     )
+
+
+def shared_ids_warnings(path: str, rows: Sequence[Any]) -> Iterator[str]:
+    """That annotations of several images have one id, if they do. (Those of one image are rejected but for one.)"""
+    ids = [row.id for row in rows if hasattr(row, "id")]  # a panoptic row has none
+    if len(set(ids)) == len(ids):
+        return
+    images: dict[int, set[int]] = {}
+    for row in rows:
+        images.setdefault(row.id, set()).add(row.image_id)
+    shared = [id_ for id_, of_id in images.items() if len(of_id) > 1]
+    if shared:
+        first = min(shared)
+        one, other = sorted(images[first])[:2]
+        yield (
+            f"{path}: annotations of different images share an id, as those of the images {one} and {other} share "
+            f"{first} (number of such ids: {len(shared):,}); all are kept, but tools that look annotations up by id, "
+            "such as pycocotools, find one of each: number them anew if you evaluate with them"
+        )
 
 
 _OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
@@ -184,9 +204,10 @@ def _image(row: CocoImageRow) -> ImageRow:
     return ImageRow(row.id, row.file_name, *(_size(row) or (None, None)))
 
 
-def _sizes(images: list[CocoImageRow]) -> dict[int, tuple[int, int]]:
-    """Width and height of images by id, where they are known."""
-    return {row.id: size for row in images if (size := _size(row))}
+def _sizes(images: list[CocoImageRow]) -> Sizes:
+    """Width and height of images by id."""
+    known = {row.id: size for row in images if (size := _size(row))}
+    return {row.id: known.get(row.id) for row in images}
 
 
 def _size(row: CocoImageRow) -> tuple[int, int] | None:

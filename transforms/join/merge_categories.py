@@ -13,6 +13,7 @@ from recordmill.schemas.errors import CategoryError, NoSuchClassError
 from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
 
 _NAMES_SHOWN = 20
+_INT64_MAX = (1 << 63) - 1
 
 
 class MergeCategories(beam.PTransform):
@@ -28,7 +29,7 @@ def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:
 
     Raises:
         CategoryError: an id that two rows name differently, or give different keypoints; more stuff categories than a
-            mask of one byte has values for.
+            mask of one byte has values for; an id that leaves none for num_classes.
     """
     files = sorted(files, key=lambda file: file.path)
     by_id: dict[int, tuple[Category, str]] = {}
@@ -52,6 +53,12 @@ def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:
         raise CategoryError(
             f"{len(labels.segments)} categories of segments have more stuff among them than the 253 values that a mask "
             "of one byte has for it; leave some out of the file"
+        )
+    largest = max(labels.label_by_id().values(), default=0)
+    if largest >= _INT64_MAX:
+        raise CategoryError(
+            f"category {by_id[largest][0].name!r} has the id {largest}: num_classes, the largest label + 1, would be "
+            "beyond the integers of 64 bits that readers have; renumber it"
         )
     return labels
 

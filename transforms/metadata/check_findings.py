@@ -9,12 +9,13 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
-from recordmill.schemas.errors import NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.join.compare_names import Names, SampleNames, compared_text
+from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
 from recordmill.transforms.metadata.write_metadata import reject_lines, rejects_paths, write_rejects
 from recordmill.transforms.storage.resolve import storage_for
@@ -135,6 +136,10 @@ def check_findings(
         advice = f"All are in {', '.join(rejects_paths(demands.output, demands.splits))}. {advice}"
     try:
         check_rejects(rows, [reject for _, reject in rejected], demands.max_rejects, demands.sources.rows, advice)
+    except EmptyDatasetError:
+        for split in demands.splits if demands.output else ():
+            forget(demands.output, split)
+        raise
     except TooManyRejectsError:
         if demands.output:
             _write(demands, rejected)

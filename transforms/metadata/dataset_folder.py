@@ -107,6 +107,16 @@ def strange_file(output: str, split: str) -> str:
     return min((name for name in names if not _OF_A_RUN.fullmatch(name)), default="")
 
 
+def forget(output: str, split: str) -> None:
+    """Delete what a run has left of a split without an example, but for its rejects: there is nothing to go on with,
+    and another command is not to be held up by it."""
+    storage = storage_for(output)
+    folder = storage.join(output, state_folder(split))
+    for name in storage.names(folder):
+        if name != REJECTS:
+            storage.delete(storage.join(folder, name))
+
+
 def tidy(output: str, split: SplitManifest) -> None:
     """Delete what earlier runs of a complete split left: its resume state, shards that are not in the manifest, and
     files that killed runs were writing."""

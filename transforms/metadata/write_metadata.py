@@ -27,6 +27,7 @@ from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.join.compare_names import Names, SampleNames
 from recordmill.transforms.metadata.commit_splits import commit_splits
+from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import (
     Rows,
     check_examples,
@@ -192,6 +193,9 @@ def _check(
         f"All are in {rejects_path}. The shards are kept: run again with the data mended, or with a larger "
         "--max-rejects to accept this",
     )
+    for name, split in splits.items():
+        if not split.examples:
+            forget(target.output, name)
     check_examples(splits, rejects_path)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.launch.preflight import check_inputs
 from recordmill.launch.preflight.check_inputs import check_coco_inputs, check_folder_inputs
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
@@ -31,6 +32,16 @@ def test_good_inputs_pass(folder, output):
     check(output=output)
     check(str(folder / "images"), str(folder / "instances.json"), str(folder / output))
     check(images="images/")
+
+
+def test_an_output_that_cannot_be_written_to_passes_where_it_holds_a_data_set(folder, monkeypatch):
+    """It may be complete, and `claim_output` says so."""
+    monkeypatch.setattr(check_inputs, "folder_fault", lambda path: f"{path} may not be written to")
+    with pytest.raises(ConfigError, match=r"^--output out may not be written to$"):
+        check()
+    (folder / "out").mkdir()
+    (folder / "out" / "manifest.json").write_text("{}")
+    check()
 
 
 @pytest.mark.parametrize(

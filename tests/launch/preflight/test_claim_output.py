@@ -228,6 +228,28 @@ def test_a_complete_split_is_left_as_it_is(tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_a_complete_split_may_be_where_nothing_can_be_written(tmp_path, monkeypatch):
+    finish(tmp_path, RECIPE)
+    before = contents(tmp_path)
+    monkeypatch.setattr(claim_module, "folder_fault", lambda path: f"{path} may not be written to")
+    assert claim(tmp_path) is OutputState.COMPLETE
+    for recipe, overwrite in ((RECIPE, True), (VAL, False)):
+        with pytest.raises(ConfigError, match=f"^--output {tmp_path} may not be written to$"):
+            claim(tmp_path, recipe, overwrite)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("begun", [begin, finish])
+def test_a_split_whose_name_differs_from_another_s_in_case_only_is_refused(tmp_path, begun):
+    """Case-insensitive file systems would take the shards of one for those of the other."""
+    begun(tmp_path, RECIPE)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match="has the split train, and TRAIN is asked for, which differ only in case"):
+        claim(tmp_path, changed(split="TRAIN"))
+    assert contents(tmp_path) == before
+    assert claim(tmp_path) is (OutputState.UNFINISHED if begun is begin else OutputState.COMPLETE)
+
+
 @pytest.mark.parametrize(("recipe", "difference"), [OTHERWISE[0], OTHERWISE[5]])
 def test_a_complete_split_of_another_recipe_is_refused(tmp_path, recipe, difference):
     finish(tmp_path, RECIPE)

@@ -70,6 +70,11 @@ def shares(*pairs: tuple[str, str]) -> tuple[tuple[str, Fraction], ...]:
         ({"split": shares(("a-b", "1"))}, "--split 'a-b' must be letters, digits and _: it is part of file names"),
         ({"split": shares(("x" * 81, "1"))}, f"--split {'x' * 81!r} has 81 characters; file names have room for 80"),
         ({"split": shares(("a", "0.5"), ("a", "0.5"))}, "--split names a twice"),
+        (
+            {"split": shares(("val", "0.5"), ("Val", "0.5"))},
+            "--split names Val and val, which differ only in case, so that some file systems would take their shards "
+            "for the same files: give one of them another name",
+        ),
         ({"split": shares(("a", "0"), ("b", "1"))}, "--split: every share must be more than 0 and at most 1"),
         (
             {"split": shares(("a", "0.8"), ("b", "0.1"))},

@@ -100,6 +100,22 @@ def test_fractions_of_an_image_whose_size_is_not_known_are_rejected(tmp_path, im
     assert part.annotations[0].bbox_xywh_px == (1, 2, 2.5, 2)
 
 
+def test_fractions_of_an_image_that_the_file_does_not_have_are_told_as_such(tmp_path):
+    row = OBJECT | {"image_id": 99, "bbox": [0.25, 0.1, 0.5, 0.5]}
+    items = read_in(tmp_path, BoxFormat.REL_XYXY, [OBJECT | {"bbox": [0.1, 0.1, 0.5, 0.5]}, row])
+    assert [item for item in items if isinstance(item, Rejected)] == [
+        Rejected(
+            "annotation",
+            7,
+            Reason.UNKNOWN_IMAGE,
+            "bbox is fractions of an image, and no image row of the file has the id 99",
+            99,
+        )
+    ]
+    items = read_in(tmp_path, BoxFormat.XYXY, [row])  # it may be in another file
+    assert not any(isinstance(item, Rejected) for item in items)
+
+
 def test_a_box_whose_second_corner_is_before_the_first_is_rejected_with_its_own_numbers(tmp_path):
     reject, _, _ = read_in(tmp_path, BoxFormat.XYXY, [OBJECT | {"bbox": [10, 3, 9, 18]}])
     assert (reject.reason, reject.detail) == (

@@ -75,6 +75,20 @@ def test_nan_costs_the_row_that_needs_a_number_there_and_no_other():
     assert [row.id for row in rows.annotations] == [7]
 
 
+@pytest.mark.parametrize("name", [math.nan, math.inf, -math.inf])
+def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
+    images = [IMAGE, {**IMAGE, "id": 2, "file_name": name}, {**IMAGE, "id": 3, "file_name": "NaN.jpg"}]
+    rows = decode(document(images))
+    assert [row.id for row in rows.images] == [1, 3]
+    detail = f"the file_name is {json.dumps(name)}, no text"
+    assert rows.rejected == [Rejected("image", 2, Reason.MALFORMED_IMAGE, detail)]
+    masks = [{"image_id": 1, "file_name": each, "segments_info": []} for each in (name, "a.png")]
+    rows = decode_coco("a.json", json.dumps(document([IMAGE], masks)).encode(), AnnotationKind.PANOPTIC)
+    assert [row.file_name for row in rows.annotations] == ["a.png"]
+    assert rows.rejected == [Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, detail, 1)]
+    assert [row.file_name for row in decode(document([{**IMAGE, "file_name": "NaN"}])).images] == ["NaN"]
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

@@ -282,6 +282,25 @@ def test_box_fault(bbox, fault):
     assert box_fault(bbox) == fault
 
 
+# Annotation ids
+
+
+def test_annotations_of_several_images_that_share_an_id_are_kept_and_warned_of(tmp_path):
+    images = [{**IMAGE, "id": id_} for id_ in (1, 2, 3)]
+    rows = [{**ROW, "id": id_, "image_id": image} for id_, image in ((7, 3), (8, 1), (7, 2), (9, 1), (8, 2), (9, 1))]
+    read = Read(tmp_path, document(images, rows))
+    assert sum(len(annotations) for _, annotations in read.parts.values()) == 6
+    (warning,) = read.file.warnings
+    assert warning.startswith(
+        f"{read.path}: annotations of different images share an id, as those of the images 2 and 3 share 7 (number of "
+        "such ids: 2); all are kept, but "
+    )
+
+
+def test_no_warning_of_ids_that_only_annotations_of_one_image_share(tmp_path):
+    assert Read(tmp_path, document([IMAGE], [ROW, ROW])).file.warnings == ()
+
+
 # NaN and Infinity, which are not JSON, but which Python writes
 
 

@@ -125,6 +125,14 @@ def test_more_stuff_than_a_byte_has_values_for_is_an_error(stuff, fits):
             merge_categories(files)
 
 
+def test_an_id_that_leaves_no_number_for_num_classes_is_an_error():
+    largest = (1 << 63) - 1
+    with pytest.raises(CategoryError, match=f"category 'far' has the id {largest}: num_classes, .* renumber it"):
+        merge_categories([file("a.json", CAT, Category(largest, "far"))])
+    assert merge_categories([file("a.json", Category(largest - 1, "far"))]).categories[0].id == largest - 1
+    assert len(merge_categories([file("a.json", BIRD, Category(largest, "far"))]).categories) == 2  # labels are shifted
+
+
 def test_classes_are_selected_by_name_and_segments_all_stay():
     labels = LabelMap((BIRD, CAT), (CAT, GRASS))
     assert select_categories(labels, ("bird",)) == LabelMap((BIRD,), (CAT, GRASS))

@@ -110,6 +110,16 @@ def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
     ]
 
 
+def test_a_split_without_images_leaves_nothing_that_another_command_would_be_refused_for(tmp_path):
+    note = tmp_path / ".recordmill-val" / "recipe.json"
+    note.parent.mkdir()
+    note.write_text("{}")
+    rows = {"train": Rows(2, 0), "val": Rows(0, 0)}
+    with pytest.raises(EmptyDatasetError):
+        check_findings(demands(tmp_path, splits=("train", "val")), rows, [], NO_NAMES, NO_NAMES)
+    assert not note.exists()
+
+
 def test_names_are_no_matter_where_something_else_is_too_much(tmp_path):
     found = [*rejected(1), *rejected(3, Reason.MALFORMED_IMAGE)]
     with pytest.raises(TooManyRejectsError) as caught:

@@ -13,13 +13,13 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.errors import LostImagesError, TooManyRejectsError
+from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
-from recordmill.schemas.manifest import SplitManifest, decode_manifest
-from recordmill.schemas.rejects import Count, Metric
+from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata.describe_split import describe_split
 from recordmill.transforms.metadata.write_metadata import (
@@ -169,6 +169,20 @@ def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
         write(tmp_path, max_rejects=0.0)
     assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
     assert [line["id"] for line in lines(tmp_path, ".recordmill-train/rejects.jsonl")] == [4, 5, 9, None]
+
+
+def test_a_split_without_an_example_leaves_its_rejects_only(tmp_path):
+    """Its shards are no work that another command has to be held up for."""
+    (tmp_path / ".recordmill-train").mkdir()
+    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    empty = ShardInfo("coco-train.tfrecord-00000-of-00001", 0, 0, "", "")
+    counts = {"images": 0, "objects": 0}
+    images = sum(rows.images for rows in INPUTS)
+    missing = [Rejected("image", id_, Reason.IMAGE_MISSING, "gone") for id_ in range(images)]
+    rows = [InputRows("a.json", "instances", images, 0)]
+    with pytest.raises(EmptyDatasetError):
+        write(tmp_path, max_rejects=1.0, shards=[empty], rejected=missing, inputs=rows, counts=counts)
+    assert [path.name for path in tmp_path.rglob("*")] == [".recordmill-train", "rejects.jsonl"]
 
 
 def test_lost_images_leave_nothing(tmp_path):
