@@ -15,6 +15,7 @@ from recordmill.transforms.metadata.count_classes import CountClasses
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
+from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans, SplitPlan
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
@@ -100,7 +101,9 @@ def _written(
             gathered.tasks
             | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
             | f"WriteWithBeamSink-{split}"
-            >> WriteWithBeamSink(checked, gathered.labels, gathered.table, recipe, split, options.num_shards or 0)
+            >> WriteWithBeamSink(
+                checked, gathered.labels, gathered.table, recipe, _maker(options), split, options.num_shards or 0
+            )
             for split in splits
         ]
         shards, counted, rejected, classes = zip(*parts, strict=True)
@@ -122,6 +125,10 @@ def _plan_shards(options: ConvertOptions) -> PlanShards:
     return PlanShards(options.sizing, options.seed, options.table, options.max_side)
 
 
+def _maker(options: ConvertOptions) -> EncodePictures:
+    return EncodePictures(options.box_policy, options.pictures)
+
+
 def _shard_recipe(options: ConvertOptions) -> ShardRecipe:
     return ShardRecipe(
         options.output,
@@ -129,7 +136,6 @@ def _shard_recipe(options: ConvertOptions) -> ShardRecipe:
         options.seed,
         options.layout,
         options.gzip,
-        options.box_policy,
-        options.pictures,
+        _maker(options),
         FORMAT,
     )

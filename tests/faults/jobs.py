@@ -25,6 +25,8 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.manifest import FORMAT, state_folder
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
@@ -323,13 +325,15 @@ class Shard:
             self.tasks.append(ImageTask(number, path.name, 40, 30, ref, "train", ()))
 
     def recipe(self, gzip: bool, output: str = "") -> ShardRecipe:
-        return ShardRecipe(output or self.output, "coco", 0, "detection", gzip, "clip", PictureRules("decode"), FORMAT)
+        return ShardRecipe(
+            output or self.output, "coco", 0, "detection", gzip, EncodePictures("clip", PictureRules("decode")), FORMAT
+        )
 
     def finish(self, gzip: bool = False, output: str = "") -> ShardResult:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
             labels, table = LabelMap((Category(1, "cat"),)), DETECTION.with_parts(())
-            return ShardWriter(recipe, labels, table, pool, 2).finish(self.KEY, self.tasks)
+            return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(self.KEY, self.tasks)
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

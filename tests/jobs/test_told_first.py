@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.transforms.images import load_images
-from recordmill.transforms.shards import shard_writer
+from recordmill.transforms.shards import encode_pictures
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -33,7 +33,7 @@ def pictures_read(monkeypatch) -> list[str]:
         return load(task, *arguments)
 
     monkeypatch.setattr(load_images, "load_image", loaded)
-    monkeypatch.setattr(shard_writer, "load_image", loaded)
+    monkeypatch.setattr(encode_pictures, "load_image", loaded)
     return read
 
 

@@ -6,11 +6,11 @@ import zlib
 import google_crc32c
 import msgspec
 
-from recordmill.schemas.images import PictureRules
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -28,8 +28,7 @@ class ShardRecipe(msgspec.Struct, frozen=True):
         output: folder of the data set; `name` begins its files' names.
         seed: orders the records.
         layout: one of `recordmill.schemas.layouts.LAYOUTS`.
-        boxes: policy, see `recordmill.transforms.examples.boxes.fit_box`.
-        pictures: what is done with image files.
+        maker: of the records.
         format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
     """
 
@@ -38,8 +37,7 @@ class ShardRecipe(msgspec.Struct, frozen=True):
     seed: int
     layout: str
     gzip: bool
-    boxes: str
-    pictures: PictureRules
+    maker: RecordMaker
     format: int
 
 

@@ -18,6 +18,7 @@ from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ShardKey
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.outputs import Written
+from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
 
@@ -94,7 +95,7 @@ class _WriteShard(beam.DoFn):
         self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[ShardResult]:
         key, tasks = group
-        yield ShardWriter(self._recipe, labels, table, self._pool, self._threads).finish(key, tasks)
+        yield ShardWriter(self._recipe, RecordContext(labels, table, self._pool, self._threads)).finish(key, tasks)
 
     def teardown(self):
         self._pool.shutdown(cancel_futures=True)

@@ -22,6 +22,7 @@ from recordmill.transforms.images.load_images import LoadImages
 from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
+from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -32,6 +33,7 @@ class WriteWithBeamSink(beam.PTransform):
     Args:
         checked: a PCollection of one element, before which no picture is read.
         labels, table: PCollections of one LabelMap, and one FeatureTable.
+        maker: of the records.
         split: which the tasks are of.
         num_shards: how many; 0 lets the runner choose.
     """
@@ -42,6 +44,7 @@ class WriteWithBeamSink(beam.PTransform):
         labels: PCollection,
         table: PCollection,
         recipe: ShardRecipe,
+        maker: EncodePictures,
         split: str,
         num_shards: int,
     ):
@@ -50,19 +53,20 @@ class WriteWithBeamSink(beam.PTransform):
         self._labels = labels
         self._table = table
         self._recipe = recipe
+        self._maker = maker
         self._split = split
         self._num_shards = num_shards
 
     def expand(self, tasks: PCollection[ImageTask]):
-        recipe = self._recipe
+        recipe, maker = self._recipe, self._maker
         output = storage_for(recipe.output)
         loaded = (
             tasks
             | "SpreadImages" >> beam.Reshuffle()
             | "WhenChecked" >> beam.Map(_same, AsSingleton(self._checked)).with_output_types(ImageTask)
-            | "LoadImages" >> LoadImages(recipe.pictures)
+            | "LoadImages" >> LoadImages(maker.pictures)
         )
-        encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, recipe.boxes)
+        encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, maker.boxes)
         records = encoded.encoded | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
         shards = (
             records

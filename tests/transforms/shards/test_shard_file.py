@@ -12,6 +12,7 @@ import tensorflow as tf
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
 from recordmill.transforms.storage.interface import crc32c_text
 
@@ -26,8 +27,11 @@ def read(path: Path) -> list[bytes]:
     return list(tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator())
 
 
+MAKER = EncodePictures("clip", PictureRules("decode"))
+
+
 def recipe(tmp_path, **changed) -> ShardRecipe:
-    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, "clip", PictureRules("decode"), FORMAT)
+    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, MAKER, FORMAT)
     return msgspec.structs.replace(made, **changed)
 
 

@@ -4,15 +4,12 @@ import hashlib
 import io
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import google_crc32c
 import msgspec
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
@@ -27,8 +24,10 @@ from recordmill.transforms.images import fetch_images
 from recordmill.transforms.images.fetch_images import FetchMembers
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import image_order
-from recordmill.transforms.shards.shard_writer import ShardWriter, batches
+from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.shards.shard_writer import ShardWriter
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running
@@ -57,12 +56,12 @@ def three_tasks(tmp_path) -> list[ImageTask]:
 
 def plan_digest(key, tasks, recipe, labels, table) -> str:
     with ThreadPoolExecutor(1) as pool:
-        return ShardWriter(recipe, labels, table, pool, 1).plan_digest(key, tasks)
+        return ShardWriter(recipe, RecordContext(labels, table, pool, 1)).plan_digest(key, tasks)
 
 
 def finish(tasks, recipe, labels=LABELS, table=TABLE):
     with ThreadPoolExecutor(2) as pool:
-        return ShardWriter(recipe, labels, table, pool, 2).finish(KEY, tasks)
+        return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, tasks)
 
 
 def source_ids(path: Path) -> list[int]:
@@ -255,8 +254,8 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
                 {"seed": 1},
                 {"layout": "other"},
                 {"gzip": True},
-                {"boxes": "keep"},
-                {"pictures": PictureRules("none")},
+                {"maker": EncodePictures("keep", PictureRules("decode"))},
+                {"maker": EncodePictures("clip", PictureRules("none"))},
                 {"format": FORMAT + 1},
             )
         ),
@@ -264,32 +263,6 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
     digests = [plan_digest(*plan) for plan in plans]
     assert sorted(set(digests)) == sorted(digests)
     assert plan_digest(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS, TABLE) == digests[0]
-
-
-def sized(id_: int, size: int) -> ImageTask:
-    return ImageTask(id_, f"{id_}.jpg", None, None, ImageRef(f"{id_}.jpg", size), "train", ())
-
-
-def size_of(task: ImageTask) -> int:
-    return task.ref.size_bytes
-
-
-@given(st.lists(st.integers(0, 3_000_000), max_size=40))
-def test_batches_are_of_few_images_and_few_bytes(sizes):
-    tasks = [sized(id_, size) for id_, size in enumerate(sizes)]
-    found = list(batches(tasks, size_of))
-    assert [task for batch in found for task in batch] == tasks
-    for batch in found:
-        assert 1 <= len(batch) <= 8
-        assert len(batch) == 1 or sum(task.ref.size_bytes for task in batch) <= 2_000_000
-
-
-@given(st.lists(st.integers(0, 3_000_000), max_size=40))
-def test_no_batch_could_have_taken_the_next_image(sizes):
-    found = list(batches([sized(id_, size) for id_, size in enumerate(sizes)], size_of))
-    for batch, after in pairwise(found):
-        larger = [*batch, after[0]]
-        assert len(larger) > 8 or sum(task.ref.size_bytes for task in larger) > 2_000_000
 
 
 def with_mask(task: ImageTask, version: str) -> ImageTask:

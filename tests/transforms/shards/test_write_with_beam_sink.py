@@ -12,7 +12,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
-from tests.transforms.shards.test_shard_file import read, recipe
+from tests.transforms.shards.test_shard_file import MAKER, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
 
@@ -23,7 +23,7 @@ def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, task
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
         checked = p | "Checked" >> beam.Create([True])
-        sink = WriteWithBeamSink(checked, labels, table, recipe(tmp_path, gzip=gzip), "val", num_shards=2)
+        sink = WriteWithBeamSink(checked, labels, table, recipe(tmp_path, gzip=gzip), MAKER, "val", num_shards=2)
         written = p | "Tasks" >> beam.Create(tasks) | sink
         files = written.shards | "File" >> beam.MapTuple(lambda split, info: (split, info.file))
         counts = (
