@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
 from recordmill.schemas.shards import ShardSizing
@@ -43,7 +43,7 @@ class Gathered(NamedTuple):
     findings: Findings
 
 
-def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Recipe]) -> None:
+def write_all(gathered: Gathered, options: PictureOptions, recipes: Sequence[Recipe]) -> None:
     """Write the splits that there are recipes for; every task belongs to one of them."""
     splits = tuple(recipe.split for recipe in recipes)
     planned = None if options.writer == "beam" else gathered.tasks | "PlanShards" >> _plan_shards(options)
@@ -58,7 +58,7 @@ def write_all(gathered: Gathered, options: ConvertOptions, recipes: Sequence[Rec
     )
 
 
-def report_all(gathered: Gathered, options: ConvertOptions, splits: Sequence[str], report: str) -> None:
+def report_all(gathered: Gathered, options: PictureOptions, splits: Sequence[str], report: str) -> None:
     """Write nothing but the plan of the splits, as JSON into the local file `report`."""
     planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
     findings = _findings(gathered, planned, options)
@@ -67,7 +67,7 @@ def report_all(gathered: Gathered, options: ConvertOptions, splits: Sequence[str
     planned.plans | "ReportPlan" >> ReportPlan(checked, findings, classes, gathered.labels, gathered.table, report)
 
 
-def _findings(gathered: Gathered, planned: ShardPlans | None, options: ConvertOptions) -> Findings:
+def _findings(gathered: Gathered, planned: ShardPlans | None, options: PictureOptions) -> Findings:
     """What was found on the way, and what is odd about the plan."""
     findings = gathered.findings
     if planned is None:
@@ -83,7 +83,7 @@ def _sizing_warnings(of_split: tuple[str, SplitPlan], asked: ShardSizing) -> Ite
     return ((split, text) for text in sizing_warnings(split, plan, asked))
 
 
-def _demands(options: ConvertOptions, splits: tuple[str, ...], output: str) -> Demands:
+def _demands(options: PictureOptions, splits: tuple[str, ...], output: str) -> Demands:
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 
@@ -91,7 +91,7 @@ def _written(
     gathered: Gathered,
     planned: ShardPlans | None,
     checked: PCollection,
-    options: ConvertOptions,
+    options: PictureOptions,
     splits: Sequence[str],
 ) -> Written:
     """The records, by our own writer where there is a plan, or by Beam's."""
@@ -121,15 +121,15 @@ def _is_of_split(task: ImageTask, split: str) -> bool:
     return task.split == split
 
 
-def _plan_shards(options: ConvertOptions) -> PlanShards:
+def _plan_shards(options: PictureOptions) -> PlanShards:
     return PlanShards(options.sizing, options.seed, options.table, options.max_side)
 
 
-def _maker(options: ConvertOptions) -> EncodePictures:
+def _maker(options: PictureOptions) -> EncodePictures:
     return EncodePictures(options.box_policy, options.pictures)
 
 
-def _shard_recipe(options: ConvertOptions) -> ShardRecipe:
+def _shard_recipe(options: PictureOptions) -> ShardRecipe:
     return ShardRecipe(
         options.output,
         options.name,

@@ -11,7 +11,7 @@ import msgspec
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import FieldRows
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.features import Feature, FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
@@ -223,6 +223,7 @@ class Manifest(msgspec.Struct, frozen=True):
         categories: of objects, by class index.
         segments: categories of semantic and panoptic masks.
         num_classes: what a model has to be told: the largest label of objects, or of images, + 1.
+        features: what is in a record, where that follows from the input and not from the layout alone.
         sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
     """
 
@@ -234,6 +235,7 @@ class Manifest(msgspec.Struct, frozen=True):
     segments: tuple[Category, ...]
     splits: dict[str, SplitManifest]
     num_classes: int = 0
+    features: tuple[Feature, ...] = ()
     sha256: str = ""
 
     @property
@@ -243,7 +245,8 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def table(self) -> FeatureTable:
         """What is in the records."""
-        return LAYOUTS[self.layout].with_parts(self.parts)
+        table = LAYOUTS[self.layout].with_parts(self.parts)
+        return msgspec.structs.replace(table, features=self.features) if self.features else table
 
     @property
     def label_by_id(self) -> dict[int, int]:

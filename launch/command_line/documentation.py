@@ -3,14 +3,15 @@ docs/cli.md` replaces them, between comments that name them; the rest of the pag
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from recordmill.launch.command_line.verbs import TerminalOptions, metavar
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.option import Kind, OptionField, options_of
+from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
+from recordmill.pipelines.options.picture_options import PictureOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 
@@ -21,24 +22,27 @@ def with_tables(page: str) -> str:
     Raises:
         KeyError: a comment names a table that does not exist.
     """
+    pictures = [each for each in _own(PictureOptions, ConvertOptions) if not _is_of_each(each)]
+    shared = [each for each in options_of(ConvertOptions) if not _is_of_each(each)]
     tables = {
-        "all conversions": [*_shared(), *options_of(TerminalOptions)],
-        "coco": _own(CocoOptions),
-        "folder": _own(FolderOptions),
+        "all conversions": [*shared, *options_of(TerminalOptions)],
+        "pictures": pictures,
+        "coco": _own(CocoOptions, PictureOptions),
+        "folder": _own(FolderOptions, PictureOptions),
     }
     return _TABLE.sub(lambda match: f"{match[1]}{_table(tables[match[2]])}{match[3]}", page)
 
 
-def _own(options: type[ConvertOptions]) -> list[OptionField]:
-    """Those that a conversion has for itself, or describes otherwise."""
-    shared = {each.name: each for each in options_of(ConvertOptions)}
+def _own(options: type[Options], base: type[Options]) -> list[OptionField]:
+    """Those that a conversion has for itself, or describes otherwise than its base."""
+    shared = {each.name: each for each in options_of(base)}
     return [each for each in options_of(options) if each != shared.get(each.name)]
 
 
-def _shared() -> Iterator[OptionField]:
-    """Those that no conversion describes for itself."""
-    own = [{each.name for each in _own(options)} for options in (CocoOptions, FolderOptions)]
-    return (each for each in options_of(ConvertOptions) if not all(each.name in names for names in own))
+def _is_of_each(each: OptionField) -> bool:
+    """Whether all conversions of pictures describe it for themselves."""
+    described = ({own.name for own in _own(options, PictureOptions)} for options in (CocoOptions, FolderOptions))
+    return all(each.name in names for names in described)
 
 
 def _table(fields: Iterable[OptionField]) -> str:

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.convert_options import RUN
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.option import Kind, OptionField, Options, option, options_of
+from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
 from recordmill.pipelines.options.sample_options import SampleOptions
 from recordmill.pipelines.options.verify_options import VerifyOptions
 

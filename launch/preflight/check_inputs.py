@@ -7,9 +7,9 @@ from itertools import permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
-from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import flag
+from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import MANIFEST
 from recordmill.transforms.metadata.dataset_folder import is_metadata, unfinished_splits
@@ -53,7 +53,7 @@ def _raise_all(*faults: str) -> None:
         raise ConfigError("; ".join(found))
 
 
-def _same_faults(options: ConvertOptions, *names: str) -> Iterator[str]:
+def _same_faults(options: PictureOptions, *names: str) -> Iterator[str]:
     """One file under two names would be joined with itself, and every annotation or image written twice."""
     for name in names:
         paths = getattr(options, name)

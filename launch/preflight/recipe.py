@@ -4,8 +4,8 @@ import google_crc32c
 from msgspec.structs import astuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.folder_options import ALL_TRAIN, FolderOptions
+from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.image_labels import is_image_name
@@ -52,7 +52,7 @@ def _label_splits(options: FolderOptions) -> tuple[str, ...]:
     return splits
 
 
-def _recipe(options: ConvertOptions, split: str, inputs: tuple[InputFile, ...]) -> Recipe:
+def _recipe(options: PictureOptions, split: str, inputs: tuple[InputFile, ...]) -> Recipe:
     return Recipe(
         FORMAT,
         options.name,

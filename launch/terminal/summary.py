@@ -10,6 +10,7 @@ from rich.table import Table
 
 from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.annotations import unnamed_keypoints
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
@@ -161,10 +162,9 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{aimed}",
     )
     yield "bytes", f"{_size(plan.bytes)} to read, and to write before compression"
-    yield (
-        "cost",
-        f"{_core_time(plan.images / _CORE_IMAGES_PER_SECOND[options.check])} of one core (--check {options.check})",
-    )
+    if isinstance(options, PictureOptions):
+        seconds = plan.images / _CORE_IMAGES_PER_SECOND[options.check]
+        yield "cost", f"{_core_time(seconds)} of one core (--check {options.check})"
 
 
 def _classes(names: Sequence[str], counts: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ from recordmill.launch.preflight.claim_output import (
 )
 from recordmill.launch.terminal.summary import print_plan, print_splits, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
@@ -35,14 +36,37 @@ class Conversion(NamedTuple):
     Attributes:
         splits: that are written.
         recipes: gives what decides the bytes of each split; reads the annotation files.
-        gather: of a `beam.Pipeline`, the `recordmill.pipelines.convert.Gathered`; imports Beam when it is called, not
-            before.
+        write: adds to a `beam.Pipeline` the steps that write splits by their recipes; imports Beam when it is called,
+            not before.
+        report: likewise those that write the plan, as JSON into a local file.
     """
 
     options: ConvertOptions
     splits: tuple[str, ...]
     recipes: Callable[[], list[Recipe]]
-    gather: Callable[[Any], Any]
+    write: Callable[[Any, Sequence[Recipe]], None]
+    report: Callable[[Any, str], None]
+
+
+def of_pictures(
+    options: PictureOptions,
+    splits: tuple[str, ...],
+    recipes: Callable[[], list[Recipe]],
+    gather: Callable[[Any], Any],
+) -> Conversion:
+    """A conversion of pictures; `gather` makes of a `beam.Pipeline` a `recordmill.pipelines.convert.Gathered`."""
+
+    def write(p: Any, found: Sequence[Recipe]) -> None:
+        from recordmill.pipelines.convert import write_all
+
+        write_all(gather(p), options, found)
+
+    def report(p: Any, path: str) -> None:
+        from recordmill.pipelines.convert import report_all
+
+        report_all(gather(p), options, splits, path)
+
+    return Conversion(options, splits, recipes, write, report)
 
 
 def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:
@@ -97,14 +121,13 @@ class _Job(NamedTuple):
         from recordmill.launch.runners.run import run
         from recordmill.launch.runners.watch import polling
         from recordmill.launch.terminal import progress
-        from recordmill.pipelines.convert import write_all
 
         options = self.conversion.options
         # Workers in other processes count what they do for themselves.
         count = partial(_tell_finished, options.output, self.recipes)
         polled = polling(count) if self.beam_arguments else nullcontext()
         with progress.shown(self.progress_mode if shows_progress else "none"), polled:
-            run(lambda p: write_all(self.conversion.gather(p), options, self.recipes), self.beam_arguments)
+            run(lambda p: self.conversion.write(p, self.recipes), self.beam_arguments)
 
 
 def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
@@ -125,7 +148,7 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Pu
     if purpose != "dry run":
         check_staging(beams)
     region = beams.view_as(GoogleCloudOptions).region
-    for line in distant_buckets([*options.images, options.output], region) if region else ():
+    for line in distant_buckets(options.paths, region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
     return purpose
 
@@ -138,11 +161,10 @@ def show_plan(conversion: Conversion, progress_mode: str) -> None:
 def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:
     from recordmill.launch.runners.run import run
     from recordmill.launch.terminal import progress
-    from recordmill.pipelines.convert import report_all
 
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
         with progress.shown(progress_mode):
-            run(lambda p: report_all(conversion.gather(p), conversion.options, conversion.splits, report), [])
+            run(lambda p: conversion.report(p, report), [])
         with open(report, "rb") as file:
             return msgspec.json.decode(file.read(), type=PlanReport)

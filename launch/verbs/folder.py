@@ -4,7 +4,7 @@ from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_folder_inputs
 from recordmill.launch.preflight.recipe import folder_recipes
-from recordmill.launch.verbs.convert import Conversion
+from recordmill.launch.verbs.convert import Conversion, of_pictures
 from recordmill.pipelines.options.folder_options import FolderOptions
 
 
@@ -18,7 +18,7 @@ def conversion(options: FolderOptions) -> Conversion:
     check_folder_inputs(options)
     recipes = folder_recipes(options)
     splits = tuple(recipe.split for recipe in recipes)
-    return Conversion(options, splits, lambda: recipes, lambda p: _gather(p, options, splits))
+    return of_pictures(options, splits, lambda: recipes, lambda p: _gather(p, options, splits))
 
 
 def _gather(p: Any, options: FolderOptions, splits: tuple[str, ...]) -> Any:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.pipelines.options.convert_options import LEAVE_OUT, READ, WRITE, ConvertOptions, RecipeValue
-from recordmill.pipelines.options.option import Kind, flag, option, redefined
+from recordmill.pipelines.options.convert_options import RecipeValue
+from recordmill.pipelines.options.option import LEAVE_OUT, READ, WRITE, Kind, flag, option, redefined
+from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS
@@ -26,11 +27,11 @@ def _file(help: str, docs: str = "") -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CocoOptions(ConvertOptions):
+class CocoOptions(PictureOptions):
     """What `recordmill coco` is asked to do. Names are those of the flags; see docs/cli.md."""
 
     images: tuple[str, ...] = redefined(
-        ConvertOptions,
+        PictureOptions,
         "images",
         help="folder or .zip of images, local or gs://; repeatable; a file_name may hold sub-folders",
         docs=(
@@ -106,7 +107,7 @@ class CocoOptions(ConvertOptions):
         ),
         choices=MATCHES,
     )
-    name: str = redefined(ConvertOptions, "name", "coco")
+    name: str = redefined(PictureOptions, "name", "coco")
     split: str = option(
         "train",
         kind=Kind.TEXT,
@@ -115,9 +116,9 @@ class CocoOptions(ConvertOptions):
         docs="which split this is; each is added to the folder by a run of its own",
         pattern="[A-Za-z0-9][A-Za-z0-9_]{0,79}",
     )
-    layout: str = redefined(ConvertOptions, "layout", "detection", choices=COCO_LAYOUTS)
+    layout: str = redefined(PictureOptions, "layout", "detection", choices=COCO_LAYOUTS)
     examples_per_shard: int | None = redefined(
-        ConvertOptions, "examples_per_shard", None, usual="of layout keras: 4096"
+        PictureOptions, "examples_per_shard", None, usual="of layout keras: 4096"
     )
     masks: str = option(
         "none",

@@ -7,11 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recordmill.pipelines.options.option import Kind, Options, option
+from recordmill.pipelines.options.option import LEAVE_OUT, WRITE, Kind, Options, option
 from recordmill.schemas.features import FeatureTable, ShardNaming
-from recordmill.schemas.images import PictureRules
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.names import NameSources, dataset_name_fault
+from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import split_name_fault
 
@@ -22,20 +21,11 @@ INT64 = 1 << 63
 
 RecipeValue = str | int | float | bool | list[str] | None
 
-READ, WRITE, LEAVE_OUT = "what to read", "what to write", "what to leave out"
-PICTURES, RUN = "what becomes of pictures", "how to run"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions(Options, ABC):
     """What any conversion is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    images: tuple[str, ...] = option(
-        kind=Kind.PATHS,
-        group=READ,
-        metavar="DIR|ZIP",
-        help="folder or .zip of images, local or gs://, and all folders in it; repeatable",
-    )
     output: str = option(kind=Kind.PATH, group=WRITE, metavar="DIR", help="folder of the data set, made if need be")
     name: str = option(
         kind=Kind.TEXT,
@@ -120,17 +110,6 @@ class ConvertOptions(Options, ABC):
         docs="write these splits anew; what the folder holds of them stays until the new ones are whole",
     )
     dry_run: bool = option(False, kind=Kind.SWITCH, group=WRITE, help="print the plan and write nothing")
-    check: str = option(
-        "decode",
-        kind=Kind.CHOICE,
-        group=LEAVE_OUT,
-        help="how closely images are looked at",
-        docs=(
-            "`none` takes the JSON's word for an image's size; `header` reads it and asks for the end of the file; "
-            "`decode` also walks every marker or chunk and decodes every pixel"
-        ),
-        choices=("none", "header", "decode"),
-    )
     max_rejects: float = option(
         0.01,
         kind=Kind.NUMBER,
@@ -147,44 +126,6 @@ class ConvertOptions(Options, ABC):
         measure="a fraction",
         pattern="(0|1|[01][.]0*|0?[.][0-9]+|[0-9]([.][0-9]+)?[eE]-[1-9][0-9]?)",
     )
-    format: str = option(
-        "keep",
-        kind=Kind.CHOICE,
-        group=PICTURES,
-        help="write pictures as they are, or all in one format",
-        docs="write pictures as they are, or all in one format; see [pictures.md](pictures.md)",
-        choices=("keep", "jpeg", "png"),
-    )
-    max_side: int | None = option(
-        None,
-        kind=Kind.INTEGER,
-        group=PICTURES,
-        metavar="PX",
-        help="shrink pictures whose longer side has more pixels",
-        docs="shrink larger pictures; boxes, masks, keypoints and panoptic maps stay in their places",
-        least=1,
-        largest=65_500,
-        unit="pixels",
-    )
-    jpeg_quality: int = option(
-        95,
-        kind=Kind.INTEGER,
-        group=PICTURES,
-        metavar="Q",
-        help="quality, 1 to 100, of what is written anew as JPEG",
-        least=1,
-        largest=100,
-    )
-    workers: int | None = option(
-        None,
-        kind=Kind.INTEGER,
-        group=RUN,
-        metavar="N",
-        help="threads that fetch and check images, per process",
-        least=1,
-        largest=256,
-        usual="one a core, 32 for buckets",
-    )
 
     @property
     @abstractmethod
@@ -194,26 +135,12 @@ class ConvertOptions(Options, ABC):
     @property
     def paths(self) -> tuple[str, ...]:
         """All that a job reads, and the folder that it writes."""
-        return (*self.images, self.output)
-
-    @property
-    @abstractmethod
-    def name_sources(self) -> NameSources:
-        """Where the names of images and of files come from."""
+        return (self.output,)
 
     @property
     def table(self) -> FeatureTable:
         """What is in a record, as far as the options say."""
         return LAYOUTS[self.layout]
-
-    @property
-    def box_policy(self) -> str:
-        """See `recordmill.transforms.examples.boxes.fit_box`."""
-        return "keep"
-
-    @property
-    def pictures(self) -> PictureRules:
-        return PictureRules(self.check, self.format, self.max_side, self.jpeg_quality)
 
     @property
     def sizing(self) -> ShardSizing:
@@ -228,12 +155,8 @@ class ConvertOptions(Options, ABC):
     def record_options(self) -> dict[str, RecipeValue]:
         """Those options that decide what is in the shards."""
         return {
-            "check": self.check,
             "examples_per_shard": self.examples_per_shard,
-            "format": self.format,
             "gzip": self.gzip,
-            "jpeg_quality": self.jpeg_quality,
-            "max_side": self.max_side,
             "num_shards": self.num_shards,
             "seed": self.seed,
             "shard_size": self.sizing.shard_bytes,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from recordmill.pipelines.options.convert_options import WRITE, ConvertOptions
-from recordmill.pipelines.options.option import Kind, Options, option, redefined
+from recordmill.pipelines.options.option import WRITE, Kind, Options, option, redefined
+from recordmill.pipelines.options.picture_options import PictureOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,4 +13,4 @@ class ExtractOptions(Options):
     folder: str = option(kind=Kind.ARGUMENT, group="", metavar="OUT", help="folder of the data set")
     target: str = option(kind=Kind.ARGUMENT, group="", metavar="DIR", help="where to write it; a new or empty folder")
     split: str = option("", kind=Kind.TEXT, group=WRITE, help="extract only this split")
-    workers: int | None = redefined(ConvertOptions, "workers")
+    workers: int | None = redefined(PictureOptions, "workers")

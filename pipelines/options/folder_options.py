@@ -6,8 +6,9 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from recordmill.pipelines.options.convert_options import INT64, READ, WRITE, ConvertOptions, RecipeValue
-from recordmill.pipelines.options.option import Kind, flag, option, redefined
+from recordmill.pipelines.options.convert_options import INT64, RecipeValue
+from recordmill.pipelines.options.option import READ, WRITE, Kind, flag, option, redefined
+from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.splits import ONLY_CASE, SplitShares
@@ -30,11 +31,11 @@ def _column(what: str, usual: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FolderOptions(ConvertOptions):
+class FolderOptions(PictureOptions):
     """What `recordmill folder` is asked to do. Names are those of the flags; see docs/cli.md."""
 
     images: tuple[str, ...] = redefined(
-        ConvertOptions,
+        PictureOptions,
         "images",
         help="a folder or .zip, and all folders in it; repeatable",
         docs="a folder or .zip, and all folders in it; repeatable. A name that two folders have is an error",
@@ -66,7 +67,7 @@ class FolderOptions(ConvertOptions):
         help="what ends the class in a name: cat_0.jpg",
         docs="what ends the class in a name; of several the last",
     )
-    name: str = redefined(ConvertOptions, "name", "images")
+    name: str = redefined(PictureOptions, "name", "images")
     split: tuple[tuple[str, Fraction], ...] = option(
         ALL_TRAIN,
         kind=Kind.SHARES,
@@ -105,8 +106,8 @@ class FolderOptions(ConvertOptions):
         usual="all, sorted",
         pattern=".*[^ ,].*",
     )
-    layout: str = redefined(ConvertOptions, "layout", "classification", choices=("classification",))
-    max_rejects: float = redefined(ConvertOptions, "max_rejects", help="fraction of images that may be rejected")
+    layout: str = redefined(PictureOptions, "layout", "classification", choices=("classification",))
+    max_rejects: float = redefined(PictureOptions, "max_rejects", help="fraction of images that may be rejected")
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -9,6 +9,11 @@ from typing import Any
 
 from recordmill.schemas.errors import ConfigError
 
+READ, WRITE, LEAVE_OUT = "what to read", "what to write", "what to leave out"
+PICTURES, RUN = "what becomes of pictures", "how to run"
+_GROUPS = ("", READ, WRITE, LEAVE_OUT, PICTURES, RUN)
+"""Headings, in the order of the help; arguments are below none."""
+
 
 class Kind(str, Enum):
     """What an option's value is, and how it is typed."""
@@ -151,8 +156,8 @@ def redefined(base: type[Options], name: str, default: Any = _SAME, **changes: A
 
 
 def options_of(options: type[Options]) -> tuple[OptionField, ...]:
-    """The options of a verb, those of its base first."""
-    return tuple(
+    """The options of a verb by groups; within one, those of its base first."""
+    found = (
         OptionField(
             each.name,
             each.metadata["option"],
@@ -161,6 +166,7 @@ def options_of(options: type[Options]) -> tuple[OptionField, ...]:
         )
         for each in fields(options)
     )
+    return tuple(sorted(found, key=lambda each: _GROUPS.index(each.option.group)))
 
 
 def flag(name: str) -> str:

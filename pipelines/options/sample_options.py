@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from recordmill.pipelines.options.convert_options import WRITE
-from recordmill.pipelines.options.option import Kind, Options, option
+from recordmill.pipelines.options.option import WRITE, Kind, Options, option
 
 
 @dataclass(frozen=True, kw_only=True)

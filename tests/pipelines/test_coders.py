@@ -7,7 +7,6 @@ from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
 from recordmill.launch.verbs import coco, folder
-from recordmill.pipelines.convert import report_all, write_all
 from tests.conftest import coco_flags
 
 
@@ -36,10 +35,9 @@ def test_what_is_flattened_has_one_coder(sample, tmp_path, kind):
     command = parse([str(word) for word in commands(sample, tmp_path / "out")[kind]])
     conversion = {"coco": coco, "folder": folder}[command.verb].conversion(command.options)
     p = beam.Pipeline(options=PipelineOptions([]))
-    gathered = conversion.gather(p)
-    write_all(gathered, command.options, conversion.recipes())
+    conversion.write(p, conversion.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))
-    report_all(conversion.gather(report), command.options, conversion.splits, "report.json")
+    conversion.report(report, "report.json")
     for pipeline in (p, report):
         components = pipeline.to_runner_api().components
         coders = {

@@ -152,6 +152,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
             f"{listed(other.parts)} in its records where {split} has {listed(one.parts)}",
             "readers could not use both",
         ),
+        (one.features == other.features, "other features in its records", "readers could not use both"),
         (one.labels == other.labels, "other categories", "one label map cannot serve both"),
     )
     for is_same, what, harm in differences:

@@ -12,6 +12,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import (
     FORMAT,
     REJECTS,
@@ -178,6 +179,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         labels.segments,
         dict(sorted(splits.items())),
         num_classes(labels, table),
+        () if LAYOUTS[recipe.layout].features else table.features,
     )
     return commit_splits(target.output, manifest, lines)
 

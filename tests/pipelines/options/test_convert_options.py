@@ -109,8 +109,8 @@ def test_a_fault_is_told(changed, fault):
 def test_all_faults_are_told_at_once():
     assert faults(images=(), name="/", boxes="x", workers=0) == [
         "--images is missing",
-        "--workers 0 must be 1 to 256",
         "--boxes 'x' is none of clip, drop, keep",
+        "--workers 0 must be 1 to 256",
         "--name '/' must be letters, digits, _ . - and begin with a letter or digit",
     ]
 

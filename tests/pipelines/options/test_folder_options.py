@@ -109,8 +109,8 @@ def test_a_share_beyond_all_numbers_is_told():
 def test_all_faults_are_told_at_once():
     assert faults(images=(), name="/", label_from="x", split=shares(("a", "1"), ("a", "1")), workers=0) == [
         "--images is missing",
-        "--workers 0 must be 1 to 256",
         "--label-from 'x' is none of folder, name",
+        "--workers 0 must be 1 to 256",
         "--split names a twice",
         "--split: the shares sum to 2, not 1 (thirds can be given as 1/3)",
         "--name '/' must be letters, digits, _ . - and begin with a letter or digit",

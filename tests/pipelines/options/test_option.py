@@ -4,25 +4,23 @@ from dataclasses import dataclass
 
 import pytest
 
-from recordmill.pipelines.options.option import Kind, Option, Options, option, options_of, redefined
+from recordmill.pipelines.options.option import READ, WRITE, Kind, Option, Options, option, options_of, redefined
 from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base(Options):
-    files: tuple[str, ...] = option(kind=Kind.PATHS, group="read", help="files")
-    pairs: tuple[str, ...] = option((), kind=Kind.PATHS, group="read", help="pairs", may_repeat=True)
-    share: float = option(
-        0.5, kind=Kind.NUMBER, group="write", help="a share", least=0, largest=1, measure="a fraction"
-    )
-    mode: str = option("fast", kind=Kind.CHOICE, group="write", help="how", choices=("fast", "slow"))
+    files: tuple[str, ...] = option(kind=Kind.PATHS, group=READ, help="files")
+    pairs: tuple[str, ...] = option((), kind=Kind.PATHS, group=READ, help="pairs", may_repeat=True)
+    share: float = option(0.5, kind=Kind.NUMBER, group=WRITE, help="a share", least=0, largest=1, measure="a fraction")
+    mode: str = option("fast", kind=Kind.CHOICE, group=WRITE, help="how", choices=("fast", "slow"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Other(Base):
     share: float = redefined(Base, "share", 0.25, largest=2, unit="parts")
-    count: int | None = option(None, kind=Kind.INTEGER, group="write", help="how many", least=1)
+    count: int | None = option(None, kind=Kind.INTEGER, group=WRITE, help="how many", least=1)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ def test_what_is_within_bounds_is_taken():
 def test_a_redefined_option_keeps_what_is_not_said_anew():
     share = {each.name: each for each in options_of(Other)}["share"]
     assert share.option == Option(
-        kind=Kind.NUMBER, group="write", help="a share", least=0, largest=2, measure="a fraction", unit="parts"
+        kind=Kind.NUMBER, group=WRITE, help="a share", least=0, largest=2, measure="a fraction", unit="parts"
     )
     assert (share.default, share.is_required, share.flag, share.usual) == (0.25, False, "--share", "0.25")
 

@@ -1,0 +1,97 @@
+"""What all conversions of pictures are asked to do."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from recordmill.pipelines.options.convert_options import ConvertOptions, RecipeValue
+from recordmill.pipelines.options.option import LEAVE_OUT, PICTURES, READ, RUN, Kind, option
+from recordmill.schemas.images import PictureRules
+from recordmill.schemas.names import NameSources
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureOptions(ConvertOptions):
+    """What any conversion of pictures is asked to do. Names are those of the flags; see docs/cli.md."""
+
+    images: tuple[str, ...] = option(
+        kind=Kind.PATHS,
+        group=READ,
+        metavar="DIR|ZIP",
+        help="folder or .zip of images, local or gs://, and all folders in it; repeatable",
+    )
+    check: str = option(
+        "decode",
+        kind=Kind.CHOICE,
+        group=LEAVE_OUT,
+        help="how closely images are looked at",
+        docs=(
+            "`none` takes the JSON's word for an image's size; `header` reads it and asks for the end of the file; "
+            "`decode` also walks every marker or chunk and decodes every pixel"
+        ),
+        choices=("none", "header", "decode"),
+    )
+    format: str = option(
+        "keep",
+        kind=Kind.CHOICE,
+        group=PICTURES,
+        help="write pictures as they are, or all in one format",
+        docs="write pictures as they are, or all in one format; see [pictures.md](pictures.md)",
+        choices=("keep", "jpeg", "png"),
+    )
+    max_side: int | None = option(
+        None,
+        kind=Kind.INTEGER,
+        group=PICTURES,
+        metavar="PX",
+        help="shrink pictures whose longer side has more pixels",
+        docs="shrink larger pictures; boxes, masks, keypoints and panoptic maps stay in their places",
+        least=1,
+        largest=65_500,
+        unit="pixels",
+    )
+    jpeg_quality: int = option(
+        95,
+        kind=Kind.INTEGER,
+        group=PICTURES,
+        metavar="Q",
+        help="quality, 1 to 100, of what is written anew as JPEG",
+        least=1,
+        largest=100,
+    )
+    workers: int | None = option(
+        None,
+        kind=Kind.INTEGER,
+        group=RUN,
+        metavar="N",
+        help="threads that fetch and check images, per process",
+        least=1,
+        largest=256,
+        usual="one a core, 32 for buckets",
+    )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.images, *super().paths)
+
+    @property
+    @abstractmethod
+    def name_sources(self) -> NameSources:
+        """Where the names of images and of files come from."""
+
+    @property
+    def box_policy(self) -> str:
+        """See `recordmill.transforms.examples.boxes.fit_box`."""
+        return "keep"
+
+    @property
+    def pictures(self) -> PictureRules:
+        return PictureRules(self.check, self.format, self.max_side, self.jpeg_quality)
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        return super().record_options | {
+            "check": self.check,
+            "format": self.format,
+            "jpeg_quality": self.jpeg_quality,
+            "max_side": self.max_side,
+        }
