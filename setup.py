@@ -20,6 +20,7 @@ FOLDERS = [
     "transforms/sample",
     "transforms/shards",
     "transforms/storage",
+    "transforms/text",
     "transforms/verify",
     "pipelines",
     "pipelines/options",
@@ -61,6 +62,7 @@ setup(
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.8",
+            "scikit-learn>=1.5",
             # With Python 3.10 its tensorflow-metadata wants an older protobuf than Beam's proto-plus.
             "tensorflow-datasets>=4.9.7; python_version >= '3.11'",
         ],

@@ -10,6 +10,7 @@
         ├── CollidingImagesError one image id or file name that stands for two pictures
         ├── EmptyDatasetError    nothing to write                  (exit code 2)
         ├── NoImageFoundError    no image has its file             (exit code 2)
+        ├── EmptyVocabularyError texts without a term to keep      (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
         └── RecordError          a TFRecord file that cannot be read to its end
@@ -59,6 +60,12 @@ class EmptyDatasetError(JobError):
 
 class NoImageFoundError(JobError):
     """Nothing was written, not even what goes on from an interrupted run."""
+
+    exit_code = 2
+
+
+class EmptyVocabularyError(JobError):
+    """Nothing was written: texts are read before pictures are."""
 
     exit_code = 2
 

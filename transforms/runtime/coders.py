@@ -11,6 +11,7 @@ from apache_beam.coders import Coder, registry
 from msgspec import msgpack
 
 from recordmill.schemas.coco import FileAnnotations
+from recordmill.schemas.encoders import Terms
 from recordmill.schemas.images import ImageTask, JoinSide
 from recordmill.schemas.shards import ShardKey
 
@@ -62,5 +63,9 @@ class ShardKeyCoder(_StructCoder):
     struct = ShardKey
 
 
-for _coder in (FileAnnotationsCoder, ImageTaskCoder, JoinSideCoder, ShardKeyCoder):
+class TermsCoder(_StructCoder):
+    struct = Terms
+
+
+for _coder in (FileAnnotationsCoder, ImageTaskCoder, JoinSideCoder, ShardKeyCoder, TermsCoder):
     registry.register_coder(_coder.struct, _coder)

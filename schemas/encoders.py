@@ -1,0 +1,195 @@
+"""Text encoders: how texts become numbers, kept in encoders/ beside the shards as plain JSON, one file a column.
+
+What a file says is scikit-learn's: the same texts and settings give the terms of `CountVectorizer.vocabulary_`, in the
+same order, and the `idf_` of TfidfVectorizer.
+"""
+
+import math
+from enum import Enum
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+
+ENCODERS = "encoders"
+"""The folder of these files, within that of the data set."""
+FORMAT = 1
+TOKEN_PATTERN = r"(?u)\b\w\w+\b"
+"""scikit-learn's: runs of two or more letters, digits and underscores."""
+MOST_TOKENS = 9
+"""Of one term."""
+FIRST_TOKEN_ID = 2
+UNKNOWN_ID = 1
+"""Of a token that is not in the vocabulary. 0 is never written: it is what batches are padded with. That is as
+`keras.layers.TextVectorization` has it."""
+
+
+class TextForm(str, Enum):
+    """What a text becomes."""
+
+    RAW = "raw"  # itself
+    COUNTS = "counts"  # how often each term is in it
+    TFIDF = "tfidf"  # these, weighted by how rare a term is, and of length 1
+    TOKENS = "tokens"  # the ids of its tokens, in their order
+
+
+class TextSettings(msgspec.Struct, frozen=True):
+    """How texts are split into terms, and which terms there are.
+
+    Attributes:
+        form: what a text becomes, any but RAW.
+        ngrams: fewest and most tokens of a term; 1 and 1 for TOKENS.
+        lower: whether texts are lower-cased first.
+        stop_words: tokens that are left out, sorted.
+        min_df: a term is kept that is in so many texts; as a float, in such a fraction of them.
+        features: the most terms; of more the most frequent are kept, those of one frequency in alphabetical order.
+            None keeps all.
+    """
+
+    form: TextForm
+    ngrams: tuple[int, int] = (1, 1)
+    lower: bool = True
+    stop_words: tuple[str, ...] = ()
+    min_df: int | float = 1
+    features: int | None = None
+    token_pattern: str = TOKEN_PATTERN
+
+
+class TextEncoder(msgspec.Struct, frozen=True):
+    """The content of a file of encoders/: settings, and what was fitted.
+
+    Attributes:
+        column: what it encodes, `captions` or a table's column.
+        split, texts: what it was fitted on.
+        vocabulary: the terms, in the order of their indices, which is that of their code points.
+        idf: of each term, ln((1 + texts) / (1 + texts that have it)) + 1; empty unless the form is TFIDF.
+    """
+
+    format: int
+    column: str
+    settings: TextSettings
+    split: str
+    texts: int
+    vocabulary: tuple[str, ...]
+    idf: tuple[float, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """One more than the largest index, or token id."""
+        return len(self.vocabulary) + (FIRST_TOKEN_ID if self.settings.form is TextForm.TOKENS else 0)
+
+    @property
+    def info(self) -> "EncoderInfo":
+        digest = sha256(encode_encoder(self)).hexdigest()
+        return EncoderInfo(self.column, self.settings.form, self.size, self.split, self.texts, digest)
+
+
+class EncoderInfo(msgspec.Struct, frozen=True):
+    """What the manifest says of an encoder; `sha256` is the hex digest of its file."""
+
+    column: str
+    form: TextForm
+    size: int
+    split: str
+    texts: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return encoder_file(self.column)
+
+
+class EncodedText(msgspec.Struct, frozen=True):
+    """A text as numbers.
+
+    Attributes:
+        index: of the terms that are in it, ascending; or the ids of its tokens, in their order.
+        value: of these terms, of the same length; empty for tokens.
+        terms: how many the text has.
+        unknown: how many of them are not in the vocabulary.
+    """
+
+    index: tuple[int, ...]
+    value: tuple[float, ...]
+    terms: int
+    unknown: int
+
+
+class TermCount(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A term, how often it occurs, and in how many texts."""
+
+    term: str
+    occurrences: int
+    texts: int
+
+
+class Terms(msgspec.Struct, frozen=True, array_like=True):
+    """Terms that may be kept, of `distinct` that there are."""
+
+    kept: list[TermCount]
+    distinct: int
+
+
+def encoder_file(column: str) -> str:
+    """Where an encoder is below the data set's folder.
+
+    >>> encoder_file("captions"), encoder_file("a/b c")
+    ('encoders/captions.json', 'encoders/a%2Fb%20c.json')
+    """
+    return f"{ENCODERS}/{quote(column, safe='')}.json"
+
+
+def encode_encoder(encoder: TextEncoder) -> bytes:
+    """The bytes of an encoder's file, the same for equal encoders."""
+    return msgspec.json.format(msgspec.json.encode(encoder), indent=1) + b"\n"
+
+
+def decode_encoder(data: bytes, path: str) -> TextEncoder:
+    """The encoder in a file, whoever has written it.
+
+    Raises:
+        ConfigError: it is none, or one that would encode texts wrongly; `path` is named.
+    """
+    try:
+        encoder = msgspec.json.decode(data, type=TextEncoder)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(
+            f"{path} is no encoder of Recordmill ({error}); give the folder that has its files"
+        ) from error
+    if fault := _fault(encoder):
+        raise ConfigError(f"{path}: {fault}; was it edited? Write it again with the data set that it is of")
+    return encoder
+
+
+def _fault(encoder: TextEncoder) -> str:
+    """What is wrong with an encoder; empty if nothing is."""
+    terms, idf, settings = encoder.vocabulary, encoder.idf, encoder.settings
+    if encoder.format != FORMAT:
+        return f"it is of format {encoder.format}, and this program reads {FORMAT}"
+    if settings.form is TextForm.RAW or settings.token_pattern != TOKEN_PATTERN:
+        return f"its form {settings.form.value} or token_pattern {settings.token_pattern!r} is not one that is written"
+    if not 1 <= settings.ngrams[0] <= settings.ngrams[1] <= MOST_TOKENS:
+        return f"ngrams are {settings.ngrams[0]} to {settings.ngrams[1]} tokens"
+    if not terms:
+        return "its vocabulary is empty"
+    for index, (term, following) in enumerate(pairwise(terms)):
+        if term >= following:
+            what = "twice" if term == following else f"before {following[:80]!r}, but they have to be sorted"
+            return f"its vocabulary has {term[:80]!r} (index {index}) {what}"
+    if len(idf) != (len(terms) if settings.form is TextForm.TFIDF else 0):
+        return f"it has {len(idf):,} idf for {len(terms):,} terms of the form {settings.form.value}"
+    if odd := next((value for value in idf if not (math.isfinite(value) and value > 0)), None):
+        return f"an idf is {odd}, which is no weight"
+    return ""
+
+
+def sparse_feature(index_key: str, value_key: str, size: int) -> Any:
+    """What `tf.io.parse_example` needs to make one tf.SparseTensor of shape [batch, size] of the two features that a
+    text is in a record. Imports TensorFlow."""
+    import tensorflow as tf
+
+    return tf.io.SparseFeature(index_key, value_key, tf.float32, size, already_sorted=True)

@@ -1,0 +1,89 @@
+"""An encoder is fitted in Beam; that it is scikit-learn's is tested in test_scikit_learn.py."""
+
+import apache_beam as beam
+import msgspec
+import pytest
+from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.encoders import TermCount, Terms, TextForm, TextSettings
+from recordmill.schemas.errors import EmptyVocabularyError
+from recordmill.transforms.text import fit_encoder as module
+from recordmill.transforms.text.fit_encoder import ChooseTerms, FitEncoder, add_counts, make_encoder
+
+TEXTS = ["dog cat dog", "cat", "mat dog", "yak", ""]
+COUNTS = TextSettings(TextForm.COUNTS)
+
+
+def test_terms_are_in_alphabetical_order_and_the_texts_are_counted():
+    with Pipeline() as p:
+        fitted = p | beam.Create(TEXTS) | FitEncoder(TextSettings(TextForm.TFIDF, min_df=2), "captions", "train")
+        expected = make_encoder(
+            Terms([TermCount("dog", 3, 2), TermCount("cat", 2, 2)], 4),
+            5,
+            TextSettings(TextForm.TFIDF, min_df=2),
+            "captions",
+            "train",
+        )
+        assert_that(fitted, equal_to([expected]))
+    assert (expected.vocabulary, expected.texts) == (("cat", "dog"), 5)
+
+
+def test_counts_that_are_passed_on_early_add_up(monkeypatch):
+    monkeypatch.setattr(module, "_HELD_TERMS", 2)
+    count = module._CountTerms(COUNTS)
+    count.start_bundle()
+    passed = [counted for text in TEXTS for counted in count.process(text)]
+    assert passed
+    left = [each.value for each in count.finish_bundle()]
+    shares = dict(passed).keys() | dict(left).keys()
+    added = [
+        add_counts([counts for of, counts in (*passed, *left) if of == share], len(TEXTS), COUNTS) for share in shares
+    ]
+    assert sorted(msgspec.structs.astuple(term) for terms in added for term in terms.kept) == [
+        ("cat", 2, 2),
+        ("dog", 3, 2),
+        ("mat", 1, 1),
+        ("yak", 1, 1),
+    ]
+    assert sum(terms.distinct for terms in added) == 4
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, None])
+def test_terms_are_chosen_alike_whatever_is_merged_first(most):
+    """As runners please: one by one, or in parts that were merged before."""
+    terms = [TermCount(f"t{number:02}", number % 5, 1) for number in range(30)]
+    expected = sorted(terms, key=lambda term: (-term.occurrences, term.term))[:most]
+    combine = ChooseTerms(most)
+    for part in (1, 4, 30):
+        parts = [Terms(terms[start : start + part], part) for start in range(0, 30, part)]
+        one_by_one = combine.create_accumulator()
+        for each in parts:
+            one_by_one = combine.add_input(one_by_one, each)
+        merged = combine.merge_accumulators(reversed([combine.merge_accumulators(parts[:2]), *parts[2:]]))
+        for accumulator in (one_by_one, merged):
+            chosen = combine.extract_output(accumulator)
+            assert set(chosen.kept) == set(expected)
+            assert len(chosen.kept) == len(expected)
+            assert chosen.distinct == part * len(parts)
+
+
+def test_of_equally_frequent_terms_the_first_is_kept():
+    with Pipeline() as p:
+        fitted = p | beam.Create(TEXTS) | FitEncoder(TextSettings(TextForm.COUNTS, features=3), "captions", "train")
+        assert_that(fitted | beam.Map(lambda encoder: encoder.vocabulary), equal_to([("cat", "dog", "mat")]))
+
+
+@pytest.mark.parametrize(
+    ("texts", "distinct", "settings", "said"),
+    [
+        (5, 4, {"min_df": 9}, "the 5 texts of split train have 4 different terms, of which none is in 9 texts"),
+        (5, 4, {"min_df": 0.5}, "none is in 2.5 texts"),
+        (5, 0, {"stop_words": ("dog",)}, "nothing but stop words"),
+        (5, 0, {}, "no word of two letters or more"),
+        (0, 0, {"stop_words": ("dog",)}, "the 0 texts of split train have no word"),
+    ],
+)
+def test_no_vocabulary_is_an_error_that_says_why(texts, distinct, settings, said):
+    with pytest.raises(EmptyVocabularyError, match=said):
+        make_encoder(Terms([], distinct), texts, TextSettings(TextForm.COUNTS, **settings), "captions", "train")

@@ -1,0 +1,1 @@
+"""Texts become terms, a vocabulary of them, and numbers."""
