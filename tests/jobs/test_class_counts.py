@@ -79,14 +79,6 @@ def test_a_table_has_no_class_folders_to_warn_of(tmp_path, recordmill):
     assert warnings_of(tmp_path / "out") == []
 
 
-def test_empty_shards_are_told_before_they_are_written_and_in_a_dry_run(sample, tmp_path, recordmill, caplog):
-    flags = coco_flags(sample, tmp_path / "out", "--num-shards", 30)
-    assert recordmill(*flags, "--dry-run").code == recordmill(*flags).code == 0
-    (text,) = warnings_of(tmp_path / "out")
-    assert "30 shards for 23 images: 7 of them are empty" in text
-    assert logged(caplog) == [text, text]
-
-
 def test_a_size_without_its_unit_is_told(sample, tmp_path, recordmill, caplog):
     assert recordmill(*coco_flags(sample, tmp_path, "--shard-size", "200", "--dry-run")).code == 0
     assert "did you mean 200MB?" in logged(caplog)[0]

@@ -194,13 +194,19 @@ def test_both_writers_write_the_same_records(sample, tmp_path, recordmill):
 # Shards
 
 
-def test_more_shards_than_images(tmp_path, recordmill):
+def test_more_shards_than_images(tmp_path, recordmill, caplog):
     rows = [image_row(number, f"{number}.jpg") for number in range(3)]
     for row in rows:
         draw_jpeg(tmp_path / "images" / row["file_name"])
-    outcome = convert(recordmill, tmp_path, write_coco(tmp_path, rows, [], CATEGORIES), "--num-shards", 5)
-    assert outcome.code == 0
-    sizes = [shard["examples"] for shard in manifest_of(tmp_path / "out")["splits"]["train"]["shards"]]
+    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--num-shards", 5, "--dry-run").code == 0
+    assert convert(recordmill, tmp_path, instances, "--num-shards", 5).code == 0
+    split = manifest_of(tmp_path / "out")["splits"]["train"]
+    (text,) = split["warnings"]
+    assert "5 shards for 3 images: 2 of them are empty" in text
+    warned = [record.getMessage() for record in caplog.records if record.name.startswith("recordmill")]
+    assert warned == [text, text]  # in the dry run, and before the pictures are read
+    sizes = [shard["examples"] for shard in split["shards"]]
     assert len(sizes) == 5
     assert sorted(sizes) == [0, 0, 1, 1, 1]
     assert recordmill("verify", tmp_path / "out").code == 0

@@ -189,70 +189,57 @@ def test_bad_objects_are_rejected_and_the_others_stay(inputs, recordmill):
     assert recordmill("verify", inputs.out).code == 0
 
 
-def test_bad_keypoints_are_rejected_and_their_instance_stays(inputs, recordmill):
+def test_bad_keypoints_and_captions_are_rejected_and_their_instance_stays(inputs, recordmill):
     instances = inputs.file("instances.json", [annotation(4, 1), annotation(5, 1)])
     rows = [annotation(4, 1, keypoints=[1, 2, 3, 3, 4, 2]), annotation(5, 1, keypoints=[8, 6, 2, 0, 0, 0])]
     points = inputs.file("keypoints.json", rows, [{**CATEGORIES[0], **SKELETON}])
-    assert recordmill(*inputs.flags("--instances", instances, "--keypoints", points)).code == 0
-    (reject,) = rejects_of(inputs.out)
-    assert (reject["id"], reject["reason"]) == (4, "malformed_keypoints")
-    assert "\n" not in reject["detail"]
+    captions = [{"id": 4, "image_id": 1, "caption": 7}, {"id": 3, "image_id": 1, "caption": "été"}]
+    flags = ["--keypoints", points, "--captions", inputs.file("captions.json", captions, [])]
+    assert recordmill(*inputs.flags("--instances", instances, *flags)).code == 0
+    rejected = [(reject["id"], reject["reason"], reject["image_id"]) for reject in rejects_of(inputs.out)]
+    assert rejected == [(4, "malformed_caption", 1), (4, "malformed_keypoints", 1)]
+    assert not any("\n" in reject["detail"] for reject in rejects_of(inputs.out))
     (example,) = read_examples(inputs.out)
+    assert example["image/caption"] == ["été".encode()]
     assert example["image/object/id"] == [4, 5]
     assert example["image/object/keypoint/visibility"] == [0, 0, 2, 0]
     assert example["image/object/keypoint/x"] == pytest.approx([0, 0, 0.2, 0])
     assert example["image/object/keypoint/text"] == [b"nose", b"tail", b"nose", b"tail"]
 
 
-def test_a_caption_that_is_no_text_is_rejected(inputs, recordmill):
-    rows = [{"id": 4, "image_id": 1, "caption": 7}, {"id": 3, "image_id": 1, "caption": "été"}]
-    assert recordmill(*inputs.flags("--captions", inputs.file("captions.json", rows, []))).code == 0
-    (reject,) = rejects_of(inputs.out)
-    assert (reject["id"], reject["reason"], reject["image_id"]) == (4, "malformed_caption", 1)
-    (example,) = read_examples(inputs.out)
-    assert example["image/caption"] == ["été".encode()]
-
-
-@pytest.mark.parametrize(
-    ("ids", "segments", "reason"),
-    [
-        (None, GOOD_SEGMENTS, "mask_missing"),
-        (IDS, GOOD_SEGMENTS[:1], "segment_mismatch"),
-        (IDS, [segment(70_000, 92), segment(300, 77)], "unknown_category"),
-        (IDS, "none", "malformed_panoptic"),
-    ],
-)
-def test_a_bad_panoptic_annotation_leaves_the_image_void(ids, segments, reason, inputs, recordmill):
-    instances = inputs.file("instances.json", [annotation(5, 1)])
-    assert recordmill(*inputs.flags("--instances", instances, *inputs.panoptic(ids, segments))).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == [reason]
-    (example,) = read_examples(inputs.out)
-    assert example["image/object/id"] == [5]
-    assert set(grey(example["image/segmentation/class/encoded"][0]).ravel()) == {255}
-    for name in ("category", "instance"):
-        assert set(grey(example[f"image/panoptic/{name}_mask"][0]).ravel()) == {0}
-    assert recordmill("verify", inputs.out).code == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("folder", "mask_missing"),
-        ("x" * 300, "mask_missing"),
-        ("loop.png", "mask_missing"),
-        ("pipe.png", "mask_missing"),
-    ],
-)
-def test_a_name_that_is_no_readable_panoptic_png_is_rejected(name, reason, inputs, recordmill):
+def test_a_bad_panoptic_annotation_leaves_its_image_void(inputs, recordmill):
     flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
     masks = inputs.folder / "masks"
     (masks / "folder").mkdir()
     (masks / "loop.png").symlink_to("loop.png")
     os.mkfifo(masks / "pipe.png")
-    row = {"image_id": 1, "file_name": name, "segments_info": GOOD_SEGMENTS}
-    inputs.file("panoptic.json", [row], PANOPTIC_CATEGORIES)
-    assert recordmill(*inputs.flags(*flags)).code == 0
-    assert [reject["reason"] for reject in rejects_of(inputs.out)] == [reason]
+    bad = [
+        ("gone.png", GOOD_SEGMENTS, "mask_missing"),
+        ("folder", GOOD_SEGMENTS, "mask_missing"),
+        ("x" * 300, GOOD_SEGMENTS, "mask_missing"),
+        ("loop.png", GOOD_SEGMENTS, "mask_missing"),
+        ("pipe.png", GOOD_SEGMENTS, "mask_missing"),
+        ("a.png", GOOD_SEGMENTS[:1], "segment_mismatch"),
+        ("a.png", [segment(70_000, 92), segment(300, 77)], "unknown_category"),
+        ("a.png", "none", "malformed_panoptic"),
+    ]
+    rows = [image_row(id_, f"{id_}.jpg") for id_, _ in enumerate(bad)]
+    for row in rows:
+        draw_jpeg(inputs.folder / "images" / row["file_name"])
+    segments = [{"image_id": id_, "file_name": name, "segments_info": of} for id_, (name, of, _) in enumerate(bad)]
+    inputs.file("panoptic.json", segments, PANOPTIC_CATEGORIES, rows)
+    instances = inputs.file("instances.json", [annotation(5, id_) for id_, _ in enumerate(bad)], CATEGORIES, rows)
+    assert recordmill(*inputs.flags("--instances", instances, *flags)).code == 0
+    rejected = sorted((reject["image_id"], reject["reason"]) for reject in rejects_of(inputs.out))
+    assert rejected == [(id_, reason) for id_, (_, _, reason) in enumerate(bad)]
+    examples = read_examples(inputs.out)
+    assert len(examples) == len(bad)
+    for example in examples:
+        assert example["image/object/id"] == [5]
+        assert set(grey(example["image/segmentation/class/encoded"][0]).ravel()) == {255}
+        for name in ("category", "instance"):
+            assert set(grey(example[f"image/panoptic/{name}_mask"][0]).ravel()) == {0}
+    assert recordmill("verify", inputs.out).code == 0
 
 
 def test_a_panoptic_zip_that_is_none_or_damaged(inputs, recordmill):
@@ -303,14 +290,6 @@ def test_images_without_objects_captions_or_segments_have_empty_lists_and_void_m
     counts = manifest_of(inputs.out)["splits"]["train"]["annotations"]
     assert (counts["objects"], counts["masks"]) == (1, 0)
     assert len({frozenset(example) for example in examples.values()}) == 1
-
-
-def test_kinds_that_number_different_images_alike_are_refused(inputs, recordmill):
-    instances = inputs.file("instances.json", [annotation(5, 1)])
-    captions = inputs.file("captions.json", [], [], [image_row(1, "b.jpg")])
-    outcome = recordmill(*inputs.flags("--instances", instances, "--captions", captions))
-    assert outcome.code == 1
-    assert "convert each with a --split of its own, or renumber one" in outcome.err
 
 
 def test_stuff_paints_the_semantic_mask(inputs, recordmill):
