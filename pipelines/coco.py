@@ -21,7 +21,8 @@ from recordmill.transforms.runtime.outputs import REJECTED, of_split
 
 def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     """Annotations, image files and categories, joined and screened."""
-    split = options.split
+    division = options.division
+    first = division.names[0]
     coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
     files = (
         None
@@ -35,28 +36,23 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     )
     categories = coco.files | "MergeCategories" >> MergeCategories()
     assumed = options.images[0] if options.no_list else ""
-    joined = coco.parts | "JoinImages" >> JoinImages(split, files, assumed, masks, options.match)
+    joined = coco.parts | "JoinImages" >> JoinImages(division, files, assumed, masks, options.match)
     screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
     limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
-    rejected = (
-        coco.rejected | "RejectedRows" >> of_split(split),
-        screened.rejected | "ScreenedRejected" >> of_split(split),
-        limited[REJECTED] | "LimitedRejected" >> of_split(split),
-        joined.rejected,
-    )
-    counted = screened.counted | "ScreenedCounted" >> of_split(split), joined.counted
+    rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], joined.rejected
+    counted = screened.counted, joined.counted
     labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
     return Gathered(
         limited.tasks,
         labels,
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, LAYOUTS[options.layout]),
         Findings(
-            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout]) | "InputRows" >> of_split(split),
+            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], division.names, joined.rows),
             rejected | "FoundRejected" >> beam.Flatten(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
             joined.unmatched,
-            coco.files | "InputWarnings" >> beam.FlatMap(_warnings) | "WarningsBySplit" >> of_split(split),
+            coco.files | "InputWarnings" >> beam.FlatMap(_warnings) | "WarningsBySplit" >> of_split(first),
         ),
     )
 

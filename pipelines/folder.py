@@ -70,13 +70,13 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
 
 
 def _from_paths(files: PCollection, options: FolderOptions) -> _Labelled:
-    labelled = files | "LabelPaths" >> LabelPaths(options.path_labels, options.shares)
+    labelled = files | "LabelPaths" >> LabelPaths(options.path_labels, options.division)
     return _Labelled(labelled.images, labelled[REJECTED], unlisted=(labelled[UNLISTED],))
 
 
 def _from_table(p: beam.Pipeline, files: PCollection, options: FolderOptions, splits: tuple[str, ...]) -> _Labelled:
     tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
-    labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(options.shares, splits)
+    labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(options.division, splits)
     return _Labelled(labelled.images, labelled[REJECTED], files=(files,))
 
 

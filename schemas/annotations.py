@@ -144,7 +144,8 @@ NO_LABELS = ImageLabels()
 
 
 class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
-    """An image row with all its annotations of all files, ordered by annotation id; and the split that it goes to."""
+    """An image row with all its annotations of all files, ordered by annotation id; and the split that it goes to,
+    empty until that is known."""
 
     image: ImageRow
     split: str

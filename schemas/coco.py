@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from recordmill.schemas.annotations import NO_LABELS, Annotation, Category, ImageLabels, ImageRow
+from recordmill.schemas.rejects import Rejected
 
 SegmentId = Annotated[int, msgspec.Meta(ge=1, le=(1 << 24) - 1)]
 """What the three bytes of a panoptic PNG's pixel can hold; 0 is void."""
@@ -61,6 +62,7 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
             row for it), or several (a duplicate id).
         annotations: its usable objects of that image, in file order.
         labels: its other usable annotations of that image, likewise in file order.
+        rejected: its annotations of that image that cannot be used.
     """
 
     image_id: int
@@ -69,6 +71,12 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
     rows: tuple[ImageRow, ...]
     annotations: tuple[Annotation, ...] = ()
     labels: ImageLabels = NO_LABELS
+    rejected: tuple[Rejected, ...] = ()
+
+    @property
+    def annotation_rows(self) -> int:
+        """How many annotation rows the file has of the image, good and bad."""
+        return len(self.annotations) + self.labels.rows + len(self.rejected)
 
 
 class AnnotationFile(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@
         ├── EmptyDatasetError    nothing to write                  (exit code 2)
         ├── NoImageFoundError    no image has its file             (exit code 2)
         ├── EmptyVocabularyError texts without a term to keep      (exit code 2)
+        ├── SlowPatternError     a regular expression takes too long (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
         └── RecordError          a TFRecord file that cannot be read to its end
@@ -67,6 +68,10 @@ class NoImageFoundError(JobError):
 class EmptyVocabularyError(JobError):
     """Nothing was written: texts are read before pictures are."""
 
+    exit_code = 2
+
+
+class SlowPatternError(JobError):
     exit_code = 2
 
 

@@ -3,6 +3,8 @@
 import msgspec
 
 from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels, PanopticAnnotation
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import Count, Rejected
 
 USUAL_IMAGE_BYTES = 133_000
 """The mean of COCO's images, taken for files whose size is not known."""
@@ -28,6 +30,15 @@ def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
     return ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version)
 
 
+class ImageNotes(msgspec.Struct, frozen=True, array_like=True):
+    """What was found while an image's annotations were joined. It is counted in the split that the image goes to, which
+    its file's name decides."""
+
+    rejected: tuple[Rejected, ...] = ()
+    counted: tuple[Count, ...] = ()
+    rows: tuple[InputRows, ...] = ()
+
+
 class JoinSide(msgspec.Struct, frozen=True, array_like=True):
     """One side of the join by file name: an image row that gives the name, or a file that has it; or both.
 
@@ -38,6 +49,7 @@ class JoinSide(msgspec.Struct, frozen=True, array_like=True):
     image: AnnotatedImage | None = None
     file: ImageRef | None = None
     name: str = ""
+    notes: ImageNotes = ImageNotes()
 
     @property
     def row(self) -> AnnotatedImage:

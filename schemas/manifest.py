@@ -5,6 +5,7 @@ that jobs that write two splits at once do not overwrite what the other says.
 """
 
 import hashlib
+from typing import NamedTuple
 
 import msgspec
 
@@ -112,6 +113,13 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     images: int
     annotations: int
     uncarried: FieldRows = {}
+
+
+class SplitRows(NamedTuple):
+    """Rows of an input and the split that they are of."""
+
+    split: str
+    rows: InputRows
 
 
 class RewrittenPictures(msgspec.Struct, frozen=True):

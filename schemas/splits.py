@@ -9,7 +9,10 @@ from itertools import accumulate
 
 import msgspec
 
+from recordmill.schemas.errors import SlowPatternError
+
 _PLACES = 1 << 63
+_SEARCH_S = 10
 _MAX_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
 
@@ -77,6 +80,67 @@ class SplitShares(msgspec.Struct, frozen=True):
         if len(self.shares) == 1:
             return self.names[0]
         return ",".join(f"{name}={float(share)}" for name, share in self.shares)
+
+
+class Division(msgspec.Struct, frozen=True):
+    """Which split an image goes to: by its name, or by the group that its name says it is of.
+
+    Attributes:
+        group_from: regular expression that finds the group in a name, see `find_group`; empty where there are none.
+    """
+
+    shares: SplitShares
+    group_from: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.shares.names
+
+    def group_of(self, name: str) -> str:
+        """The group of the image called `name`; empty where its name gives none. Without groups, the name itself."""
+        return find_group(self.group_from, name) if self.group_from else name
+
+    def split_of(self, name: str) -> str:
+        """The split of the image called `name`, also of one that gives no group, which is rejected."""
+        return self.shares.split_of(self.group_of(name) or name)
+
+    def fault(self, name: str) -> str:
+        """Why the image called `name` cannot be divided; empty where it can."""
+        return "" if self.group_of(name) else f"has nothing that --group-from {self.group_from} finds"
+
+
+def group_fault(pattern: str) -> str:
+    """Why a text is no regular expression that finds groups; empty for a good one."""
+    import regex
+
+    if not pattern:
+        return "is empty and finds nothing"
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        return f"is no regular expression ({error})"
+    return ""
+
+
+def find_group(pattern: str, name: str) -> str:
+    """What a regular expression finds in a name: its first group, or all of it where it has none; empty for nothing.
+
+    Raises:
+        SlowPatternError: it takes too long, as `(a+)+b` does.
+
+    >>> find_group("patient[0-9]+", "x/patient7_2.jpg"), find_group("^([a-z]+)_", "x/patient7_2.jpg")
+    ('patient7', '')
+    """
+    import regex  # not re, which cannot be stopped
+
+    try:
+        match = regex.search(pattern, name, timeout=_SEARCH_S)
+    except TimeoutError as error:
+        raise SlowPatternError(
+            f"--group-from {pattern} takes more than {_SEARCH_S} seconds for {name!r}: repetitions within repetitions "
+            "do that; give one without"
+        ) from error
+    return (match[1 if match.re.groups else 0] or "") if match else ""
 
 
 def name_id(name: str) -> int:

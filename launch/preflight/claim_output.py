@@ -216,8 +216,8 @@ def _check_same_division(output: str, manifest: Manifest, recipe: Recipe, writte
         known, wanted = split.recipe.options.get("split"), recipe.options.get("split")
         if name not in written and known != wanted and _share_images(split.recipe, recipe):
             raise ConfigError(
-                f"{output} holds the split {name} of the same images, divided by --split {known}: with --split "
-                f"{wanted} some images would be in both; give the same --split, or another --output"
+                f"{output} holds the split {name} of the same images, divided by --split {known or name}: with --split "
+                f"{wanted or recipe.split} some images would be in both; give the same --split, or another --output"
             )
 
 

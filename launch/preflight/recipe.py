@@ -4,7 +4,8 @@ import google_crc32c
 from msgspec.structs import astuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.folder_options import ALL_TRAIN, FolderOptions
+from recordmill.pipelines.options.convert_options import ALL_TRAIN
+from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.errors import ConfigError
@@ -15,9 +16,10 @@ from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
 
-def coco_recipe(options: CocoOptions) -> Recipe:
-    """What decides the bytes of the split that the options ask for."""
-    return _recipe(options, options.split, tuple(map(_annotation_file, sorted(options.sources, key=astuple))))
+def coco_recipes(options: CocoOptions) -> list[Recipe]:
+    """What decides the bytes of each split that the options ask for."""
+    inputs = tuple(map(_annotation_file, sorted(options.sources, key=astuple)))
+    return [_recipe(options, split, inputs) for split in options.splits]
 
 
 def folder_recipes(options: FolderOptions) -> list[Recipe]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_coco_inputs
-from recordmill.launch.preflight.recipe import coco_recipe
+from recordmill.launch.preflight.recipe import coco_recipes
 from recordmill.launch.verbs.convert import Conversion, of_pictures
 from recordmill.pipelines.options.coco_options import CocoOptions
 
@@ -15,7 +15,7 @@ def conversion(options: CocoOptions) -> Conversion:
         ConfigError: a file or folder that they name is not there.
     """
     check_coco_inputs(options)
-    return of_pictures(options, (options.split,), lambda: [coco_recipe(options)], lambda p: _gather(p, options))
+    return of_pictures(options, options.splits, lambda: coco_recipes(options), lambda p: _gather(p, options))
 
 
 def _gather(p: Any, options: CocoOptions) -> Any:

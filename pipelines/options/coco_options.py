@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from recordmill.pipelines.options.convert_options import RecipeValue
@@ -108,13 +109,13 @@ class CocoOptions(PictureOptions):
         choices=MATCHES,
     )
     name: str = redefined(PictureOptions, "name", "coco")
-    split: str = option(
-        "train",
-        kind=Kind.TEXT,
-        group=WRITE,
-        help="train, val, …; each is added to the folder by a run of its own",
-        docs="which split this is; each is added to the folder by a run of its own",
-        pattern="[A-Za-z0-9][A-Za-z0-9_]{0,79}",
+    split: tuple[tuple[str, Fraction], ...] = redefined(
+        PictureOptions,
+        "split",
+        docs=(
+            "one split, which this is, and each is added to the folder by a run of its own; or several, into which the "
+            "images are divided: `train=0.8,val=0.2`. Shares are decimals or fractions (`1/3`) and sum to 1"
+        ),
     )
     layout: str = redefined(PictureOptions, "layout", "detection", choices=COCO_LAYOUTS)
     examples_per_shard: int | None = redefined(
@@ -167,10 +168,6 @@ class CocoOptions(PictureOptions):
         usual="all",
         pattern=".*[^ ,].*",
     )
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        return (self.split,)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -226,6 +223,7 @@ class CocoOptions(PictureOptions):
             "min_area": self.min_area,
             "no_crowd": self.no_crowd,
             "no_list": self.no_list,
+            **(self.division_options if len(self.split) > 1 else {}),
         }
 
     def _faults(self) -> Iterator[str]:

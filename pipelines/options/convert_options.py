@@ -3,21 +3,27 @@
 Nothing here imports Beam, so that the command line can be read, and refused, at once.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
 
 from recordmill.pipelines.options.option import LEAVE_OUT, WRITE, Kind, Options, option
 from recordmill.schemas.features import FeatureTable, ShardNaming
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.shards import ShardSizing
-from recordmill.schemas.splits import split_name_fault
+from recordmill.schemas.splits import ONLY_CASE, SplitShares, split_name_fault
 
 DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999
 """What fits the five digits of a shard's name."""
 INT64 = 1 << 63
+ALL_TRAIN = (("train", Fraction(1)),)
+
+_SPLIT = "[A-Za-z0-9][A-Za-z0-9_]{0,79}"
+_SHARE = f"{_SPLIT} *= *([0-9]{{0,9}}[.]?[0-9]{{1,18}}([eE]-?[0-9])?|[0-9]{{1,9}}/[1-9][0-9]{{0,8}})"
 
 RecipeValue = str | int | float | bool | list[str] | None
 
@@ -102,6 +108,28 @@ class ConvertOptions(Options, ABC):
         ),
         choices=("planned", "beam"),
     )
+    split: tuple[tuple[str, Fraction], ...] = option(
+        ALL_TRAIN,
+        kind=Kind.SHARES,
+        group=WRITE,
+        metavar="NAME|NAME=SHARE,…",
+        help="one split, or several with their shares",
+        docs=(
+            "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to 1"
+        ),
+        usual="train",
+        pattern=f"({_SPLIT}|{_SHARE}( *, *{_SHARE})*)",
+    )
+    split_seed: int = option(
+        0,
+        kind=Kind.INTEGER,
+        group=WRITE,
+        metavar="N",
+        help="divides otherwise",
+        docs="divides otherwise. (`--seed` only orders records: it moves nothing from one split to another)",
+        least=-INT64,
+        largest=INT64 - 1,
+    )
     overwrite: bool = option(
         False,
         kind=Kind.SWITCH,
@@ -128,9 +156,18 @@ class ConvertOptions(Options, ABC):
     )
 
     @property
-    @abstractmethod
     def splits(self) -> tuple[str, ...]:
         """The splits that are asked for by name."""
+        return self.shares.names
+
+    @property
+    def shares(self) -> SplitShares:
+        return SplitShares(self.split, self.split_seed)
+
+    @property
+    def division_options(self) -> dict[str, RecipeValue]:
+        """Those of `record_options` that decide which split is whose."""
+        return {"split": str(self.shares), "split_seed": self.split_seed}
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -169,7 +206,10 @@ class ConvertOptions(Options, ABC):
         for split in self.splits:
             if fault := split_name_fault(split):
                 yield f"--split {split!r} {fault}"
+        yield from self._share_faults()
         layout = LAYOUTS.get(self.layout)
+        if len(self.split) > 1 and layout and layout.naming is ShardNaming.KERAS:
+            yield f"--layout {self.layout} names shards without their split, so a folder has one: give one --split"
         if self.writer == "beam" and layout and layout.naming is not ShardNaming.TFDS:
             yield f"--writer beam cannot name shards as --layout {self.layout} does, by their number of examples"
         sizes = [self.num_shards, self.shard_size, self.examples_per_shard]
@@ -179,3 +219,18 @@ class ConvertOptions(Options, ABC):
             yield f"{' and '.join(given)} contradict each other: give one"
         if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
             yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"
+
+    def _share_faults(self) -> Iterator[str]:
+        names = self.splits
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"--split names {name} twice"
+        for one, other in combinations(sorted(set(names)), 2):
+            if one.lower() == other.lower():
+                yield f"--split names {one} and {other}, {ONLY_CASE}: give one of them another name"
+        total = sum(share for _, share in self.split)
+        if len(self.split) < 2 and self.split_seed:
+            yield "--split-seed divides a data set, but --split names a single split"
+        if any(not 0 < share <= 1 for _, share in self.split):
+            yield "--split: every share must be more than 0 and at most 1"
+        elif total != 1:
+            yield f"--split: the shares sum to {float(total):.15g}, not 1 (thirds can be given as 1/3)"

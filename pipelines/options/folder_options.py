@@ -3,20 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 from typing import Any
 
-from recordmill.pipelines.options.convert_options import INT64, RecipeValue
+from recordmill.pipelines.options.convert_options import RecipeValue
 from recordmill.pipelines.options.option import READ, WRITE, Kind, flag, option, redefined
 from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.splits import ONLY_CASE, SplitShares
-
-ALL_TRAIN = (("train", Fraction(1)),)
-
-_SPLIT = "[A-Za-z0-9][A-Za-z0-9_]{0,79}"
-_SHARE = f"{_SPLIT} *= *([0-9]{{0,9}}[.]?[0-9]{{1,18}}([eE]-?[0-9])?|[0-9]{{1,9}}/[1-9][0-9]{{0,8}})"
 
 
 def _column(what: str, usual: str) -> Any:
@@ -68,28 +61,13 @@ class FolderOptions(PictureOptions):
         docs="what ends the class in a name; of several the last",
     )
     name: str = redefined(PictureOptions, "name", "images")
-    split: tuple[tuple[str, Fraction], ...] = option(
-        ALL_TRAIN,
-        kind=Kind.SHARES,
-        group=WRITE,
-        metavar="NAME|NAME=SHARE,…",
-        help="one split, or several with their shares of the images",
+    split: tuple[tuple[str, Fraction], ...] = redefined(
+        PictureOptions,
+        "split",
         docs=(
             "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to "
             "1. A column of splits in the tables decides instead, in lower case"
         ),
-        usual="train",
-        pattern=f"({_SPLIT}|{_SHARE}( *, *{_SHARE})*)",
-    )
-    split_seed: int = option(
-        0,
-        kind=Kind.INTEGER,
-        group=WRITE,
-        metavar="N",
-        help="divides otherwise",
-        docs="divides otherwise. (`--seed` only orders records: it moves no image from one split to another)",
-        least=-INT64,
-        largest=INT64 - 1,
     )
     stratify: bool = option(False, kind=Kind.SWITCH, group=WRITE, help="give each split its share of every class")
     classes: tuple[str, ...] = option(
@@ -110,20 +88,12 @@ class FolderOptions(PictureOptions):
     max_rejects: float = redefined(PictureOptions, "max_rejects", help="fraction of images that may be rejected")
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        return self.shares.names
-
-    @property
     def paths(self) -> tuple[str, ...]:
         return (*super().paths, *self.labels)
 
     @property
     def name_sources(self) -> NameSources:
         return NameSources(self.images, self.labels or self.images)
-
-    @property
-    def shares(self) -> SplitShares:
-        return SplitShares(self.split, self.split_seed)
 
     @property
     def columns(self) -> LabelColumns:
@@ -141,10 +111,9 @@ class FolderOptions(PictureOptions):
             "label_from": self.label_from,
             "label_separator": self.label_separator,
             "path_column": self.path_column,
-            "split": str(self.shares),
             "split_column": self.split_column,
-            "split_seed": self.split_seed,
             "stratify": self.stratify,
+            **self.division_options,
         }
 
     def _faults(self) -> Iterator[str]:
@@ -160,23 +129,11 @@ class FolderOptions(PictureOptions):
             yield f"--labels gives the labels, and so does --label-from {self.label_from}: give one"
         for name in sorted({name for name in self.classes if self.classes.count(name) > 1}):
             yield f"--classes names {name!r} twice"
-        if len(self.split) < 2:
-            if self.stratify:
-                yield "--stratify divides classes, but --split names a single split"
-            if self.split_seed:
-                yield "--split-seed divides images, but --split names a single split"
-        yield from self._share_faults()
+        if self.stratify and len(self.split) < 2:
+            yield "--stratify divides classes, but --split names a single split"
+        if self.stratify and self.group_from:
+            yield (
+                "--stratify and --group-from contradict each other: a group may hold images of several classes, and is "
+                "not divided; give one"
+            )
         yield from super()._faults()
-
-    def _share_faults(self) -> Iterator[str]:
-        names = self.splits
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            yield f"--split names {name} twice"
-        for one, other in combinations(sorted(set(names)), 2):
-            if one.lower() == other.lower():
-                yield f"--split names {one} and {other}, {ONLY_CASE}: give one of them another name"
-        total = sum(share for _, share in self.split)
-        if any(not 0 < share <= 1 for _, share in self.split):
-            yield "--split: every share must be more than 0 and at most 1"
-        elif total != 1:
-            yield f"--split: the shares sum to {float(total):.15g}, not 1 (thirds can be given as 1/3)"

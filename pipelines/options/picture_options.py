@@ -1,12 +1,14 @@
 """What all conversions of pictures are asked to do."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recordmill.pipelines.options.convert_options import ConvertOptions, RecipeValue
-from recordmill.pipelines.options.option import LEAVE_OUT, PICTURES, READ, RUN, Kind, option
+from recordmill.pipelines.options.option import LEAVE_OUT, PICTURES, READ, RUN, WRITE, Kind, option
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.names import NameSources
+from recordmill.schemas.splits import Division, group_fault
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +20,19 @@ class PictureOptions(ConvertOptions):
         group=READ,
         metavar="DIR|ZIP",
         help="folder or .zip of images, local or gs://, and all folders in it; repeatable",
+    )
+    group_from: str | None = option(
+        None,
+        kind=Kind.TEXT,
+        group=WRITE,
+        metavar="REGEX",
+        help="images whose names have the same here are never in two splits",
+        docs=(
+            "a regular expression, searched in each image's path below `--images`. Images in which it finds the same "
+            "(its first group, or else all of it) belong together, as those of a patient or a video do, and are never "
+            "in two splits: `--group-from 'patient[0-9]+'`, `--group-from '^(.*)_frame'`"
+        ),
+        pattern=".*[^ ].*",
     )
     check: str = option(
         "decode",
@@ -79,6 +94,14 @@ class PictureOptions(ConvertOptions):
         """Where the names of images and of files come from."""
 
     @property
+    def division(self) -> Division:
+        return Division(self.shares, self.group_from or "")
+
+    @property
+    def division_options(self) -> dict[str, RecipeValue]:
+        return super().division_options | ({"group_from": self.group_from} if self.group_from else {})
+
+    @property
     def box_policy(self) -> str:
         """See `recordmill.transforms.examples.boxes.fit_box`."""
         return "keep"
@@ -95,3 +118,10 @@ class PictureOptions(ConvertOptions):
             "jpeg_quality": self.jpeg_quality,
             "max_side": self.max_side,
         }
+
+    def _faults(self) -> Iterator[str]:
+        if self.group_from is not None and (fault := group_fault(self.group_from)):
+            yield f"--group-from {self.group_from} {fault}"
+        if self.group_from is not None and len(self.split) < 2:
+            yield "--group-from keeps groups of images in one split, but --split does not divide them"
+        yield from super()._faults()

@@ -103,7 +103,7 @@ def test_labels_from_names(tmp_path, recordmill):
         (("--split", "train,val"), "a name, or shares like train=0.8,val=0.1,test=0.1, is expected"),
         (("--split", "train=0.8,val=0.1"), "--split: the shares sum to 0.9, not 1"),
         (("--labels", "labels.csv", "--split", "val"), "says which split an image is of (test, train), and so does"),
-        (("--labels", "labels.csv", "--split-seed", "3"), "--split-seed divides images, but"),
+        (("--labels", "labels.csv", "--split-seed", "3"), "--split-seed divides a data set, but"),
         (
             ("--labels", "labels.csv", "--labels", "plain.csv"),
             "labels.csv says which split an image is of, the others do",

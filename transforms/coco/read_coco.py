@@ -6,7 +6,7 @@ A file is read whole, as JSON has to be, and grouped by image id; boxes are deco
 import contextlib
 import gc
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -35,7 +35,7 @@ class CocoFiles(NamedTuple):
     Attributes:
         parts: (image id, FileAnnotations).
         files: AnnotationFile.
-        rejected: Rejected.
+        rejected: Rejected, of rows that give no image.
     """
 
     parts: PCollection
@@ -59,10 +59,25 @@ class ReadCoco(beam.PTransform):
 
 def _read(source: AnnotationSource, masks: bool) -> Iterator[Any]:
     progress.set_step("reading annotations")
-    items = read_coco(source, masks)
+    items = with_rejects(source, read_coco(source, masks))
     return route_outputs(
         count_rejects((item.image_id, item) if isinstance(item, FileAnnotations) else item for item in items)
     )
+
+
+def with_rejects(source: AnnotationSource, items: Iterable[Any]) -> Iterator[Any]:
+    """What `read_coco` gives, where the rejects of an image's annotations go with the image, as they are counted in its
+    split. Those of no image stay for themselves."""
+    held: dict[int, list[Rejected]] = {}
+    for item in items:
+        if isinstance(item, Rejected) and item.image_id is not None:
+            held.setdefault(item.image_id, []).append(item)
+        elif isinstance(item, FileAnnotations) and item.image_id in held:
+            yield msgspec.structs.replace(item, rejected=tuple(held.pop(item.image_id)))
+        else:
+            yield item
+    for image_id, rejected in held.items():
+        yield FileAnnotations(image_id, source.path, source.kind, (), rejected=tuple(rejected))
 
 
 def read_coco(source: AnnotationSource, masks: bool = False) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:

@@ -12,11 +12,11 @@ from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ImageTask
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, in_split, route_outputs
 
 
 class LimitRecords(beam.PTransform):
-    """ImageTask stay ImageTask, in the output `tasks`, or become Rejected in `rejected`; see RecordEstimate for the
+    """ImageTask stay ImageTask, in the output `tasks`, or become SplitReject in `rejected`; see RecordEstimate for the
     arguments."""
 
     def __init__(self, table: FeatureTable, max_side: int | None):
@@ -29,7 +29,7 @@ class LimitRecords(beam.PTransform):
 
 
 def _limit(task: ImageTask, estimate: RecordEstimate) -> Iterator[Any]:
-    return route_outputs(count_rejects([limit_record(task, estimate)]))
+    return route_outputs(count_rejects(in_split(task.split, [limit_record(task, estimate)])))
 
 
 def limit_record(task: ImageTask, estimate: RecordEstimate) -> ImageTask | Rejected:

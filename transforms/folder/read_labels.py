@@ -21,7 +21,7 @@ from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_C
 from recordmill.schemas.images import JoinSide
 from recordmill.schemas.names import has_control_character, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
-from recordmill.schemas.splits import SplitShares, name_id, split_name_fault
+from recordmill.schemas.splits import Division, name_id, split_name_fault
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.read_unpacked import GZIP, read_unpacked, unpacked
@@ -66,32 +66,32 @@ class ReadLabels(beam.PTransform):
     """LabelTable become (name, JoinSide) of image rows in the output `images`, and SplitReject in `rejected`.
 
     Args:
-        shares: give each image its split where the table does not.
+        division: gives each image its split where the table does not.
         splits: the splits of the job; a rejected line that gives none of them is counted in the first.
     """
 
-    def __init__(self, shares: SplitShares, splits: tuple[str, ...]):
+    def __init__(self, division: Division, splits: tuple[str, ...]):
         super().__init__()
-        self._shares = shares
+        self._division = division
         self._splits = splits
 
     def expand(self, tables: PCollection[LabelTable]):
-        read = beam.FlatMap(_read, self._shares, self._splits).with_output_types(tuple[str, JoinSide])
+        read = beam.FlatMap(_read, self._division, self._splits).with_output_types(tuple[str, JoinSide])
         return tables | "ReadTable" >> read.with_outputs(REJECTED, main="images")
 
 
-def _read(table: LabelTable, shares: SplitShares, splits: tuple[str, ...]) -> Iterator[Any]:
+def _read(table: LabelTable, division: Division, splits: tuple[str, ...]) -> Iterator[Any]:
     progress.set_step("reading labels")
     return route_outputs(
         count_rejects(
             item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
-            for item in read_labels(table, shares, splits)
+            for item in read_labels(table, division, splits)
         )
     )
 
 
 def read_labels(
-    table: LabelTable, shares: SplitShares, splits: tuple[str, ...]
+    table: LabelTable, division: Division, splits: tuple[str, ...]
 ) -> Iterator[AnnotatedImage | SplitReject]:
     """The rows of a table, each with its split.
 
@@ -102,20 +102,26 @@ def read_labels(
     folders = sorted((f"{_whole(folder)}/" for folder in table.folders), key=len, reverse=True)
     for row in label_rows(table.path, table.columns):
         path = _below(row.path, folders)
-        unsafe = name_fault(path) if path else ""
-        split = row.split if row.split is not None else shares.split_of(name_key(path))
-        if not row.fault and not unsafe:
-            name = name_key(path)
-            image = ImageRow(name_id(name), name)
-            yield AnnotatedImage(image, split, labels=ImageLabels(class_name=row.label))
+        name = name_key(path)
+        split = row.split if row.split is not None else division.split_of(name)
+        fault = _fault(row, path, division)
+        if fault is None:
+            yield AnnotatedImage(ImageRow(name_id(name), name), split, labels=ImageLabels(class_name=row.label))
             continue
-        reason, fault = (
-            (Reason.MALFORMED_IMAGE, row.fault)
-            if row.fault
-            else (Reason.UNSAFE_FILE_NAME, f"the path {row.path!r} {unsafe}")
-        )
-        reject = Rejected("image", None, reason, f"{posixpath.basename(table.path)} line {row.line}: {fault}")
+        reason, detail = fault
+        reject = Rejected("image", None, reason, f"{posixpath.basename(table.path)} line {row.line}: {detail}")
         yield SplitReject(split if split in splits else splits[0], reject)
+
+
+def _fault(row: LabelRow, path: str, division: Division) -> tuple[Reason, str] | None:
+    """Why the row of the image at `path` below the images cannot be used."""
+    if row.fault:
+        return Reason.MALFORMED_IMAGE, row.fault
+    if unsafe := name_fault(path):
+        return Reason.UNSAFE_FILE_NAME, f"the path {row.path!r} {unsafe}"
+    if row.split is None and (fault := division.fault(name_key(path))):
+        return Reason.NO_GROUP, f"the path {row.path!r} {fault}"
+    return None
 
 
 def _below(path: str, folders: Iterable[str]) -> str:

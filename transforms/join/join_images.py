@@ -6,20 +6,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageRow
 from recordmill.schemas.coco import FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageRef, JoinSide
+from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageNotes, ImageRef, JoinSide
 from recordmill.schemas.limits import MAX_PIXELS
+from recordmill.schemas.manifest import InputRows, SplitRows
 from recordmill.schemas.names import name_fault, name_key
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.join.match_files import MatchFiles
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
+from recordmill.schemas.splits import Division
+from recordmill.transforms.join.match_files import MatchFiles, of_split
 from recordmill.transforms.join.match_masks import MatchMasks
 from recordmill.transforms.join.merge_annotations import merge_annotations
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
-from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, of_split, route_outputs
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, ROWS, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -28,8 +31,9 @@ class JoinedImages(NamedTuple):
 
     Attributes:
         tasks: ImageTask.
-        rejected: (split, Rejected).
-        counted: (split, Count).
+        rejected: SplitReject.
+        counted: SplitCount.
+        rows: SplitRows, of those splits that are not the first; the others are the first's.
         unlisted: UnreferencedFile.
         unmatched: UnmatchedImage.
     """
@@ -37,6 +41,7 @@ class JoinedImages(NamedTuple):
     tasks: PCollection
     rejected: PCollection
     counted: PCollection
+    rows: PCollection
     unlisted: PCollection
     unmatched: PCollection
 
@@ -45,7 +50,7 @@ class JoinImages(beam.PTransform):
     """(image id, FileAnnotations) become JoinedImages.
 
     Args:
-        split: that every task will be of.
+        division: into splits.
         files: (name, JoinSide) of the image files; None to list no folder and take each file to be in `folder`.
         masks: what ListMasks gives of the folders of panoptic PNGs; None to take each to be where the JSON has it.
         match: see `recordmill.transforms.join.match_files.MatchFiles`.
@@ -53,14 +58,14 @@ class JoinImages(beam.PTransform):
 
     def __init__(
         self,
-        split: str,
+        division: Division,
         files: PCollection | None,
         folder: str = "",
         masks: PCollection | None = None,
         match: str = "path",
     ):
         super().__init__()
-        self._split = split
+        self._division = division
         self._files = files
         self._folder = folder
         self._masks = masks
@@ -71,38 +76,37 @@ class JoinImages(beam.PTransform):
             parts
             | "GroupByImageId" >> beam.GroupByKey()  # (image id, [FileAnnotations])
             | "MergeParts"
-            >> beam.FlatMap(_merge, self._split, self._folder)
+            >> beam.FlatMap(_merge, self._division, self._folder)
             .with_output_types(tuple[str, JoinSide])
-            .with_outputs(REJECTED, COUNTED, main="images")
+            .with_outputs(REJECTED, COUNTED, ROWS, main="images")
         )
         images = merged.images
-        rejected = [merged[REJECTED] | "RejectedBySplit" >> of_split(self._split)]
         if self._masks is not None:
-            images, without_mask = (images, self._masks) | "MatchMasks" >> MatchMasks()
-            rejected.append(without_mask)
+            images = (images, self._masks) | "MatchMasks" >> MatchMasks()
         sides = (images,) if self._files is None else (images, self._files)
-        matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles(self._match)
+        matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles(self._match, self._division)
         return JoinedImages(
             matched.tasks,
-            (*rejected, matched.rejected) | "Rejected" >> beam.Flatten(),
-            merged[COUNTED] | "CountedBySplit" >> of_split(self._split),
+            (merged[REJECTED], matched.rejected) | "Rejected" >> beam.Flatten(),
+            (merged[COUNTED], matched.counted) | "Counted" >> beam.Flatten(),
+            (merged[ROWS], matched.rows) | "Rows" >> beam.Flatten(),
             matched.unlisted,
             matched.unmatched,
         )
 
 
-def _merge(group: tuple[int, Iterable[FileAnnotations]], split: str, folder: str) -> Iterator[Any]:
+def _merge(group: tuple[int, Iterable[FileAnnotations]], division: Division, folder: str) -> Iterator[Any]:
     return route_outputs(
         count_rejects(
-            _named(item, folder) if isinstance(item, AnnotatedImage) else item for item in merge_parts(*group, split)
+            (name_key(item.row.image.file_name), _with_file(item, folder)) if isinstance(item, JoinSide) else item
+            for item in join_parts(*group, division)
         )
     )
 
 
-def _named(image: AnnotatedImage, folder: str) -> tuple[str, JoinSide]:
-    name = image.image.file_name
-    file = assumed_file(folder, name) if folder and not name_fault(name) else None
-    return name_key(name), JoinSide(image, file)
+def _with_file(side: JoinSide, folder: str) -> JoinSide:
+    name = side.row.image.file_name
+    return msgspec.structs.replace(side, file=assumed_file(folder, name)) if folder and not name_fault(name) else side
 
 
 def assumed_file(folder: str, file_name: str) -> ImageRef:
@@ -110,10 +114,40 @@ def assumed_file(folder: str, file_name: str) -> ImageRef:
     return ImageRef(storage_for(folder).join(folder, posixpath.normpath(file_name)), USUAL_IMAGE_BYTES)
 
 
-def merge_parts(
-    image_id: int, parts: Iterable[FileAnnotations], split: str
-) -> Iterator[AnnotatedImage | Rejected | Count]:
-    """What all annotation files say of one image id, as one AnnotatedImage of `split`.
+def join_parts(
+    image_id: int, parts: Iterable[FileAnnotations], division: Division
+) -> Iterator[JoinSide | SplitReject | SplitCount | SplitRows]:
+    """What all annotation files say of one image id, as a JoinSide; see `merge_parts`. Of an id without a usable image,
+    what is rejected: in the split that the image would go to by its name in the JSON, or in the first where no file has
+    a row of it."""
+    parts = list(parts)
+    merged = list(merge_parts(image_id, parts))
+    notes = ImageNotes(
+        tuple(item for item in merged if isinstance(item, Rejected)),
+        tuple(item for item in merged if isinstance(item, Count)),
+        _rows(parts) if len(division.names) > 1 else (),
+    )
+    images = [item for item in merged if isinstance(item, AnnotatedImage)]
+    for image in images:
+        yield JoinSide(image, notes=notes)
+    if not images:
+        name = min((row.file_name for part in parts for row in part.rows), default="")
+        yield from of_split(notes, division.split_of(name_key(name)) if name else division.names[0], division)
+
+
+def _rows(parts: Iterable[FileAnnotations]) -> tuple[InputRows, ...]:
+    return tuple(
+        InputRows(part.source, part.kind.value, len(part.rows), part.annotation_rows)
+        for part in sorted(parts, key=_by_source)
+    )
+
+
+def _by_source(part: FileAnnotations) -> tuple[str, str]:
+    return part.source, part.kind
+
+
+def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:
+    """What all annotation files say of one image id, as one AnnotatedImage, of no split yet.
 
     Rejects all rows of a file that gives the id to different file names, as its annotations may be of any of them; a
     second row that says the same; annotations of an id that no file has a row for; a second annotation of one id; and
@@ -122,12 +156,14 @@ def merge_parts(
     Raises:
         CollidingImagesError: two files give the id to different file names, so it is unclear whose the annotations are.
     """
-    parts = sorted(parts, key=lambda part: (part.source, part.kind))
+    parts = sorted(parts, key=_by_source)
     merged = merge_annotations(image_id, parts)
     if merged.joined:
         yield Count(Metric.ANNOTATIONS_MERGED, merged.joined)
     listing = [part for part in parts if part.rows]
     yield from merged.rejected
+    for part in parts:
+        yield from part.rejected
     if not listing:
         labels = merged.labels
         rows: list[Any] = [*merged.annotations, *labels.captions, *labels.regions, *labels.panoptic]
@@ -136,7 +172,7 @@ def merge_parts(
             yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
         return
     image, reason, detail = _agreed_row(listing)
-    annotated = AnnotatedImage(image, split, merged.annotations, merged.labels)
+    annotated = AnnotatedImage(image, "", merged.annotations, merged.labels)
     same = f"another row of its file says the same of {image.file_name!r}"
     again = Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail if reason is _AMBIGUOUS else same)
     yield from [again] * sum(len(part.rows) - 1 for part in listing)

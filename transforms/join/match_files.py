@@ -9,13 +9,24 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
 from recordmill.schemas.limits import MAX_FILE_BYTES
+from recordmill.schemas.manifest import SplitRows
 from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.rejects import Reason, Rejected, SplitCount, SplitReject
+from recordmill.schemas.splits import Division
 from recordmill.transforms.join.match_names import base_name, match_names
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
-from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, UNMATCHED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import (
+    COUNTED,
+    REJECTED,
+    ROWS,
+    UNLISTED,
+    UNMATCHED,
+    count_rejects,
+    in_split,
+    route_outputs,
+)
 
 
 class MatchedFiles(NamedTuple):
@@ -24,12 +35,16 @@ class MatchedFiles(NamedTuple):
     Attributes:
         tasks: ImageTask.
         rejected: SplitReject.
+        counted: SplitCount.
+        rows: SplitRows.
         unlisted: UnreferencedFile.
         unmatched: UnmatchedImage.
     """
 
     tasks: PCollection
     rejected: PCollection
+    counted: PCollection
+    rows: PCollection
     unlisted: PCollection
     unmatched: PCollection
 
@@ -41,11 +56,13 @@ class MatchFiles(beam.PTransform):
 
     Args:
         match: one of `recordmill.schemas.names.MATCHES`.
+        division: gives images their splits, by the name that they have in records; None where they have them.
     """
 
-    def __init__(self, match: str = "path"):
+    def __init__(self, match: str = "path", division: Division | None = None):
         super().__init__()
         self._match = match
+        self._division = division
 
     def expand(self, both: PCollection[tuple[str, JoinSide]]):
         if self._match != "path":
@@ -54,11 +71,12 @@ class MatchFiles(beam.PTransform):
             both
             | "GroupByName" >> beam.GroupByKey()  # (name, [JoinSide])
             | "Match"
-            >> beam.FlatMap(_match, self._match)
+            >> beam.FlatMap(_match, self._match, self._division)
             .with_output_types(ImageTask)
-            .with_outputs(REJECTED, UNLISTED, UNMATCHED, main="tasks")
+            .with_outputs(REJECTED, COUNTED, ROWS, UNLISTED, UNMATCHED, main="tasks")
         )
-        return MatchedFiles(matched.tasks, matched[REJECTED], matched[UNLISTED], matched[UNMATCHED])
+        tags = REJECTED, COUNTED, ROWS, UNLISTED, UNMATCHED
+        return MatchedFiles(matched.tasks, *(matched[tag] for tag in tags))
 
 
 def _by_base_name(named: tuple[str, JoinSide]) -> tuple[str, JoinSide]:
@@ -66,15 +84,16 @@ def _by_base_name(named: tuple[str, JoinSide]) -> tuple[str, JoinSide]:
     return base_name(name), msgspec.structs.replace(side, name=name)
 
 
-def _match(group: tuple[str, Iterable[JoinSide]], match: str) -> Iterator[Any]:
+def _match(group: tuple[str, Iterable[JoinSide]], match: str, division: Division | None) -> Iterator[Any]:
     name, sides = group
-    return route_outputs(count_rejects(match_files(name, sides) if match == "path" else match_ends(sides, match)))
+    matched = match_files(name, sides, division) if match == "path" else match_ends(sides, match, division)
+    return route_outputs(count_rejects(matched))
 
 
-Matched = ImageTask | SplitReject | UnreferencedFile | UnmatchedImage
+Matched = ImageTask | SplitReject | SplitCount | SplitRows | UnreferencedFile | UnmatchedImage
 
 
-def match_ends(sides: Iterable[JoinSide], match: str) -> Iterator[Matched]:
+def match_ends(sides: Iterable[JoinSide], match: str, division: Division | None = None) -> Iterator[Matched]:
     """As `match_files`, of rows and files of one `base_name`. An image takes the name of the file that it is found in.
 
     Raises:
@@ -88,9 +107,9 @@ def match_ends(sides: Iterable[JoinSide], match: str) -> Iterator[Matched]:
     for name in sorted(images):
         if name in pairs:
             renamed = [_renamed(side, pairs[name]) for side in images[name]]
-            yield from match_files(pairs[name], [*renamed, *files[pairs[name]]])
+            yield from match_files(pairs[name], [*renamed, *files[pairs[name]]], division)
         else:
-            yield from match_files(name, images[name], is_path=False)
+            yield from match_files(name, images[name], division, is_path=False)
     for name in sorted(files.keys() - pairs.values()):
         yield UnreferencedFile(name)
 
@@ -100,16 +119,22 @@ def _renamed(side: JoinSide, name: str) -> JoinSide:
     return msgspec.structs.replace(side, image=msgspec.structs.replace(side.row, image=row))
 
 
-def match_files(name: str, matches: Iterable[JoinSide], is_path: bool = True) -> Iterator[Matched]:
+def match_files(
+    name: str, matches: Iterable[JoinSide], division: Division | None = None, is_path: bool = True
+) -> Iterator[Matched]:
     """The image rows of one file name and the files of that name, as tasks.
 
-    Rejects rows without a file, and where a name is looked up as it is (`is_path`), those that must not be. Of rows
-    with the same image id, rejects all where they differ, and all but one where they are equal.
+    Rejects rows without a file, and where a name is looked up as it is (`is_path`), those that must not be; and rows
+    whose name gives no group, where `division` divides by groups. Of rows with the same image id, rejects all where
+    they differ, and all but one where they are equal.
 
     Raises:
         CollidingImagesError: rows name a file that two folders have.
     """
-    matches = list(matches)
+    matches = [_of_division(match, name, division) if division else match for match in matches]
+    for match in matches:
+        if match.image and division:
+            yield from of_split(match.notes, match.image.split, division)
     images = [match.image for match in matches if match.image]
     files = list(dict.fromkeys(match.file for match in matches if match.file))
     if not images:
@@ -123,10 +148,28 @@ def match_files(name: str, matches: Iterable[JoinSide], is_path: bool = True) ->
     for annotated in images:
         by_id.setdefault(annotated.image.id, []).append(annotated)
     for rows in by_id.values():
-        yield from _match_rows(rows, files[0] if files else None, is_path)
+        fault = division.fault(name) if division else ""
+        yield from _match_rows(rows, files[0] if files else None, is_path, fault)
 
 
-def _match_rows(rows: list[AnnotatedImage], file: ImageRef | None, is_path: bool) -> Iterator[Matched]:
+def _of_division(side: JoinSide, name: str, division: Division) -> JoinSide:
+    if side.image is None:
+        return side
+    return msgspec.structs.replace(side, image=msgspec.structs.replace(side.image, split=division.split_of(name)))
+
+
+def of_split(notes: ImageNotes, split: str, division: Division) -> Iterator[SplitReject | SplitCount | SplitRows]:
+    """What was found of an image, now that its split is known; without rows for the first split, whose are all that
+    are no other's."""
+    yield from in_split(split, (*notes.rejected, *notes.counted))
+    if split != division.names[0]:
+        for rows in notes.rows:
+            yield SplitRows(split, rows)
+
+
+def _match_rows(
+    rows: list[AnnotatedImage], file: ImageRef | None, is_path: bool, group_fault: str
+) -> Iterator[Matched]:
     """The rows of one image. Their order depends on the runner, so where they differ none is chosen."""
     first = rows[0]
     name = first.image.file_name
@@ -150,6 +193,9 @@ def _match_rows(rows: list[AnnotatedImage], file: ImageRef | None, is_path: bool
     if file.size_bytes > MAX_FILE_BYTES:
         detail = f"{name!r}: {file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
         yield _rejected(first, Reason.TOO_LARGE, detail)
+        return
+    if group_fault:
+        yield _rejected(first, Reason.NO_GROUP, f"{name!r} {group_fault}")
         return
     image = first.image
     yield ImageTask(image.id, name, image.width, image.height, file, first.split, first.annotations, first.labels)

@@ -1,7 +1,6 @@
 """Panoptic annotations and their PNGs are joined by name, as images and their files are."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -9,13 +8,12 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import PanopticAnnotation
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, JoinSide
+from recordmill.schemas.images import ImageNotes, ImageRef, JoinSide
 from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_key
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.images.list_images import list_images
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 
@@ -32,21 +30,9 @@ def _list(folder: str) -> Iterator[tuple[str, JoinSide]]:
         yield name_key(storage_for(folder).join(folder, name)), JoinSide(file=file)
 
 
-class MatchedMasks(NamedTuple):
-    """What MatchMasks gives.
-
-    Attributes:
-        images: (name, JoinSide).
-        rejected: SplitReject.
-    """
-
-    images: PCollection
-    rejected: PCollection
-
-
 class MatchMasks(beam.PTransform):
-    """Two PCollections, (name, JoinSide) of image rows and what ListMasks gives, become MatchedMasks: each panoptic
-    annotation with its PNG, and no other."""
+    """Two PCollections, (name, JoinSide) of image rows and what ListMasks gives, become (name, JoinSide) of image rows:
+    each panoptic annotation with its PNG, and no other."""
 
     def expand(self, sides):
         images, masks = sides
@@ -57,9 +43,9 @@ class MatchMasks(beam.PTransform):
             (keyed, masks)
             | "BothSides" >> beam.Flatten()
             | "GroupByMask" >> beam.GroupByKey()  # (key of the path, [JoinSide])
-            | "Match" >> beam.FlatMap(_match).with_output_types(side).with_outputs(REJECTED, main="images")
+            | "Match" >> beam.FlatMap(_match).with_output_types(side)
         )
-        return MatchedMasks((plain, matched.images) | "Images" >> beam.Flatten(), matched[REJECTED])
+        return (plain, matched) | "Images" >> beam.Flatten()
 
 
 def _without_mask(named: tuple[str, JoinSide]) -> Iterator[tuple[str, JoinSide]]:
@@ -72,19 +58,15 @@ def _by_mask(named: tuple[str, JoinSide]) -> Iterator[tuple[str, JoinSide]]:
         yield name_key(panoptic.path), named[1]
 
 
-def _match(group: tuple[str, Iterable[JoinSide]]) -> Iterator[Any]:
-    return route_outputs(
-        count_rejects(
-            (name_key(item.row.image.file_name), item) if isinstance(item, JoinSide) else item
-            for item in match_masks(group[1])
-        )
-    )
+def _match(group: tuple[str, Iterable[JoinSide]]) -> Iterator[tuple[str, JoinSide]]:
+    _, sides = group
+    return ((name_key(side.row.image.file_name), side) for side in match_masks(sides))
 
 
-def match_masks(sides: Iterable[JoinSide]) -> Iterator[JoinSide | SplitReject]:
+def match_masks(sides: Iterable[JoinSide]) -> Iterator[JoinSide]:
     """The image rows whose panoptic annotation names one PNG, and the files of that name.
 
-    Without a file the annotation is rejected, and the image stays.
+    Without a file the annotation is rejected, in the image's notes, and the image stays.
 
     Raises:
         CollidingImagesError: two files have the name.
@@ -101,12 +83,8 @@ def match_masks(sides: Iterable[JoinSide]) -> Iterator[JoinSide | SplitReject]:
             fault = _fault(found)
             matched = () if fault or not found else (_with_file(panoptic, found),)
             labels = msgspec.structs.replace(side.image.labels, panoptic=matched)
-            yield msgspec.structs.replace(side, image=msgspec.structs.replace(side.image, labels=labels))
-            if fault:
-                reject = Rejected(
-                    "annotation", None, fault[0], f"{panoptic.file_name!r}: {fault[1]}", side.image.image.id
-                )
-                yield SplitReject(side.image.split, reject)
+            image = msgspec.structs.replace(side.image, labels=labels)
+            yield msgspec.structs.replace(side, image=image, notes=_with_fault(side, panoptic, fault))
 
 
 def _in_archive(path: str) -> ImageRef | None:
@@ -121,6 +99,14 @@ def _fault(file: ImageRef | None) -> tuple[Reason, str] | None:
     if file.size_bytes > MAX_FILE_BYTES:
         return Reason.MASK_UNREADABLE, f"{file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
     return None
+
+
+def _with_fault(side: JoinSide, panoptic: PanopticAnnotation, fault: tuple[Reason, str] | None) -> ImageNotes:
+    if not fault:
+        return side.notes
+    reason, detail = fault
+    reject = Rejected("annotation", None, reason, f"{panoptic.file_name!r}: {detail}", side.row.image.id)
+    return msgspec.structs.replace(side.notes, rejected=(*side.notes.rejected, reject))
 
 
 def _with_file(panoptic: PanopticAnnotation, file: ImageRef) -> PanopticAnnotation:

@@ -12,7 +12,7 @@ from recordmill.schemas.annotations import Annotation
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, in_split, route_outputs
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -44,8 +44,8 @@ class ScreenedTasks(NamedTuple):
 
     Attributes:
         tasks: ImageTask.
-        rejected: Rejected.
-        counted: Count.
+        rejected: SplitReject.
+        counted: SplitCount.
     """
 
     tasks: PCollection
@@ -81,7 +81,7 @@ def known_categories(labels: LabelMap) -> KnownCategories:
 
 
 def _screen(task: ImageTask, known: KnownCategories, filters: Filters) -> Iterator[Any]:
-    return route_outputs(count_rejects(screen_annotations(task, known, filters)))
+    return route_outputs(count_rejects(in_split(task.split, screen_annotations(task, known, filters))))
 
 
 def screen_annotations(

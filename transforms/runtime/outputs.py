@@ -8,12 +8,14 @@ from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
-from recordmill.schemas.rejects import Count, Rejected, SplitReject
+from recordmill.schemas.manifest import SplitRows
+from recordmill.schemas.rejects import Count, Rejected, SplitCount, SplitReject
 from recordmill.transforms.runtime import progress
 
 REJECTED = "rejected"
 COUNTED = "counted"
 FILES = "files"
+ROWS = "rows"
 UNLISTED = "unlisted"
 UNMATCHED = "unmatched"
 
@@ -21,7 +23,9 @@ _TAGS: dict[type, str] = {
     AnnotationFile: FILES,
     Count: COUNTED,
     Rejected: REJECTED,
+    SplitCount: COUNTED,
     SplitReject: REJECTED,
+    SplitRows: ROWS,
     UnmatchedImage: UNMATCHED,
     UnreferencedFile: UNLISTED,
 }
@@ -32,6 +36,15 @@ def route_outputs(items: Iterable[Any]) -> Iterator[Any]:
     for item in items:
         tag = _TAGS.get(type(item))
         yield TaggedOutput(tag, item) if tag else item
+
+
+def in_split(split: str, items: Iterable[Any]) -> Iterator[Any]:
+    """`items`, where rejects and counts are of the split."""
+    for item in items:
+        if isinstance(item, Rejected):
+            yield SplitReject(split, item)
+        else:
+            yield SplitCount(split, item) if isinstance(item, Count) else item
 
 
 def count_rejects(items: Iterable[Any]) -> Iterator[Any]:

@@ -17,7 +17,5 @@ def test_a_table_says_flag_meaning_and_default():
     assert "\nold\n" not in page
     assert "| `--masks none\\|png\\|rle\\|both` | masks of objects, as 8-bit PNG" in page
     assert page.count("| `none` |\n") == 1
-    assert (
-        "| `--split SPLIT` | which split this is; each is added to the folder by a run of its own | `train` |\n" in page
-    )
+    assert "| `--name NAME` | begins the shards' file names | `coco` |\n" in page
     assert "| `--no-crowd` | leave out annotations with `iscrowd` 1 | off |\n" in page

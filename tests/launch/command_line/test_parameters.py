@@ -60,7 +60,7 @@ def test_a_value_of_every_parameter_is_taken_by_the_command(command):
 
 
 NEEDS_ANOTHER = {
-    *("writer", "masks", "no_list", "split_seed", "stratify", "label_separator"),
+    *("writer", "masks", "no_list", "split_seed", "group_from", "stratify", "label_separator"),
     *("path_column", "label_column", "split_column"),
 }
 """What is refused, or does nothing, without another option."""

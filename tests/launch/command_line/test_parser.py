@@ -33,7 +33,11 @@ def test_without_flags_the_options_are_the_defaults():
 
 FLAGS = [
     (("--name", "faces"), {"name": "faces"}),
-    (("--split", "val"), {"split": "val"}),
+    (("--split", "val"), {"split": (("val", Fraction(1)),)}),
+    (
+        ("--split", "a=1/2,b=1/2", "--split-seed", "-3", "--group-from", "^[a-z]+"),
+        {"split": (("a", Fraction(1, 2)), ("b", Fraction(1, 2))), "split_seed": -3, "group_from": "^[a-z]+"},
+    ),
     (("--layout", "detection"), {"layout": "detection"}),
     (("--layout", "tfds"), {"layout": "tfds"}),
     (("--masks", "both"), {"masks": "both"}),
@@ -98,10 +102,6 @@ FOLDER_FLAGS = [
     (("--classes", "dog, big cat"), {"classes": ("dog", "big cat")}),
     (("--split", "val"), {"split": (("val", Fraction(1)),)}),
     (("--split", "a=0.8,b=1/5"), {"split": (("a", Fraction(4, 5)), ("b", Fraction(1, 5)))}),
-    (
-        ("--split", "a=1/2,b=1/2", "--split-seed", "-3"),
-        {"split": (("a", Fraction(1, 2)), ("b", Fraction(1, 2))), "split_seed": -3},
-    ),
     (
         ("--split", "a=0.5,b=0.5", "--stratify"),
         {"split": (("a", Fraction(1, 2)), ("b", Fraction(1, 2))), "stratify": True},

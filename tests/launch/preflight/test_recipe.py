@@ -7,7 +7,7 @@ from fractions import Fraction
 import google_crc32c
 import pytest
 
-from recordmill.launch.preflight.recipe import coco_recipe, folder_recipes
+from recordmill.launch.preflight.recipe import coco_recipes, folder_recipes
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
@@ -52,7 +52,7 @@ def test_a_recipe_of_annotation_files_has_their_checksums(folder):
     expected = Recipe(
         FORMAT, "coco", "train", "detection", given.table.parts, inputs, ("images",), given.record_options
     )
-    assert coco_recipe(given) == expected
+    assert coco_recipes(given) == [expected]
 
 
 def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder):
@@ -69,9 +69,9 @@ def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder)
     turned = {
         name: getattr(given, name)[::-1] for name in ("images", "instances", "panoptic", "panoptic_masks", "categories")
     }
-    assert coco_recipe(dataclasses.replace(given, **turned)) == coco_recipe(given)
+    assert coco_recipes(dataclasses.replace(given, **turned)) == coco_recipes(given)
     crossed = dataclasses.replace(given, panoptic_masks=given.panoptic_masks[::-1])
-    assert coco_recipe(crossed) != coco_recipe(given)
+    assert coco_recipes(crossed) != coco_recipes(given)
 
 
 # Folders whose names give the labels

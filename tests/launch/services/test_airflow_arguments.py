@@ -71,6 +71,7 @@ GIVEN = {
     "workers": 4,
     "seed": 3,
     "split_seed": 5,
+    "group_from": "^[a-z]+",
     "min_area": 2.5,
     "max_rejects": 0.2,
 }

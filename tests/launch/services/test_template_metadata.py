@@ -29,6 +29,7 @@ WITH = {
     "split_column": {"label_files": "gs://b-1/l.csv"},
     "split_seed": {"split": "a=1/2,b=1/2"},
     "stratify": {"split": "a=1/2,b=1/2"},
+    "group_from": {"split": "a=1/2,b=1/2"},
 }
 PAIRED = {"panoptic": "panoptic_masks", "panoptic_masks": "panoptic"}
 BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
@@ -75,11 +76,11 @@ VALUES = {
     "label_column": (["a column"], [""]),
     "split_column": (["set"], [""]),
     "label_separator": (["_", "__", "-"], [""]),
-    "coco split": (["train", "val_2017"], ["", "a-b", "a=1", "train,val", "ü", "a" * 81]),
-    "folder split": (
-        ["train", "train=0.8,val=0.1,test=0.1", "a=1/3,b=2/3", "a = .5 , b = 5e-1"],
-        ["", "a,b", "a=", "=1", "a=80%,b=20%", "a=1/0", "a=0.8;b=0.2", "a=x"],
+    "split": (
+        ["train", "val_2017", "train=0.8,val=0.1,test=0.1", "a=1/3,b=2/3", "a = .5 , b = 5e-1"],
+        ["", "a-b", "ü", "a" * 81, "a,b", "a=", "=1", "a=80%,b=20%", "a=1/0", "a=0.8;b=0.2", "a=x"],
     ),
+    "group_from": (["patient[0-9]+", "^(.*)_frame"], ["", " "]),
     "sdk_container_image": (
         ["europe-west4-docker.pkg.dev/p/r/i:1.2-a", "h:5000/i:t", "p/i@sha256:" + "0" * 64],
         ["", "p/i", "p/i@sha256:12", "p/i:a b", "p/i:"],
@@ -107,7 +108,7 @@ def values_of(command: str, name: str) -> tuple[list[str], list[str]]:
     if kind_of(command, name) == "choice":
         choices = [option["value"] for option in described(command, name)["enumOptions"]]
         return choices, ["", "nonsense", choices[0].upper(), choices[0] + "x"]
-    for key in (f"{command} {name}", name, kind_of(command, name)):
+    for key in (name, kind_of(command, name)):
         if key in VALUES:
             return VALUES[key]
     raise AssertionError(f"which values of {name} are good?")
@@ -213,7 +214,7 @@ TELLING = ("name", "num_shards", "examples_per_shard", "max_side", "jpeg_quality
 @pytest.mark.parametrize("name", [*TELLING, "split", "shard_size"])
 def test_bad_values_are_refused_by_the_command_line_too(name):
     """Or the template would be stricter than the command."""
-    for value in VALUES.get(f"coco {name}", VALUES.get(name))[1]:
+    for value in VALUES[name][1]:
         if value:  # an empty value is as if it were not given
             with pytest.raises(ConfigError):
                 options_of("coco", **{name: value})

@@ -2,17 +2,22 @@
 
 import math
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from itertools import combinations
 
 import pytest
 
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
 from recordmill.pipelines.options.convert_options import DEFAULT_SHARD_BYTES, MAX_SHARDS
+from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardSizing
 
+KERAS = "--layout keras names shards without their split, so a folder has one: give one --split"
+HALVES = (("a", Fraction(1, 2)), ("b", Fraction(1, 2)))
 GIVEN = {"images": ("images",), "instances": ("a.json",), "output": "out"}
 EACH_ITS_MASKS = "each panoptic file needs the folder or .zip of its PNGs"
 
@@ -38,7 +43,10 @@ def faults(**changed) -> list[str]:
         ({"name": ".a"}, "--name '.a' must be letters, digits, _ . - and begin with a letter or digit"),
         ({"name": "é"}, "--name 'é' must be letters, digits, _ . - and begin with a letter or digit"),
         ({"name": "a\n"}, "--name 'a\\n' must be letters, digits, _ . - and begin with a letter or digit"),
-        ({"split": "a-b"}, "--split 'a-b' must be letters, digits and _: it is part of file names"),
+        ({"split": HALVES, "layout": "keras"}, KERAS),
+        ({"group_from": "x"}, "--group-from keeps groups of images in one split, but --split does not divide them"),
+        ({"split": HALVES, "group_from": "a("}, "--group-from a( is no regular expression (missing ) at position 2)"),
+        ({"split": (("a-b", Fraction(1)),)}, "--split 'a-b' must be letters, digits and _: it is part of file names"),
         ({"layout": "yolo"}, "--layout 'yolo' is none of detection, keras, tfds"),
         ({"boxes": "Clip"}, "--boxes 'Clip' is none of clip, drop, keep"),
         ({"check": ""}, "--check '' is none of none, header, decode"),
@@ -119,7 +127,7 @@ def test_all_faults_are_told_at_once():
     "changed",
     [
         {"name": "coco-2017.v1_x"},
-        {"split": "val_2017"},
+        {"split": (("val_2017", Fraction(1)),)},
         {"num_shards": MAX_SHARDS},
         {"writer": "beam", "num_shards": 3},
         {"max_rejects": 0.0, "min_area": 0.0},
@@ -229,18 +237,34 @@ DECIDE = {
     "max_side": 100,
     "jpeg_quality": 80,
 }
-IN_THE_RECIPE_ITSELF = {"images", "name", "split", "layout", "panoptic_masks", *ANNOTATIONS}
+DIVIDE = {"split": HALVES, "split_seed": 1, "group_from": "x"}
+IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "panoptic_masks", *ANNOTATIONS}
 DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, "dry_run": True, "workers": 3}
 
 
 def test_every_option_is_of_one_kind():
-    assert set(CocoOptions.__dataclass_fields__) == {*DECIDE, *IN_THE_RECIPE_ITSELF, *DECIDE_NOTHING}
+    assert set(CocoOptions.__dataclass_fields__) == {*DECIDE, *DIVIDE, *IN_THE_RECIPE_ITSELF, *DECIDE_NOTHING}
 
 
 @pytest.mark.parametrize("name", DECIDE)
 def test_an_option_that_decides_the_records_is_recorded(name):
     plain = CocoOptions(**GIVEN).record_options
     assert CocoOptions(**GIVEN | {name: DECIDE[name]}).record_options != plain
+
+
+@pytest.mark.parametrize("options", [CocoOptions, FolderOptions])
+def test_what_divides_is_recorded_and_groups_only_where_there_are_some(options):
+    given = {name: GIVEN[name] for name in (GIVEN if options is CocoOptions else ("images", "output"))}
+    records = [
+        options(**given, **{name: DIVIDE[name] for name in names}).record_options
+        for names in ((), ("split",), ("split", "split_seed"), ("split", "split_seed", "group_from"))
+    ]
+    assert all(one != other for one, other in combinations(records, 2))
+    assert ["group_from" in each for each in records] == [False, False, False, True]
+
+
+def test_a_single_split_of_coco_is_the_recipe_s_and_no_option():
+    assert "split" not in CocoOptions(**GIVEN, split=(("val", Fraction(1)),)).record_options
 
 
 @pytest.mark.parametrize("name", DECIDE_NOTHING)

@@ -50,11 +50,11 @@ def shares(*pairs: tuple[str, str]) -> tuple[tuple[str, Fraction], ...]:
         ),
         ({"classes": ("cat", "dog", "cat", "cat")}, "--classes names 'cat' twice"),
         ({"stratify": True}, "--stratify divides classes, but --split names a single split"),
-        ({"split_seed": 3}, "--split-seed divides images, but --split names a single split"),
+        ({"split_seed": 3}, "--split-seed divides a data set, but --split names a single split"),
         (
             {"stratify": True, "split_seed": 1, "split": shares(("val", "1"))},
             "--stratify divides classes, but --split names a single split; "
-            "--split-seed divides images, but --split names a single split",
+            "--split-seed divides a data set, but --split names a single split",
         ),
         *(
             (
@@ -62,6 +62,11 @@ def shares(*pairs: tuple[str, str]) -> tuple[tuple[str, Fraction], ...]:
                 f"--split-seed {seed} must be -9223372036854775808 to 9223372036854775807",
             )
             for seed in BEYOND
+        ),
+        (
+            {"split": HALVES, "stratify": True, "group_from": "x"},
+            "--stratify and --group-from contradict each other: a group may hold images of several classes, and is not "
+            "divided; give one",
         ),
         ({"label_separator": "-"}, SEPARATOR.format("-")),
         ({"label_separator": "-", **TABLE}, SEPARATOR.format("-")),
@@ -111,9 +116,9 @@ def test_all_faults_are_told_at_once():
         "--images is missing",
         "--label-from 'x' is none of folder, name",
         "--workers 0 must be 1 to 256",
+        "--name '/' must be letters, digits, _ . - and begin with a letter or digit",
         "--split names a twice",
         "--split: the shares sum to 2, not 1 (thirds can be given as 1/3)",
-        "--name '/' must be letters, digits, _ . - and begin with a letter or digit",
     ]
 
 
@@ -213,6 +218,8 @@ DECIDE = {
     "split_seed": 1,
     "stratify": True,
 }
+DIVIDE = {"group_from"}
+"""Recorded only where it is given, see test_convert_options."""
 NEEDED = {
     "path_column": TABLE,
     "label_column": TABLE,
@@ -227,7 +234,7 @@ DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, 
 
 
 def test_every_option_is_of_one_kind():
-    assert set(FolderOptions.__dataclass_fields__) == {*DECIDE, *IN_THE_RECIPE_ITSELF, *DECIDE_NOTHING}
+    assert set(FolderOptions.__dataclass_fields__) == {*DECIDE, *DIVIDE, *IN_THE_RECIPE_ITSELF, *DECIDE_NOTHING}
 
 
 @pytest.mark.parametrize("name", DECIDE)

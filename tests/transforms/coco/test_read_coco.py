@@ -369,15 +369,23 @@ def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, anno
     ]
 
 
-def test_the_transform_sorts_its_outputs(tmp_path):
+NO_BOX = "bbox is not a list of four numbers: []"
+
+
+def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_path):
     path = str(tmp_path / "instances.json")
-    Path(path).write_text(json.dumps(document(annotations=[ROW, {**ROW, "id": 8, "bbox": []}])))
+    rows = [ROW, {**ROW, "id": 8, "bbox": []}, {**ROW, "id": 9, "bbox": [], "image_id": 5}, {"id": 10}]
+    Path(path).write_text(json.dumps(document(annotations=rows)))
     annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
-    part = FileAnnotations(1, path, AnnotationKind.INSTANCES, (ImageRow(1, "a.jpg", 40, 30),), (annotation,))
-    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 2, (Category(3, "dog", "animal"),))
-    reject = Rejected("annotation", 8, Reason.MALFORMED_BOX, "bbox is not a list of four numbers: []", 1)
+    image = ImageRow(1, "a.jpg", 40, 30)
+    bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
+    part = FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,), (annotation,), rejected=(bad[0],))
+    of_no_image = FileAnnotations(5, path, AnnotationKind.INSTANCES, (), rejected=(bad[1],))
+    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 4, (Category(3, "dog", "animal"),))
+    detail = "annotation row: Object missing required field `image_id`"
+    reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
-        assert_that(coco.parts, equal_to([(1, part)]), "Parts")
+        assert_that(coco.parts, equal_to([(1, part), (5, of_no_image)]), "Parts")
         assert_that(coco.files, equal_to([file]), "Files")
         assert_that(coco.rejected, equal_to([reject]), "Rejected")

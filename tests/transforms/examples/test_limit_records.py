@@ -11,7 +11,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.limits import MAX_RECORD_BYTES
-from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.examples.limit_records import LimitRecords, limit_record
 from recordmill.transforms.runtime.outputs import REJECTED
@@ -54,4 +54,4 @@ def test_the_transform():
         )
         reject = Rejected("image", 7, Reason.RECORD_TOO_LARGE, detail, annotations=13_500)
         assert_that(limited.tasks, equal_to([task(1)]), "Tasks")
-        assert_that(limited[REJECTED], equal_to([reject]), "Rejected")
+        assert_that(limited[REJECTED], equal_to([SplitReject("train", reject)]), "Rejected")

@@ -12,10 +12,10 @@ from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.image_labels import PathLabels
 from recordmill.schemas.images import ImageRef, JoinSide, UnreferencedFile
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
-from recordmill.schemas.splits import SplitShares, name_id
+from recordmill.schemas.splits import Division, SplitShares, name_id
 from recordmill.transforms.folder.label_paths import LabelPaths, label_path
 
-HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
+HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 FOLDER, NAME = PathLabels(), PathLabels("_")
 
 

@@ -19,7 +19,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.images import JoinSide
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
-from recordmill.schemas.splits import SplitShares, name_id
+from recordmill.schemas.splits import Division, SplitShares, name_id
 from recordmill.transforms.folder.read_labels import (
     LabelRow,
     LabelTable,
@@ -30,8 +30,8 @@ from recordmill.transforms.folder.read_labels import (
 )
 
 USUAL = LabelColumns()
-ALL_TRAIN = SplitShares((("train", Fraction(1)),))
-HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
+ALL_TRAIN = Division(SplitShares((("train", Fraction(1)),)))
+HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 
 
 @pytest.fixture
@@ -391,8 +391,8 @@ def test_the_splits_of_a_table_are_those_of_rows_that_can_be_used(tmp_path, tabl
 # Image rows
 
 
-def read(path, *folders: str, shares: SplitShares = ALL_TRAIN, splits: tuple[str, ...] = ("train",)) -> list:
-    return list(read_labels(LabelTable(str(path), USUAL, folders), shares, splits))
+def read(path, *folders: str, division: Division = ALL_TRAIN, splits: tuple[str, ...] = ("train",)) -> list:
+    return list(read_labels(LabelTable(str(path), USUAL, folders), division, splits))
 
 
 def image(path: str, label: str, split: str = "train") -> AnnotatedImage:
@@ -496,12 +496,12 @@ def test_a_table_without_splits_leaves_them_to_the_name_however_it_is_spelled(tm
     whole = f"{tmp_path}/images/{name}"
     (tmp_path / "labels.csv").write_text(f"path,label\n{name},cat\n./{name},cat\n{whole},cat\n")
     expected = image(name, "cat", HALVES.split_of(name))
-    assert read(tmp_path / "labels.csv", f"{tmp_path}/images", shares=HALVES, splits=HALVES.names) == [expected] * 3
+    assert read(tmp_path / "labels.csv", f"{tmp_path}/images", division=HALVES, splits=HALVES.names) == [expected] * 3
 
 
 def test_a_name_that_is_composed_and_one_that_is_not_are_one_image(tmp_path):
     (tmp_path / "labels.csv").write_text("path,label\ne\u0301.jpg,cat\n\u00e9.jpg,cat\n")
-    first, second = read(tmp_path / "labels.csv", shares=HALVES, splits=HALVES.names)
+    first, second = read(tmp_path / "labels.csv", division=HALVES, splits=HALVES.names)
     assert (first.image.id, first.split) == (second.image.id, second.split)
 
 
@@ -514,7 +514,7 @@ def test_rows_that_agree_agree_however_their_name_is_spelled(tmp_path):
 def test_a_table_with_splits_gives_them(tmp_path):
     table = "path,label,split\n0.jpg,cat,b\n1.jpg,cat,A\n2.jpg,cat,a\n"
     (tmp_path / "labels.csv").write_text(table)
-    found = read(tmp_path / "labels.csv", shares=ALL_TRAIN, splits=("a", "b"))
+    found = read(tmp_path / "labels.csv", division=ALL_TRAIN, splits=("a", "b"))
     assert [row.split for row in found] == ["b", "a", "a"]
 
 

@@ -1,5 +1,6 @@
 """Rows, annotations and files find each other."""
 
+from fractions import Fraction
 from itertools import permutations
 
 import apache_beam as beam
@@ -14,6 +15,7 @@ from recordmill.schemas.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.join.join_images import JoinImages, merge_parts
 
 FILE = ImageRef("images/a.jpg", 100, "1")
@@ -27,14 +29,13 @@ def part(source: str, *rows: ImageRow, annotations: tuple[Annotation, ...] = (),
     return FileAnnotations(image_id, source, AnnotationKind.INSTANCES, rows, annotations)
 
 
+VAL = Division(SplitShares((("val", Fraction(1)),)))
 SIZED, UNSIZED = ImageRow(1, "a.jpg", 40, 30), ImageRow(1, "a.jpg")
 
 
 def test_annotations_are_ordered_by_id():
     parts = [part("x.json", SIZED, annotations=(annotation(9), annotation(-2), annotation(4)))]
-    assert list(merge_parts(1, parts, "val")) == [
-        AnnotatedImage(SIZED, "val", (annotation(-2), annotation(4), annotation(9)))
-    ]
+    assert list(merge_parts(1, parts)) == [AnnotatedImage(SIZED, "", (annotation(-2), annotation(4), annotation(9)))]
 
 
 def test_files_add_up_in_whatever_order_they_come():
@@ -43,16 +44,16 @@ def test_files_add_up_in_whatever_order_they_come():
         part("b.json", annotations=(annotation(2), annotation(5, category_id=0))),
         part("c.json", SIZED, annotations=(annotation(3),)),
     ]
-    merged = AnnotatedImage(SIZED, "val", (annotation(2), annotation(3), annotation(5)))
+    merged = AnnotatedImage(SIZED, "", (annotation(2), annotation(3), annotation(5)))
     detail = "an annotation of this id is in a.json and in b.json; the first is kept"
     second = Rejected("annotation", 5, Reason.DUPLICATE_ANNOTATION_ID, detail, 1)
     for order in permutations(parts):
-        assert list(merge_parts(1, order, "val")) == [second, Count(Metric.ROWS_MERGED, 1), merged]
+        assert list(merge_parts(1, order)) == [second, Count(Metric.ROWS_MERGED, 1), merged]
 
 
 def test_annotations_of_an_image_that_no_file_lists_are_rejected():
     parts = [part("x.json", annotations=(annotation(8), annotation(7))), part("y.json", annotations=(annotation(1),))]
-    assert list(merge_parts(1, parts, "val")) == [
+    assert list(merge_parts(1, parts)) == [
         Rejected("annotation", id_, Reason.UNKNOWN_IMAGE, "no image row has the id 1", 1) for id_ in (1, 7, 8)
     ]
 
@@ -62,13 +63,13 @@ def test_of_two_images_with_one_id_in_a_file_none_is_taken_as_annotations_may_be
     images = "x.json gives this id to 2 images, 'a.jpg', 'b.jpg'"
     detail = f"{images}: none is taken, as the 2 annotations of the id may be of any"
     rejected = Rejected("image", 1, Reason.DUPLICATE_IMAGE_ID, detail)
-    assert list(merge_parts(1, [ambiguous], "val")) == [
+    assert list(merge_parts(1, [ambiguous])) == [
         rejected,
         msgspec.structs.replace(rejected, annotations=2),
     ]
     others = [part("w.json", SIZED, annotations=(annotation(4),)), part("y.json", SIZED)]
     for order in permutations([ambiguous, *others]):
-        assert list(merge_parts(1, order, "val")) == [
+        assert list(merge_parts(1, order)) == [
             rejected,
             Count(Metric.ROWS_MERGED, 2),
             msgspec.structs.replace(rejected, annotations=3),
@@ -76,7 +77,7 @@ def test_of_two_images_with_one_id_in_a_file_none_is_taken_as_annotations_may_be
 
 
 def test_a_file_that_gives_one_id_to_thousands_is_told_in_short_lines():
-    rejects = list(merge_parts(1, [part("x.json", *(ImageRow(1, f"{n}.jpg") for n in range(2000)))], "val"))
+    rejects = list(merge_parts(1, [part("x.json", *(ImageRow(1, f"{n}.jpg") for n in range(2000)))]))
     assert len(rejects) == 2000
     assert "2000 images, '0.jpg', '1.jpg', '10.jpg' …" in rejects[0].detail
 
@@ -85,14 +86,14 @@ def test_a_file_that_gives_one_id_to_thousands_is_told_in_short_lines():
 @pytest.mark.parametrize("before", [True, False])
 def test_a_second_row_that_says_the_same_is_rejected_and_the_image_stays(again, before):
     rows = (again, SIZED) if before else (SIZED, again)
-    reject, image = merge_parts(1, [part("x.json", *rows, annotations=(annotation(1),))], "val")
+    reject, image = merge_parts(1, [part("x.json", *rows, annotations=(annotation(1),))])
     assert (reject.reason, reject.annotations) == (Reason.DUPLICATE_IMAGE_ID, 0)
     assert (image.image.width, image.image.height, image.annotations) == (40, 30, (annotation(1),))
 
 
 def test_two_rows_of_a_file_that_say_different_sizes_reject_the_image():
     parts = [part("x.json", UNSIZED, SIZED, ImageRow(1, "a.jpg", 30, 40), annotations=(annotation(1),))]
-    *again, last = merge_parts(1, parts, "val")
+    *again, last = merge_parts(1, parts)
     detail = "'a.jpg' is 40x30 in x.json but 30x40 in x.json"
     assert last == Rejected("image", 1, Reason.SIZE_MISMATCH, detail, annotations=1)
     assert [(reject.reason, reject.annotations) for reject in again] == [(Reason.DUPLICATE_IMAGE_ID, 0)] * 2
@@ -105,14 +106,14 @@ def test_what_is_read_does_not_depend_on_the_order_of_a_file_s_two_kinds():
         FileAnnotations(1, "x.json", kind, (SIZED,), (row,))
         for kind in (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
     ]
-    first, second = (list(merge_parts(1, order, "val")) for order in permutations(kinds))
+    first, second = (list(merge_parts(1, order)) for order in permutations(kinds))
     assert first == second
 
 
 def test_sizes_that_contradict_each_other_reject_the_image():
     parts = [part("x.json", SIZED, annotations=(annotation(1),)), part("y.json", ImageRow(1, "a.jpg", 30, 40))]
     detail = "'a.jpg' is 40x30 in x.json but 30x40 in y.json"
-    assert list(merge_parts(1, parts, "val")) == [
+    assert list(merge_parts(1, parts)) == [
         Count(Metric.ROWS_MERGED, 1),
         Rejected("image", 1, Reason.SIZE_MISMATCH, detail, annotations=1),
     ]
@@ -120,15 +121,15 @@ def test_sizes_that_contradict_each_other_reject_the_image():
 
 def test_one_name_spelled_twice_is_one_image():
     parts = [part("x.json", ImageRow(1, "./b/a.jpg")), part("y.json", ImageRow(1, "b//a.jpg", 40, 30))]
-    assert list(merge_parts(1, parts, "val")) == [
+    assert list(merge_parts(1, parts)) == [
         Count(Metric.ROWS_MERGED, 1),
-        AnnotatedImage(ImageRow(1, "b//a.jpg", 40, 30), "val", ()),
+        AnnotatedImage(ImageRow(1, "b//a.jpg", 40, 30), "", ()),
     ]
 
 
 def test_one_id_of_two_images_is_an_error():
     with pytest.raises(CollidingImagesError, match=r"image id 1 is 'a\.jpg' in x\.json and 'b\.jpg' in y\.json"):
-        list(merge_parts(1, [part("y.json", ImageRow(1, "b.jpg")), part("x.json", SIZED)], "val"))
+        list(merge_parts(1, [part("y.json", ImageRow(1, "b.jpg")), part("x.json", SIZED)]))
 
 
 def test_the_transform_joins_by_id_and_then_by_name():
@@ -145,7 +146,7 @@ def test_the_transform_joins_by_id_and_then_by_name():
         Rejected("annotation", 9, Reason.UNKNOWN_IMAGE, "no image row has the id 3", 3),
     ]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        joined = p | "Parts" >> beam.Create(parts) | JoinImages("val", p | "Files" >> beam.Create(files))
+        joined = p | "Parts" >> beam.Create(parts) | JoinImages(VAL, p | "Files" >> beam.Create(files))
         assert_that(joined.tasks, equal_to([task]), "Tasks")
         assert_that(joined.rejected, equal_to([("val", reject) for reject in rejected]), "Rejected")
         assert_that(joined.counted, equal_to([("val", Count(Metric.ROWS_MERGED, 1))]), "Counted")
@@ -157,7 +158,7 @@ def test_without_a_listing_no_file_is_assumed_of_a_name_that_must_not_be_looked_
     rows = [ImageRow(1, "a.jpg"), ImageRow(2, "../a.jpg")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         parts = p | beam.Create([(row.id, part("x.json", row, image_id=row.id)) for row in rows])
-        joined = parts | JoinImages("val", None, "images")
+        joined = parts | JoinImages(VAL, None, "images")
         paths = joined.tasks | beam.Map(lambda task: task.ref.path)
         reasons = joined.rejected | "Reasons" >> beam.MapTuple(lambda _, reject: (reject.id, reject.reason))
         assert_that(paths, equal_to(["images/a.jpg"]), "Tasks")
@@ -168,14 +169,14 @@ def test_names_are_matched_as_asked():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         parts = p | "Parts" >> beam.Create([(1, part("x.json", ImageRow(1, "/x/a.jpg")))])
         files = p | "Files" >> beam.Create([("deep/a.jpg", JoinSide(file=FILE))])
-        names = parts | JoinImages("val", files, match="suffix")
+        names = parts | JoinImages(VAL, files, match="suffix")
         assert_that(names.tasks | beam.Map(lambda task: task.file_name), equal_to(["deep/a.jpg"]))
 
 
 @pytest.mark.parametrize("size", [(10**6, 10**6), (10**18, 10**18), (178_000_001, 1), (2, 89_000_001)])
 def test_more_pixels_than_are_ever_decoded_are_known_from_the_json(size):
-    (reject,) = merge_parts(1, [part("x.json", ImageRow(1, "a.jpg", *size), annotations=(annotation(1),))], "val")
+    (reject,) = merge_parts(1, [part("x.json", ImageRow(1, "a.jpg", *size), annotations=(annotation(1),))])
     assert (reject.what, reject.reason, reject.annotations) == ("image", Reason.TOO_LARGE, 1)
     assert reject.detail == (f"'a.jpg': the JSON gives {size[0]}x{size[1]} pixels; at most 178,000,000 are decoded")
     largest = ImageRow(1, "a.jpg", 2, 89_000_000)
-    assert list(merge_parts(1, [part("x.json", largest)], "val")) == [AnnotatedImage(largest, "val")]
+    assert list(merge_parts(1, [part("x.json", largest)])) == [AnnotatedImage(largest, "")]

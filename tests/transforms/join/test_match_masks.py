@@ -5,6 +5,7 @@ import zipfile
 from itertools import permutations
 
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -12,9 +13,9 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import AnnotatedImage, Caption, ImageLabels, ImageRow, PanopticAnnotation, Segment
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, JoinSide
+from recordmill.schemas.images import ImageNotes, ImageRef, JoinSide
 from recordmill.schemas.limits import MAX_FILE_BYTES
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.join.match_masks import ListMasks, MatchMasks, match_masks
 
 FILE = ImageRef("masks/a.png", 100, "v1")
@@ -28,8 +29,10 @@ def image(id_: int = 1, path: str = "masks/a.png", **found) -> JoinSide:
     return JoinSide(AnnotatedImage(ImageRow(id_, f"{id_}.jpg"), "val", (), labels), ImageRef("images/1.jpg", 7))
 
 
-def rejected(reason: Reason, detail: str, id_: int = 1) -> SplitReject:
-    return SplitReject("val", Rejected("annotation", None, reason, f"'a.png': {detail}", id_))
+def rejected(reason: Reason, detail: str, id_: int = 1) -> JoinSide:
+    """A row whose annotation is none, with why."""
+    reject = Rejected("annotation", None, reason, f"'a.png': {detail}", id_)
+    return msgspec.structs.replace(image(id_, path=""), notes=ImageNotes((reject,)))
 
 
 def test_each_row_gets_the_file_s_size_and_version():
@@ -41,13 +44,21 @@ def test_each_row_gets_the_file_s_size_and_version():
 
 def test_without_a_file_the_annotation_is_rejected_and_the_image_stays():
     missing = rejected(Reason.MASK_MISSING, "no such file under --panoptic-masks")
-    assert list(match_masks([image()])) == [image(path=""), missing]
+    assert list(match_masks([image()])) == [missing]
+
+
+def test_what_was_found_of_the_image_before_stays():
+    before = Rejected("annotation", 4, Reason.MALFORMED_BOX, "x", 1)
+    notes = ImageNotes((before,), (Count(Metric.ROWS_MERGED, 1),))
+    (side,) = match_masks([msgspec.structs.replace(image(), notes=notes)])
+    assert side.notes.rejected[0] == before
+    assert (len(side.notes.rejected), side.notes.counted) == (2, notes.counted)
 
 
 def test_a_file_that_is_too_large_is_known_before_it_is_read():
     huge = JoinSide(file=ImageRef("masks/a.png", MAX_FILE_BYTES + 1))
     detail = "256,000,001 bytes, where at most 256,000,000 are read"
-    assert list(match_masks([huge, image()])) == [image(path=""), rejected(Reason.MASK_UNREADABLE, detail)]
+    assert list(match_masks([huge, image()])) == [rejected(Reason.MASK_UNREADABLE, detail)]
 
 
 def test_a_file_that_no_row_names_is_passed_over():
@@ -80,9 +91,9 @@ def test_the_transforms_list_and_match(tmp_path):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         files = p | "Folders" >> beam.Create([str(tmp_path)]) | ListMasks()
         matched = (p | "Rows" >> beam.Create(rows), files) | MatchMasks()
-        known = matched.images | beam.MapTuple(
-            lambda name, side: (name, [p.size_bytes for p in side.row.labels.panoptic])
-        )
+        known = matched | beam.MapTuple(lambda name, side: (name, [p.size_bytes for p in side.row.labels.panoptic]))
         assert_that(known, equal_to([("1.jpg", [4]), ("2.jpg", []), ("3.jpg", [])]), "Images")
-        missing = rejected(Reason.MASK_MISSING, "no such file under --panoptic-masks", 3)
-        assert_that(matched.rejected, equal_to([missing]), "Rejected")
+        reasons = matched | "Reasons" >> beam.FlatMapTuple(
+            lambda name, side: [(name, reject.reason) for reject in side.notes.rejected]
+        )
+        assert_that(reasons, equal_to([("3.jpg", Reason.MASK_MISSING)]), "Rejected")

@@ -18,7 +18,7 @@ from recordmill.schemas.annotations import (
 )
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
 from recordmill.transforms.join.screen_annotations import (
     Filters,
     KnownCategories,
@@ -142,5 +142,6 @@ def test_the_transform_sorts_its_outputs():
         screened = tasks | ScreenAnnotations(known, Filters(crowd=False))
         reject = Rejected("annotation", 13, Reason.UNKNOWN_CATEGORY, "no category has the id 3", 7)
         assert_that(screened.tasks, equal_to([task(CAT)]), "Tasks left")
-        assert_that(screened.rejected, equal_to([reject]), "Rejected")
-        assert_that(screened.counted, equal_to([Count(Metric.FILTERED_CROWD, 1)]), "Counted")
+        assert_that(screened.rejected, equal_to([SplitReject("train", reject)]), "Rejected")
+        crowd = SplitCount("train", Count(Metric.FILTERED_CROWD, 1))
+        assert_that(screened.counted, equal_to([crowd]), "Counted")
