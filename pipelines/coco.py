@@ -1,10 +1,14 @@
 """`recordmill coco`: COCO annotations and images become TFRecord shards."""
 
+from typing import Any
+
 import apache_beam as beam
+from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.coco import AnnotationFile
+from recordmill.schemas.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.coco.describe_inputs import DescribeInputs
 from recordmill.transforms.coco.read_coco import ReadCoco
@@ -17,10 +21,12 @@ from recordmill.transforms.join.merge_categories import MergeCategories, select_
 from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.runtime.outputs import REJECTED, of_split
+from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
+from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
 
-def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
-    """Annotations, image files and categories, joined and screened."""
+def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:
+    """Annotations, image files and categories, joined and screened; captions encoded, if `text` says by what."""
     division = options.division
     first = division.names[0]
     coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
@@ -42,19 +48,38 @@ def gather(p: beam.Pipeline, options: CocoOptions) -> Gathered:
     rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], joined.rejected
     counted = screened.counted, joined.counted
     labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
+    encoded = limited.tasks | "EncodeCaptions" >> EncodeCaptions(text) if text else None
     return Gathered(
-        limited.tasks,
+        encoded.tasks if encoded else limited.tasks,
         labels,
-        coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, LAYOUTS[options.layout]),
+        coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, options.layout_table),
         Findings(
             coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], division.names, joined.rows),
             rejected | "FoundRejected" >> beam.Flatten(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
             joined.unmatched,
-            coco.files | "InputWarnings" >> beam.FlatMap(_warnings) | "WarningsBySplit" >> of_split(first),
+            _all_warnings(
+                coco.files | "InputWarnings" >> beam.FlatMap(_warnings) | "WarningsBySplit" >> of_split(first),
+                encoded,
+                options.splits,
+            ),
         ),
+        encoded.texts if encoded else None,
     )
+
+
+def _all_warnings(of_inputs: PCollection, encoded: EncodedCaptions | None, splits: tuple[str, ...]) -> PCollection:
+    if not encoded:
+        return of_inputs
+    of_texts = encoded.texts.encoders | "EncoderWarnings" >> beam.FlatMap(_encoder_warnings, splits).with_output_types(
+        Any
+    )  # as those of files
+    return (of_inputs, of_texts) | "AllWarnings" >> beam.Flatten()
+
+
+def _encoder_warnings(encoder: TextEncoder, splits: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(split, text) for text in encoder_warnings(encoder) for split in splits]
 
 
 def _warnings(file: AnnotationFile) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink
 from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.text.encode_captions import EncodedTexts
 
 _IN_FLIGHT = 32
 """Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
@@ -35,12 +36,14 @@ class Gathered(NamedTuple):
         labels: one LabelMap, of the classes that were asked for.
         table: one FeatureTable: what is in a record.
         findings: what was found on the way.
+        texts: what is known of those that were encoded; None where none are.
     """
 
     tasks: PCollection
     labels: PCollection
     table: PCollection
     findings: Findings
+    texts: EncodedTexts | None = None
 
 
 def write_all(gathered: Gathered, options: PictureOptions, recipes: Sequence[Recipe]) -> None:
@@ -55,6 +58,7 @@ def write_all(gathered: Gathered, options: PictureOptions, recipes: Sequence[Rec
         gathered.table,
         findings,
         Target(tuple(recipes), options.output, options.max_rejects),
+        gathered.texts,
     )
 
 
@@ -64,7 +68,9 @@ def report_all(gathered: Gathered, options: PictureOptions, splits: Sequence[str
     findings = _findings(gathered, planned, options)
     checked = findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
     classes = gathered.tasks | "CountClasses" >> CountClasses()
-    planned.plans | "ReportPlan" >> ReportPlan(checked, findings, classes, gathered.labels, gathered.table, report)
+    planned.plans | "ReportPlan" >> ReportPlan(
+        checked, findings, classes, gathered.labels, gathered.table, report, gathered.texts
+    )
 
 
 def _findings(gathered: Gathered, planned: ShardPlans | None, options: PictureOptions) -> Findings:

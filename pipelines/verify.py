@@ -26,6 +26,7 @@ def expected_shards(folder: str) -> list[ShardToVerify]:
             manifest.table,
             manifest.labels,
             split.recipe.options.get("boxes") != "keep",
+            manifest.encoders,
         )
         for name, split in manifest.splits.items()
         for shard in split.shards

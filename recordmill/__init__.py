@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from recordmill.schemas.layouts import LAYOUTS
     from recordmill.schemas.manifest import Manifest, decode_manifest
     from recordmill.tensorflow_dataset import dataset, parse_record
+    from recordmill.text_encoders import encoders
 
 __all__ = [
     "LAYOUTS",
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "dataset",
     "decode_manifest",
+    "encoders",
     "parse_record",
     "parse_spec",
 ]
@@ -41,6 +43,7 @@ _HOMES = {
     "RecordmillError": "schemas.errors",
     "dataset": "tensorflow_dataset",
     "decode_manifest": "schemas.manifest",
+    "encoders": "text_encoders",
     "parse_record": "tensorflow_dataset",
     "parse_spec": "schemas.features",
 }

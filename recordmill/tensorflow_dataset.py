@@ -40,6 +40,9 @@ def dataset(
             masks           uint8 [N, height, width], 0 and 1
             keypoints       float32 [N, K, 3]: x and y as fractions of width and height, visibility 0, 1 or 2
             captions        string [C]
+            caption_index   int64 [T], caption_value float32 [T]: terms of the captions and their weights, see
+                            `recordmill.encoders`
+            caption_tokens  int64 [L]: ids of their tokens
             semantic        uint8 [height, width]: see semantic_by_id in label_map.json
             categories      uint8 [height, width]: category id of the panoptic segment, void 0; where a category id is 0
                             or less, see label_by_id in label_map.json
@@ -106,7 +109,10 @@ def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -
 
 
 _AS_THEY_ARE = {
+    "captions.index": "caption_index",
     "captions.text": "captions",
+    "captions.tokens": "caption_tokens",
+    "captions.value": "caption_value",
     "image.class_index": "label",
     "image.file_name": "file_name",
     "objects.area": "area",

@@ -125,6 +125,8 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
         panoptic: one at most, once all files are joined.
         neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
         class_name: the class of the whole image (`recordmill folder`); None in COCO data.
+        caption_index, caption_value: the terms of all captions and their weights, or the ids of their tokens, where
+            these are asked for; see `recordmill.schemas.encoders.EncodedText`.
     """
 
     captions: tuple[Caption, ...] = ()
@@ -133,6 +135,8 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     neg_category_ids: tuple[int, ...] = ()
     not_exhaustive_category_ids: tuple[int, ...] = ()
     class_name: str | None = None
+    caption_index: tuple[int, ...] = ()
+    caption_value: tuple[float, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -5,10 +5,11 @@ same order, and the `idf_` of TfidfVectorizer.
 """
 
 import math
+from collections.abc import Iterable
 from enum import Enum
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -17,6 +18,8 @@ from recordmill.schemas.errors import ConfigError
 
 ENCODERS = "encoders"
 """The folder of these files, within that of the data set."""
+CLASSES = f"{ENCODERS}/classes.json"
+"""The names of classes by their indices, so that the folder has all that turns inputs into numbers."""
 FORMAT = 1
 TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 """scikit-learn's: runs of two or more letters, digits and underscores."""
@@ -103,6 +106,21 @@ class EncoderInfo(msgspec.Struct, frozen=True):
         return encoder_file(self.column)
 
 
+class EncoderSource(NamedTuple):
+    """Where a column's encoder comes from.
+
+    Attributes:
+        fit_split: the split that it is fitted on, with `settings`; empty where a saved one is applied.
+        saved: that one, of the file `path`.
+    """
+
+    column: str
+    settings: TextSettings
+    fit_split: str = ""
+    saved: TextEncoder | None = None
+    path: str = ""
+
+
 class EncodedText(msgspec.Struct, frozen=True):
     """A text as numbers.
 
@@ -115,6 +133,22 @@ class EncodedText(msgspec.Struct, frozen=True):
 
     index: tuple[int, ...]
     value: tuple[float, ...]
+    terms: int
+    unknown: int
+
+
+class TextCounts(msgspec.Struct, frozen=True):
+    """What was encoded of a column, in a split.
+
+    Attributes:
+        texts: how many there were.
+        without: how many of them have no term of the vocabulary, so that their vector is empty.
+        terms: how many terms they have, each as often as it occurs.
+        unknown: how many of these are not in the vocabulary.
+    """
+
+    texts: int
+    without: int
     terms: int
     unknown: int
 
@@ -141,6 +175,11 @@ def encoder_file(column: str) -> str:
     ('encoders/captions.json', 'encoders/a%2Fb%20c.json')
     """
     return f"{ENCODERS}/{quote(column, safe='')}.json"
+
+
+def classes_file(names: Iterable[str]) -> bytes:
+    """The bytes of CLASSES."""
+    return msgspec.json.format(msgspec.json.encode({"format": FORMAT, "classes": list(names)}), indent=1) + b"\n"
 
 
 def encode_encoder(encoder: TextEncoder) -> bytes:
@@ -185,11 +224,3 @@ def _fault(encoder: TextEncoder) -> str:
     if odd := next((value for value in idf if not (math.isfinite(value) and value > 0)), None):
         return f"an idf is {odd}, which is no weight"
     return ""
-
-
-def sparse_feature(index_key: str, value_key: str, size: int) -> Any:
-    """What `tf.io.parse_example` needs to make one tf.SparseTensor of shape [batch, size] of the two features that a
-    text is in a record. Imports TensorFlow."""
-    import tensorflow as tf
-
-    return tf.io.SparseFeature(index_key, value_key, tf.float32, size, already_sorted=True)

@@ -4,6 +4,7 @@ The encoder, the parse spec, TFDS's description and the documentation page all c
 """
 
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -24,6 +25,8 @@ class Part(str, Enum):
     MASK_RLE = "mask_rle"  # --masks rle
     KEYPOINTS = "keypoints"  # --keypoints
     CAPTIONS = "captions"  # --captions
+    CAPTION_TERMS = "caption_terms"  # --caption-text counts, tfidf
+    CAPTION_TOKENS = "caption_tokens"  # --caption-text tokens
     SEMANTIC = "semantic"  # --panoptic or --stuff
     PANOPTIC = "panoptic"  # --panoptic
     LVIS = "lvis"  # image rows with neg_category_ids
@@ -104,6 +107,24 @@ class FeatureTable(msgspec.Struct, frozen=True):
         """The table of records that hold `parts` and nothing else on top."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
         return msgspec.structs.replace(self, features=features)
+
+    def renamed(self, names: dict[str, str]) -> "FeatureTable":
+        """The table with other names for some features, which are given by their sources.
+
+        Raises:
+            ValueError: two features would have one name.
+        """
+        features = sorted(
+            (
+                msgspec.structs.replace(feature, name=names.get(feature.source, feature.name))
+                for feature in self.features
+            ),
+            key=lambda feature: feature.name,
+        )
+        for feature, following in pairwise(features):
+            if feature.name == following.name:
+                raise ValueError(f"{feature.name} would be the name of two features of layout {self.layout}")
+        return msgspec.structs.replace(self, features=tuple(features))
 
     @property
     def sources(self) -> frozenset[str]:

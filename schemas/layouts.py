@@ -9,6 +9,7 @@ A feature's source says what its value is; `recordmill.transforms.examples.encod
            .class_index  .id  .is_crowd  .label  .mask_png  .mask_rle
            .xmin .xmax .ymin .ymax  .keypoint_{num,text,visibility,x,y}                   one an annotation, or more
     captions.id  .text                                                                    one a caption
+    captions.index  .value  .tokens                            of all captions of an image, see schemas/encoders.py
     semantic.png                                                                          of stuff, or of panoptic
     panoptic.category_png  .instance_png  .png  .file_name                                one an image
     segments.area  .bbox_yxyx  .class_index  .id  .is_crowd                               one a panoptic segment
@@ -52,9 +53,42 @@ _HEIGHT = _int64("image/height", "image.height", shape=(), unit="px", meaning="h
 _SHA256 = _bytes("image/key/sha256", "image.sha256", shape=(), unit="hex", meaning="SHA-256 of image/encoded")
 _WIDTH = _int64("image/width", "image.width", shape=(), unit="px", meaning="width of the encoded pixels")
 
+
+def _terms(column: str, index: str, value: str, tokens: str) -> tuple[Feature, Feature, Feature]:
+    """The features of texts as numbers: terms and their weights, or tokens."""
+    what = f"of the {column}"
+    return (
+        _int64(
+            index,
+            f"{column}.index",
+            shape=("T",),
+            unit="0..terms-1",
+            meaning=f"terms {what}, ascending",
+            part=Part.CAPTION_TERMS,
+        ),
+        _int64(
+            tokens,
+            f"{column}.tokens",
+            shape=("L",),
+            unit="2..terms+1",
+            meaning=f"tokens {what}, in order; 1 unknown",
+            part=Part.CAPTION_TOKENS,
+        ),
+        _float(
+            value,
+            f"{column}.value",
+            shape=("T",),
+            unit="count or tf-idf",
+            meaning=f"weights of the terms {what}",
+            part=Part.CAPTION_TERMS,
+        ),
+    )
+
+
 DETECTION = FeatureTable(
     "detection",
     (
+        *_terms("captions", "captions/index", "captions/value", "captions/tokens"),
         _bytes("image/caption", "captions.text", shape=("C",), unit="utf-8", meaning="captions", part=Part.CAPTIONS),
         _ENCODED,
         _bytes("image/filename", "image.file_name", shape=(), unit="utf-8", meaning="COCO file_name"),
@@ -224,6 +258,8 @@ TFDS = FeatureTable(
     (
         _int64("captions/id", "captions.id", shape=("C",), unit="COCO id", meaning="annotation id", part=Part.CAPTIONS),
         _bytes("captions/text", "captions.text", shape=("C",), unit="utf-8", meaning="captions", part=Part.CAPTIONS),
+        # Not captions/…, which are lists of one value a caption.
+        *_terms("captions", "captions_index", "captions_value", "captions_tokens"),
         _bytes("image", "image.encoded", shape=(), unit="JPEG or PNG", meaning="the image file"),
         _bytes("image/filename", "image.file_name", shape=(), unit="utf-8", meaning="COCO file_name"),
         _int64("image/id", "image.number", shape=(), unit="COCO id", meaning="image id"),

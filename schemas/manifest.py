@@ -11,6 +11,7 @@ import msgspec
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import FieldRows
+from recordmill.schemas.encoders import EncoderInfo, TextCounts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
@@ -53,8 +54,8 @@ class InputFile(msgspec.Struct, frozen=True):
     """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
 
     Attributes:
-        kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels; `images` for the names and
-            sizes of the files of a folder whose names give the labels.
+        kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `stop_words`, `encoders`;
+            `images` for the names and sizes of the files of a folder whose names give the labels.
         masks: folder or .zip of a panoptic file's PNGs.
     """
 
@@ -199,6 +200,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
         class_counts: how many objects there are of each class, by class index; of images that have one class each, how
             many images.
         warnings: what is not likely to be meant, for a person.
+        texts: what was encoded, by column.
     """
 
     recipe: Recipe
@@ -213,6 +215,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
     shards: tuple[ShardInfo, ...]
     class_counts: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
+    texts: dict[str, TextCounts] = {}
 
     @property
     def examples(self) -> int:
@@ -232,6 +235,7 @@ class Manifest(msgspec.Struct, frozen=True):
         segments: categories of semantic and panoptic masks.
         num_classes: what a model has to be told: the largest label of objects, or of images, + 1.
         features: what is in a record, where that follows from the input and not from the layout alone.
+        encoders: of texts, by which all splits are encoded; their files are beside the shards.
         sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
     """
 
@@ -244,6 +248,7 @@ class Manifest(msgspec.Struct, frozen=True):
     splits: dict[str, SplitManifest]
     num_classes: int = 0
     features: tuple[Feature, ...] = ()
+    encoders: tuple[EncoderInfo, ...] = ()
     sha256: str = ""
 
     @property

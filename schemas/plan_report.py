@@ -2,6 +2,7 @@
 
 import msgspec
 
+from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.manifest import InputRows
 
 
@@ -14,6 +15,7 @@ class PlanReport(msgspec.Struct, frozen=True):
         shard_bytes: the target size, where shards are sized by bytes.
         rejected: counts by `image` or `annotation`, then by reason.
         inputs: what was read for it.
+        encoders: of texts.
         classes: names, by class index.
         class_counts, num_classes: see `recordmill.schemas.manifest`; the former of each split.
         shifted_labels: how many categories have a label that is not their id; 0 where labels are ids, or indices.
@@ -30,6 +32,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     num_classes: int
     shifted_labels: int
     inputs: tuple[InputRows, ...] = ()
+    encoders: tuple[EncoderInfo, ...] = ()
 
 
 class Fault(msgspec.Struct, frozen=True):

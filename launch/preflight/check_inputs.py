@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
+from recordmill.pipelines.options.coco_options import ANNOTATIONS, CAPTIONS, CocoOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import flag
 from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import MANIFEST
-from recordmill.transforms.metadata.dataset_folder import is_metadata, unfinished_splits
+from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import archive_of, storage_for
@@ -29,7 +30,10 @@ def check_coco_inputs(options: CocoOptions) -> None:
         *files,
         *(_fault(_image_fault, "--images", path) for path in options.images),
         *(_fault(_masks_fault, "--panoptic-masks", path) for path in options.panoptic_masks),
+        *(_fault(_file_fault, "--stop-words", path) for path in options.stop_words),
+        *(_fault(_folder_fault, "--encoders", path) for path in options.encoders),
         *_output_faults(options.output, [source.path for source in options.sources]),
+        *([] if options.text_form is TextForm.RAW else _encoder_faults(options.output, CAPTIONS)),
         *_same_faults(options, "images", *ANNOTATIONS),
     )
 
@@ -92,6 +96,10 @@ def _file_fault(name: str, path: str) -> str:
     return f"{name} {path}: no such file{_near(path)}"
 
 
+def _folder_fault(name: str, path: str) -> str:
+    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such folder{_near(path)}"
+
+
 def _masks_fault(name: str, path: str) -> str:
     return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such folder or .zip{_near(path)}"
 
@@ -129,6 +137,18 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         yield (
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
             "says that they are a data set's; give another --output, or move them"
+        )
+
+
+def _encoder_faults(output: str, column: str) -> Iterator[str]:
+    """Files that are called as those of encoders, and are of no data set."""
+    storage = storage_for(output)
+    names = [name for name in (encoder_file(column), CLASSES) if storage.size(storage.join(output, name)) is not None]
+    manifest = read_manifest(output) if names else None
+    if names and not unfinished_splits(output) and not (manifest and manifest.encoders):
+        yield (
+            f"--output {output} has {', '.join(names)}, which would be replaced, and no manifest says that they are a "
+            "data set's; give another --output, or move them"
         )
 
 

@@ -1,5 +1,7 @@
 """What decides the bytes of a split, written down: the manifest keeps it, and an interrupted run is known by it."""
 
+from collections.abc import Iterator
+
 import google_crc32c
 from msgspec.structs import astuple
 
@@ -7,7 +9,9 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ALL_TRAIN
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.coco import AnnotationSource
+from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.image_labels import is_image_name
 from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
@@ -16,10 +20,19 @@ from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
 
-def coco_recipes(options: CocoOptions) -> list[Recipe]:
-    """What decides the bytes of each split that the options ask for."""
-    inputs = tuple(map(_annotation_file, sorted(options.sources, key=astuple)))
+def coco_recipes(options: CocoOptions, text: EncoderSource | None) -> list[Recipe]:
+    """What decides the bytes of each split that the options ask for; `text` is what encodes their captions."""
+    annotations = tuple(map(_annotation_file, sorted(options.sources, key=astuple)))
+    inputs = (*annotations, *_text_files(options, text))
     return [_recipe(options, split, inputs) for split in options.splits]
+
+
+def _text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[InputFile]:
+    """The files that decide, besides the texts, what they become."""
+    if text and text.path:
+        yield _read_file("encoders", text.path)
+    elif text:
+        yield from (_read_file("stop_words", path) for path in sorted(options.stop_words))
 
 
 def folder_recipes(options: FolderOptions) -> list[Recipe]:

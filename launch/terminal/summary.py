@@ -12,6 +12,7 @@ from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.annotations import unnamed_keypoints
+from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
@@ -84,6 +85,8 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
     yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
+    for encoder in manifest.encoders:
+        yield "texts", _texts(encoder, split.texts.get(encoder.column))
     yield from _uncarried(split.inputs, manifest.layout)
     sizes = sorted(shard.bytes for shard in split.shards)
     spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
@@ -112,6 +115,17 @@ def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[st
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
         yield "files", f"{unlisted.files:,} in --images that nothing refers to, and that are left out ({shown})"
+
+
+def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
+    """What texts were encoded by, and what of them its vocabulary has not."""
+    fitted = f"fitted on {encoder.texts:,} texts of {encoder.split}"
+    what = "token ids" if encoder.form is TextForm.TOKENS else "terms"
+    line = f"{printable(encoder.column)} as {encoder.form.value} of {encoder.size:,} {what}, {fitted}"
+    if counts is None:
+        return line
+    without = f"; {counts.without:,} have none that is known" if counts.without else ""
+    return f"{line}; of {counts.texts:,} texts with {counts.terms:,} terms, {counts.unknown:,} are unknown{without}"
 
 
 def _uncarried(inputs: Iterable[InputRows], layout: str) -> Iterator[tuple[str, str]]:
@@ -148,6 +162,8 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         yield "", ", ".join(f"{split} {plan.images_by_split.get(split, 0):,}" for split in splits)
     if plan.rejected["annotation"]:
         yield "annotations", f"some are left out{_reasons(plan.rejected['annotation'])}"
+    for encoder in plan.encoders:
+        yield "texts", _texts(encoder, None)
     yield from _uncarried(plan.inputs, options.layout)
     for split in splits:
         counts = plan.class_counts.get(split, [0] * len(plan.classes))

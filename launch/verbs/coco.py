@@ -3,9 +3,11 @@
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_coco_inputs
+from recordmill.launch.preflight.choose_encoders import choose_encoder
 from recordmill.launch.preflight.recipe import coco_recipes
 from recordmill.launch.verbs.convert import Conversion, of_pictures
-from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.coco_options import CAPTIONS, CocoOptions
+from recordmill.schemas.encoders import EncoderSource, TextForm
 
 
 def conversion(options: CocoOptions) -> Conversion:
@@ -15,10 +17,19 @@ def conversion(options: CocoOptions) -> Conversion:
         ConfigError: a file or folder that they name is not there.
     """
     check_coco_inputs(options)
-    return of_pictures(options, options.splits, lambda: coco_recipes(options), lambda p: _gather(p, options))
+    text = _text(options)
+    return of_pictures(
+        options, options.splits, lambda: coco_recipes(options, text), lambda p: _gather(p, options, text)
+    )
 
 
-def _gather(p: Any, options: CocoOptions) -> Any:
+def _text(options: CocoOptions) -> EncoderSource | None:
+    if options.text_form is TextForm.RAW:
+        return None
+    return choose_encoder(options, options.text_form, CAPTIONS, options.output, options.splits)
+
+
+def _gather(p: Any, options: CocoOptions, text: EncoderSource | None) -> Any:
     from recordmill.pipelines import coco
 
-    return coco.gather(p, options)
+    return coco.gather(p, options, text)

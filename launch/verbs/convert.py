@@ -21,7 +21,7 @@ from recordmill.launch.preflight.claim_output import (
 from recordmill.launch.terminal.summary import print_plan, print_splits, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
-from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError
+from recordmill.schemas.errors import AnnotationFileError, ConfigError, EmptyVocabularyError, NoImageFoundError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
@@ -96,7 +96,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
         try:
             job.run()
-        except (AnnotationFileError, NoImageFoundError):  # before any picture is read
+        except (AnnotationFileError, EmptyVocabularyError, NoImageFoundError):  # before any picture is read
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
             raise

@@ -6,9 +6,11 @@ from fractions import Fraction
 from typing import Any
 
 from recordmill.pipelines.options.convert_options import RecipeValue
-from recordmill.pipelines.options.option import LEAVE_OUT, READ, WRITE, Kind, flag, option, redefined
+from recordmill.pipelines.options.option import LEAVE_OUT, READ, TEXTS, WRITE, Kind, flag, option, redefined
 from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS
 from recordmill.schemas.names import MATCHES, NameSources
@@ -19,6 +21,14 @@ MASKS = {
     "rle": (Part.MASK_RLE,),
     "both": (Part.MASK_PNG, Part.MASK_RLE),
 }
+_OF_TEXT = {
+    TextForm.RAW: (),
+    TextForm.COUNTS: (Part.CAPTION_TERMS,),
+    TextForm.TFIDF: (Part.CAPTION_TERMS,),
+    TextForm.TOKENS: (Part.CAPTION_TOKENS,),
+}
+CAPTIONS = "captions"
+"""What the encoder of captions is called."""
 ANNOTATIONS = ("instances", "keypoints", "captions", "stuff", "panoptic", "image_info")
 """Options that name annotation files, as `recordmill.schemas.coco.AnnotationKind` does."""
 
@@ -28,7 +38,7 @@ def _file(help: str, docs: str = "") -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CocoOptions(PictureOptions):
+class CocoOptions(TextOptions, PictureOptions):
     """What `recordmill coco` is asked to do. Names are those of the flags; see docs/cli.md."""
 
     images: tuple[str, ...] = redefined(
@@ -169,6 +179,18 @@ class CocoOptions(PictureOptions):
         pattern=".*[^ ,].*",
     )
 
+    caption_text: str = option(
+        "raw",
+        kind=Kind.CHOICE,
+        group=TEXTS,
+        help="what becomes of captions besides themselves",
+        docs=(
+            "what the captions of an image become besides themselves, all of them as one text: `counts` of its terms, "
+            "these as `tfidf`, or its `tokens` as ids; see [text.md](text.md)"
+        ),
+        choices=TEXT_FORMS,
+    )
+
     @property
     def paths(self) -> tuple[str, ...]:
         return (*super().paths, *(source.path for source in self.sources), *self.panoptic_masks)
@@ -192,9 +214,19 @@ class CocoOptions(PictureOptions):
     @property
     def table(self) -> FeatureTable:
         """LVIS's lists join this where the input has them."""
-        layout = LAYOUTS[self.layout]
+        layout = self.layout_table
         wanted = [part for parts in self._wanted_parts.values() for part in parts]
         return layout.with_parts(tuple(part for part in layout.parts if part in wanted))
+
+    @property
+    def layout_table(self) -> FeatureTable:
+        """All that the layout has room for, by the names that were asked for."""
+        names = self.text_feature_names(self.text_form, CAPTIONS)
+        return LAYOUTS[self.layout].renamed({f"{CAPTIONS}.{key}": name for key, name in names.items()})
+
+    @property
+    def text_form(self) -> TextForm:
+        return TextForm(self.caption_text)
 
     @property
     def _wanted_parts(self) -> dict[str, tuple[Part, ...]]:
@@ -206,7 +238,8 @@ class CocoOptions(PictureOptions):
             "panoptic": (Part.SEMANTIC, Part.PANOPTIC),
         }
         given = {option: wanted for option, wanted in parts.items() if getattr(self, option)}
-        return given | ({"masks": MASKS[self.masks]} if self.masks != "none" else {})
+        given |= {"masks": MASKS[self.masks]} if self.masks != "none" else {}
+        return given | ({"caption_text": _OF_TEXT[self.text_form]} if self.text_form is not TextForm.RAW else {})
 
     @property
     def box_policy(self) -> str:
@@ -214,7 +247,8 @@ class CocoOptions(PictureOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        return super().record_options | {
+        of_text = {"caption_text": self.caption_text, **self.text_record_options()}
+        return (super().record_options | (of_text if self.text_form is not TextForm.RAW else {})) | {
             "bbox_format": self.bbox_format or BoxFormat.XYWH.value,
             "boxes": self.boxes,
             "categories": sorted(self.categories),
@@ -235,9 +269,29 @@ class CocoOptions(PictureOptions):
             yield "--no-list is for folders; the members of a .zip are listed by its directory, at no cost"
         if self.no_list and self.match != "path":
             yield f"--match {self.match} looks for names among those of the files, and --no-list does not list them"
-        if self.layout in COCO_LAYOUTS and self.masks in MASKS:
+        if self.caption_text in TEXT_FORMS:
+            yield from self._caption_faults()
+        if self.layout in COCO_LAYOUTS and self.masks in MASKS and self.caption_text in TEXT_FORMS:
             yield from self._kind_faults()
         yield from super()._faults()
+
+    def _caption_faults(self) -> Iterator[str]:
+        form = self.text_form
+        yield from self._text_faults({form}, "--caption-text")
+        if form is TextForm.RAW:
+            return
+        if not self.captions:
+            yield f"--caption-text {form.value} is of the captions of --captions, and none is given"
+        if self.layout in COCO_LAYOUTS:
+            try:
+                table = self.layout_table
+            except ValueError as fault:
+                yield f"--text-names {fault}"
+                return
+            names = {feature.name for feature in table.features if feature.source.startswith(f"{CAPTIONS}.")}
+            own = names - {feature.name for feature in LAYOUTS[self.layout].features}
+            for name in sorted(name for name in own if name.startswith(tuple(f"{group}/" for group in table.groups))):
+                yield f"--text-names {name}: in layout {self.layout} that is a list of one value for each caption"
 
     def _kind_faults(self) -> Iterator[str]:
         if len(self.panoptic) != len(self.panoptic_masks):

@@ -29,6 +29,12 @@ def growth_of_rewritten(folder: Path) -> float:
     return rewritten["bytes_written"] / rewritten["bytes_read"] if rewritten else math.inf
 
 
+def encoder(folder: Path) -> dict:
+    """That of the captions; empty where there is none."""
+    file = folder / "encoders" / "captions.json"
+    return json.loads(file.read_text()) if file.exists() else {"idf": [], "vocabulary": [], "settings": {"lower": True}}
+
+
 # For each flag of `coco`: what to add to a plain conversion of the sample, and what is then true of the output folder.
 # Flags whose effect is not in the folder have tests of their own below.
 COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
@@ -80,6 +86,17 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
     "--images": ([], lambda out: len(read_examples(out)) == 22),
     "--output": ([], lambda out: (out / "manifest.json").exists()),
 }
+COCO_FLAGS |= {
+    "--caption-text": (
+        ["--captions", "{captions}", "--caption-text", "tfidf"],
+        lambda out: max(encoder(out)["idf"], default=0) > 1,
+    ),
+    "--text-features": (["--text-features", 12], lambda out: len(encoder(out)["vocabulary"]) == 12),
+    "--min-df": (["--min-df", "0.5"], lambda out: 0 < max(encoder(out)["idf"], default=0) < 1.7),
+    "--ngrams": (["--ngrams", "1,2"], lambda out: any(" " in term for term in encoder(out)["vocabulary"])),
+    "--no-lower": (["--no-lower"], lambda out: not encoder(out)["settings"]["lower"]),
+    "--text-names": (["--text-names", "index=words/i,value=words/v"], lambda out: "words/v" in read_examples(out)[0]),
+}
 FIRST_WITH_SEED_0 = b"1035"
 # Flags that leave each other's effects alone are given to one job.
 TOGETHER = [
@@ -88,10 +105,14 @@ TOGETHER = [
     ["--num-shards", "--writer", "--stuff", "--categories", "--format"],
     ["--examples-per-shard", "--image-info", "--max-side", "--no-list"],
     ["--layout"],
+    ["--caption-text", "--text-features", "--min-df", "--ngrams", "--no-lower", "--text-names"],
     ["--jpeg-quality"],
     ["--instances", "--images", "--output"],
 ]
 ELSEWHERE = {
+    "--encoders",
+    "--fit-split",
+    "--stop-words",
     "--panoptic-masks",
     "--match",
     "--bbox-format",

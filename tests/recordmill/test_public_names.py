@@ -9,7 +9,7 @@ import recordmill
 
 PUBLIC = {
     *("LAYOUTS", "ConfigError", "FeatureTable", "JobError", "Manifest", "RecordmillError"),
-    *("__version__", "dataset", "decode_manifest", "parse_record", "parse_spec"),
+    *("__version__", "dataset", "decode_manifest", "encoders", "parse_record", "parse_spec"),
 }
 
 

@@ -10,7 +10,6 @@ from recordmill.schemas.encoders import (
     TextSettings,
     decode_encoder,
     encode_encoder,
-    sparse_feature,
 )
 from recordmill.schemas.errors import ConfigError
 
@@ -79,19 +78,3 @@ def test_numbers_that_are_none(number):
 def test_what_is_no_encoder_is_refused(data):
     with pytest.raises(ConfigError, match=r"captions\.json is no encoder"):
         decode_encoder(data, "captions.json")
-
-
-def test_the_spec_parses_two_features_as_one_sparse_tensor():
-    import tensorflow as tf
-
-    def example(index: list[int], value: list[float]) -> bytes:
-        features = {
-            "i": tf.train.Feature(int64_list=tf.train.Int64List(value=index)),
-            "v": tf.train.Feature(float_list=tf.train.FloatList(value=value)),
-        }
-        return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-    records = [example([0, 2], [0.5, 1.5]), example([], []), example([1], [2.0])]
-    parsed = tf.io.parse_example(records, {"captions": sparse_feature("i", "v", 3)})["captions"]
-    assert parsed.dense_shape.numpy().tolist() == [3, 3]
-    assert tf.sparse.to_dense(parsed).numpy().tolist() == [[0.5, 0, 1.5], [0, 0, 0], [0, 2.0, 0]]

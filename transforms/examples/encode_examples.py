@@ -338,5 +338,8 @@ def _caption_values(task: ImageTask) -> dict[str, Any]:
     captions = task.labels.captions
     return {
         "captions.id": [caption.id for caption in captions],
+        "captions.index": task.labels.caption_index,
         "captions.text": [caption.caption.encode() for caption in captions],
+        "captions.tokens": task.labels.caption_index,
+        "captions.value": task.labels.caption_value,
     }

@@ -63,6 +63,8 @@ class RecordEstimate:
             total += _KEYPOINT_BYTES * sum(len(annotation.keypoints_xyv) // 3 for annotation in task.annotations)
         if Part.CAPTIONS in self._parts:
             total += sum(len(caption.caption) + 2 for caption in task.labels.captions)
+            total += _VALUE_BYTES[Kind.INT64] * len(task.labels.caption_index)
+            total += _VALUE_BYTES[Kind.FLOAT] * len(task.labels.caption_value)
         return int(total + self._pixels(task) * self._of_pixel)
 
     def least_mask_bytes(self, task: ImageTask) -> int:

@@ -9,12 +9,13 @@ whoever has written manifest.json looks at the splits once more, and writes it a
 with all of them, whoever is last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
+from recordmill.schemas.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import listed
 from recordmill.schemas.labels import LABEL_FILES, label_files
@@ -38,14 +39,17 @@ _MOVES = 16
 """How many shards are moved at once: in a bucket, each is a request or two."""
 
 
-def commit_splits(output: str, manifest: Manifest, rejects: Mapping[str, bytes]) -> Manifest:
+def commit_splits(
+    output: str, manifest: Manifest, rejects: Mapping[str, bytes], encoders: Iterable[TextEncoder] = ()
+) -> Manifest:
     """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
 
     Args:
         rejects: each split's rejects, as JSON Lines.
+        encoders: those that the manifest lists.
 
     Raises:
-        CategoryError: the folder has another split, with other classes or other parts of records.
+        CategoryError: the folder has another split, with other classes, other parts of records or other encoders.
         JobError: a shard is gone.
         OSError: storage fails.
     """
@@ -57,6 +61,8 @@ def commit_splits(output: str, manifest: Manifest, rejects: Mapping[str, bytes])
     replaced = {split: before[split] for split in before.keys() & own.keys() if not _same(before[split], own[split])}
     if replaced:
         _withdraw(output, replaced, kept=shards)
+    for encoder in encoders:
+        storage.write(storage.join(output, encoder_file(encoder.column)), encode_encoder(encoder))
     for split, entry in manifest.splits.items():
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move, storage, output, split), entry.shards))
@@ -81,15 +87,19 @@ def _same(one: Manifest, other: Manifest) -> bool:
 
 
 def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> None:
-    """Take splits out of the data set: first what lists them, then their shards but those called as the new ones."""
+    """Take splits out of the data set: first what lists them, then their shards but those called as the new ones, and
+    encoders that no other split has."""
     storage = storage_for(output)
     for split in replaced:
         storage.delete(storage.join(output, split_manifest(split)))
-    publish(output)
+    left = publish(output)
     for split, manifest in replaced.items():
         entry = manifest.splits[split]
         links = shard_links(shard_names(manifest.name, split, manifest.layout), entry)
         for file in sorted({shard.file for shard in entry.shards} - kept) + sorted(links):
+            storage.delete(storage.join(output, file))
+        files = {info.file for info in manifest.encoders} | ({CLASSES} if manifest.encoders else set())
+        for file in sorted(files) if left is None else ():
             storage.delete(storage.join(output, file))
 
 
@@ -153,6 +163,11 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
             "readers could not use both",
         ),
         (one.features == other.features, "other features in its records", "readers could not use both"),
+        (
+            one.encoders == other.encoders,
+            "another vocabulary of its texts",
+            "one index would stand for two terms",
+        ),
         (one.labels == other.labels, "other categories", "one label map cannot serve both"),
     )
     for is_same, what, harm in differences:
@@ -166,7 +181,10 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
 def companions(manifest: Manifest) -> Mapping[str, bytes]:
     """The files beside a data set's shards that follow from its manifest, by name."""
     maps = label_files(manifest.labels, manifest.label_by_id)
-    return {name: text.encode() for name, text in maps.items()} | tfds_files(manifest)
+    files = {name: text.encode() for name, text in maps.items()} | tfds_files(manifest)
+    if manifest.encoders:
+        files[CLASSES] = classes_file(category.name for category in manifest.categories)
+    return files
 
 
 def _write_companions(output: str, manifest: Manifest) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.manifest import (
@@ -30,7 +31,8 @@ def describe_split(
     rejects_sha256: str,
     class_counts: Sequence[int] = (),
     warnings: Iterable[str] = (),
-) -> SplitManifest:  # nine, as an entry has parts: each comes from a step of its own
+    texts: Iterable[tuple[str, TextCounts]] = (),
+) -> SplitManifest:  # ten, as an entry has parts: each comes from a step of its own
     """The split's entry in the manifest."""
     rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
@@ -47,6 +49,7 @@ def describe_split(
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
         class_counts=tuple(class_counts),
         warnings=tuple(sorted(warnings)),
+        texts=dict(sorted(texts)),
     )
 
 

@@ -7,6 +7,7 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
+from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, num_classes
@@ -16,6 +17,7 @@ from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.text.encode_captions import EncodedTexts
 
 
 class ReportPlan(beam.PTransform):
@@ -26,6 +28,7 @@ class ReportPlan(beam.PTransform):
         findings: of the steps before.
         classes: what CountClasses gives.
         labels, table: one LabelMap, and one FeatureTable.
+        texts: what is known of those that are encoded, if any are.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class ReportPlan(beam.PTransform):
         labels: PCollection,
         table: PCollection,
         path: str,
+        texts: EncodedTexts | None = None,
     ):
         super().__init__()
         self._classes = classes
@@ -44,6 +48,7 @@ class ReportPlan(beam.PTransform):
         self._findings = findings
         self._labels = labels
         self._path = path
+        self._texts = texts
 
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
         known = {
@@ -55,6 +60,8 @@ class ReportPlan(beam.PTransform):
             "labels": AsSingleton(self._labels),
             "_": AsSingleton(self._checked),
         }
+        if texts := self._texts:
+            known["encoders"] = AsList(texts.encoders)
         return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
 
 
@@ -67,9 +74,11 @@ def _write_report(  # one parameter a side input
     labels: LabelMap,
     table: FeatureTable,
     _: object,
+    encoders: Iterable[TextEncoder] = (),
 ) -> None:
     of_all = [reject for _, reject in rejected], [rows for _, rows in inputs]
     report = report_plan(dict(plans), *of_all, classes, labels, table)
+    report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
     storage_for(path).write(path, msgspec.json.encode(report))
 
 

@@ -3,12 +3,14 @@ complete."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
+from recordmill.schemas.encoders import TextCounts, TextEncoder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
@@ -38,6 +40,7 @@ from recordmill.transforms.metadata.describe_split import (
     reject_order,
 )
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.text.encode_captions import AddTextCounts, EncodedTexts
 
 _UNLISTED_SHOWN = 5
 
@@ -84,6 +87,7 @@ class Outcome(NamedTuple):
         counts: likewise: how many of each metric.
         classes: likewise: how many objects, or images, of each class by its index.
         warnings: likewise: for a person.
+        texts: likewise: what was encoded of each column.
     """
 
     labels: LabelMap
@@ -95,6 +99,8 @@ class Outcome(NamedTuple):
     unlisted: Unlisted
     classes: Iterable[tuple[tuple[str, int], int]]
     warnings: Iterable[tuple[str, str]] = ()
+    encoders: Iterable[TextEncoder] = ()
+    texts: Iterable[tuple[tuple[str, str], TextCounts]] = ()
 
 
 class WriteMetadata(beam.PTransform):
@@ -103,14 +109,23 @@ class WriteMetadata(beam.PTransform):
     Args:
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         findings: of the steps before.
+        texts: likewise, where texts were encoded.
     """
 
-    def __init__(self, labels: PCollection, table: PCollection, findings: Findings, target: Target):
+    def __init__(
+        self,
+        labels: PCollection,
+        table: PCollection,
+        findings: Findings,
+        target: Target,
+        texts: EncodedTexts | None = None,
+    ):
         super().__init__()
         self._labels = labels
         self._table = table
         self._findings = findings
         self._target = target
+        self._texts = texts
 
     def expand(self, written):
         rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> beam.Flatten()
@@ -132,6 +147,9 @@ class WriteMetadata(beam.PTransform):
                 | "Unlisted" >> beam.Map(_unlisted)
             ),
         }
+        if texts := self._texts:
+            outcome["encoders"] = AsList(texts.encoders)
+            outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(AddTextCounts()))
         once = written.shards.pipeline | "Once" >> beam.Create([self._target])
         return once | "Write" >> beam.Map(_write, **outcome)
 
@@ -170,6 +188,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         check_whole(split, outcome.table)
     _check(target, splits, rejects, write_rejects(target.output, lines))
     labels, table, recipe = outcome.labels, outcome.table, target.recipes[0]
+    encoders = sorted(outcome.encoders, key=attrgetter("column"))
     manifest = Manifest(
         FORMAT,
         recipe.name,
@@ -179,9 +198,10 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         labels.segments,
         dict(sorted(splits.items())),
         num_classes(labels, table),
-        () if LAYOUTS[recipe.layout].features else table.features,
+        () if table == LAYOUTS[recipe.layout].with_parts(table.parts) else table.features,
+        tuple(encoder.info for encoder in encoders),
     )
-    return commit_splits(target.output, manifest, lines)
+    return commit_splits(target.output, manifest, lines, encoders)
 
 
 def _check(
@@ -207,6 +227,7 @@ def _described(
     shards, inputs = _by_split(recipes, outcome.shards), _by_split(recipes, outcome.inputs)
     classes = _by_split(recipes, ((split, (index, number)) for (split, index), number in outcome.classes))
     warnings = _by_split(recipes, outcome.warnings)
+    texts = _by_split(recipes, ((split, (column, counts)) for (split, column), counts in outcome.texts))
     counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in outcome.counts))
     return {
         recipe.split: describe_split(
@@ -219,6 +240,7 @@ def _described(
             sha256(lines[recipe.split]).hexdigest(),
             _class_counts(outcome.labels, dict(classes[recipe.split])),
             warnings[recipe.split],
+            texts[recipe.split],
         )
         for recipe in recipes
     }

@@ -42,6 +42,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
         *_companion_faults(storage, folder, manifest, links.keys() - names),
         *(fault for name, split in manifest.splits.items() for fault in _reject_faults(storage, folder, name, split)),
+        *_encoder_faults(storage, folder, manifest),
         *_unlisted_faults(manifest, names - links.keys()),
     ]
 
@@ -121,6 +122,15 @@ def _reject_faults(storage: Storage, folder: str, name: str, split: SplitManifes
         yield Fault(file, None, "missing", _GONE)
     elif sha256(found).hexdigest() != split.rejects_sha256:
         yield Fault(file, None, "edited", _OTHER_CONTENT)
+
+
+def _encoder_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:
+    for encoder in manifest.encoders:
+        found = _read(storage, folder, encoder.file)
+        if found is None:
+            yield Fault(encoder.file, None, "missing", _GONE)
+        elif sha256(found).hexdigest() != encoder.sha256:
+            yield Fault(encoder.file, None, "edited", _OTHER_CONTENT)
 
 
 def _unlisted_faults(manifest: Manifest, names: set[str]) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from recordmill.schemas.encoders import UNKNOWN_ID, EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.images.load_images import brief
@@ -20,14 +21,18 @@ class RecordChecker:
         table: what is in a record.
         labels: the classes that it may be of.
         boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
+        encoders: of its texts.
     """
 
-    def __init__(self, table: FeatureTable, labels: LabelMap, boxes_inside: bool):
+    def __init__(
+        self, table: FeatureTable, labels: LabelMap, boxes_inside: bool, encoders: tuple[EncoderInfo, ...] = ()
+    ):
         self._table = table
         self._parse = RecordParser(table)
         self._labels = labels
         self._label = labels.label_by_id()
         self._boxes_inside = boxes_inside
+        self._encoders = encoders
 
     def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
         """The number of objects in a record, and its faults."""
@@ -40,6 +45,8 @@ class RecordChecker:
             faults += [*self._box_faults(values), *self._class_faults(values), *_mask_faults(values)]
         if not faults and "image.class_index" in values:
             faults += self._image_class_faults(values)
+        if not faults:
+            faults += [fault for encoder in self._encoders for fault in text_faults(values, encoder)]
         if self._table.record_of is RecordOf.ANNOTATION:
             return 1, faults
         return values["objects.id"].size if "objects.id" in values else 0, faults
@@ -102,6 +109,22 @@ class RecordChecker:
         classes = self._labels.categories
         if not 0 <= index < len(classes) or classes[index].name.encode() != name:
             yield "class", f"class {name[:80]!r} with class index {index} is not in the manifest"
+
+
+def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[RecordFault]:
+    """What is wrong with a text as numbers: an index that the vocabulary has not, or out of order; a weight that is
+    none."""
+    index, value = values.get(f"{encoder.column}.index"), values.get(f"{encoder.column}.value")
+    tokens = values.get(f"{encoder.column}.tokens")
+    found = tokens if index is None else index
+    least = 0 if tokens is None else UNKNOWN_ID
+    if found is not None and found.size and not (least <= found.min() and found.max() < encoder.size):
+        what = f"{encoder.column}: {found.min()} .. {found.max()}"
+        yield "text", f"{what} is not within {least} .. {encoder.size - 1}, the encoder's"
+    if index is not None and (np.diff(index) <= 0).any():
+        yield "text", f"{encoder.column}: the indices of its terms do not ascend"
+    if value is not None and not (np.isfinite(value) & (value > 0)).all():
+        yield "text", f"{encoder.column}: a term weighs {value.min():g}"
 
 
 _ONE = 1 + 1e-6

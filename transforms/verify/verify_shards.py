@@ -6,6 +6,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
+from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
 from recordmill.transforms.records.record_values import RecordFault
@@ -19,9 +20,11 @@ class ShardToVerify(ManifestShard, frozen=True):
 
     Attributes:
         boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
+        encoders: of texts.
     """
 
     boxes_inside: bool
+    encoders: tuple[EncoderInfo, ...] = ()
 
 
 class VerifyShards(beam.PTransform):
@@ -57,7 +60,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     """Read a shard to its end, or to its first damaged record, and check every record."""
     reader = ShardReader(expected.path)
     file = expected.info.file
-    check = RecordChecker(expected.table, expected.labels, expected.boxes_inside)
+    check = RecordChecker(expected.table, expected.labels, expected.boxes_inside, expected.encoders)
     faults: list[Fault] = []
     damage: list[Fault] = []
     examples = objects = record_bytes = 0

@@ -61,7 +61,8 @@ def test_a_value_of_every_parameter_is_taken_by_the_command(command):
 
 NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "group_from", "stratify", "label_separator"),
-    *("path_column", "label_column", "split_column"),
+    *("path_column", "label_column", "split_column", "caption_text"),
+    *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
 }
 """What is refused, or does nothing, without another option."""
 

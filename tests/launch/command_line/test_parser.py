@@ -70,6 +70,28 @@ FLAGS = [
     (("--overwrite",), {"overwrite": True}),
     (("--dry-run",), {"dry_run": True}),
     (("--workers", "3"), {"workers": 3}),
+    (
+        (
+            *("--captions", "c.json", "--caption-text", "counts", "--text-features", "9", "--min-df", "0.1"),
+            *("--ngrams", "1,2", "--no-lower", "--stop-words", "a.txt", "--stop-words=b.txt", "--fit-split", "val"),
+            *("--text-names", "index=i,value=v"),
+        ),
+        {
+            "captions": ("c.json",),
+            "caption_text": "counts",
+            "text_features": 9,
+            "min_df": "0.1",
+            "ngrams": "1,2",
+            "no_lower": True,
+            "stop_words": ("a.txt", "b.txt"),
+            "fit_split": "val",
+            "text_names": "index=i,value=v",
+        },
+    ),
+    (
+        ("--captions", "c.json", "--caption-text", "tokens", "--encoders", "a"),
+        {"captions": ("c.json",), "caption_text": "tokens", "encoders": ("a",)},
+    ),
     (("--images", "more images"), {"images": ("images", "more images")}),
     (("--instances=b.json",), {"instances": ("a.json", "b.json")}),
     (("--output", "elsewhere"), {"output": "elsewhere"}),

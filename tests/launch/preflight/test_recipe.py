@@ -52,7 +52,7 @@ def test_a_recipe_of_annotation_files_has_their_checksums(folder):
     expected = Recipe(
         FORMAT, "coco", "train", "detection", given.table.parts, inputs, ("images",), given.record_options
     )
-    assert coco_recipes(given) == [expected]
+    assert coco_recipes(given, None) == [expected]
 
 
 def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder):
@@ -69,9 +69,9 @@ def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder)
     turned = {
         name: getattr(given, name)[::-1] for name in ("images", "instances", "panoptic", "panoptic_masks", "categories")
     }
-    assert coco_recipes(dataclasses.replace(given, **turned)) == coco_recipes(given)
+    assert coco_recipes(dataclasses.replace(given, **turned), None) == coco_recipes(given, None)
     crossed = dataclasses.replace(given, panoptic_masks=given.panoptic_masks[::-1])
-    assert coco_recipes(crossed) != coco_recipes(given)
+    assert coco_recipes(crossed, None) != coco_recipes(given, None)
 
 
 # Folders whose names give the labels

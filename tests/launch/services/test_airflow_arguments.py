@@ -74,6 +74,15 @@ GIVEN = {
     "group_from": "^[a-z]+",
     "min_area": 2.5,
     "max_rejects": 0.2,
+    "caption_text": "counts",
+    "text_features": 9,
+    "min_df": "2",
+    "ngrams": "1,2",
+    "no_lower": True,
+    "stop_words": ["gs://bucket/stop.txt"],
+    "fit_split": "val",
+    "encoders": ["gs://bucket/other"],
+    "text_names": "index=i,value=v",
 }
 
 

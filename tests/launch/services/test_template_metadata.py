@@ -30,7 +30,10 @@ WITH = {
     "split_seed": {"split": "a=1/2,b=1/2"},
     "stratify": {"split": "a=1/2,b=1/2"},
     "group_from": {"split": "a=1/2,b=1/2"},
+    "caption_text": {"captions": "gs://b-1/c.json"},
 }
+OF_TEXT = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split", "encoders", "text_names")
+WITH |= {name: {"captions": "gs://b-1/c.json", "caption_text": "counts"} for name in OF_TEXT}
 PAIRED = {"panoptic": "panoptic_masks", "panoptic_masks": "panoptic"}
 BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
 
@@ -81,6 +84,14 @@ VALUES = {
         ["", "a-b", "ü", "a" * 81, "a,b", "a=", "=1", "a=80%,b=20%", "a=1/0", "a=0.8;b=0.2", "a=x"],
     ),
     "group_from": (["patient[0-9]+", "^(.*)_frame"], ["", " "]),
+    "text_features": (["1", "20000"], ["0", "-1", "1.5", ""]),
+    "min_df": (["1", "2", "0.01", ".5", "1.0", "5e-3"], ["0", "-1", "1.5", "2.0", "1%", "1e3", ""]),
+    "ngrams": (["1,1", "1,2", "2 , 3"], ["0,1", "1", "1,10", "1-2", ""]),
+    "fit_split": (["train", "val_2017"], ["", "a-b", "a=1", "ü"]),
+    "text_names": (
+        ["index=a_index,value=a_value", "index = {column}/i"],
+        ["", "index", "index=", "size=a", "index=a=b"],
+    ),
     "sdk_container_image": (
         ["europe-west4-docker.pkg.dev/p/r/i:1.2-a", "h:5000/i:t", "p/i@sha256:" + "0" * 64],
         ["", "p/i", "p/i@sha256:12", "p/i:a b", "p/i:"],
@@ -211,13 +222,13 @@ def test_good_values_are_taken(command, name):
 TELLING = ("name", "num_shards", "examples_per_shard", "max_side", "jpeg_quality", "workers", "max_rejects", "min_area")
 
 
-@pytest.mark.parametrize("name", [*TELLING, "split", "shard_size"])
+@pytest.mark.parametrize("name", [*TELLING, *(name for name in OF_TEXT if name in VALUES), "split", "shard_size"])
 def test_bad_values_are_refused_by_the_command_line_too(name):
     """Or the template would be stricter than the command."""
     for value in VALUES[name][1]:
         if value:  # an empty value is as if it were not given
             with pytest.raises(ConfigError):
-                options_of("coco", **{name: value})
+                options_of("coco", **WITH.get(name, {}), **{name: value})
 
 
 @pytest.mark.parametrize("name", [*TELLING, "seed", "output"])

@@ -238,12 +238,23 @@ DECIDE = {
     "jpeg_quality": 80,
 }
 DIVIDE = {"split": HALVES, "split_seed": 1, "group_from": "x"}
-IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "panoptic_masks", *ANNOTATIONS}
+AS_COUNTS = {"captions": ("c.json",), "caption_text": "counts"}
+DECIDE_WITH_TEXTS = {
+    "caption_text": "tfidf",
+    "text_features": 9,
+    "min_df": "2",
+    "ngrams": "1,2",
+    "no_lower": True,
+    "fit_split": "val",
+    "text_names": "index=i,value=v",
+}
+IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}
 DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, "dry_run": True, "workers": 3}
 
 
 def test_every_option_is_of_one_kind():
-    assert set(CocoOptions.__dataclass_fields__) == {*DECIDE, *DIVIDE, *IN_THE_RECIPE_ITSELF, *DECIDE_NOTHING}
+    decide = {*DECIDE, *DIVIDE, *DECIDE_WITH_TEXTS}
+    assert set(CocoOptions.__dataclass_fields__) == {*decide, *IN_THE_RECIPE_ITSELF, *DECIDE_NOTHING}
 
 
 @pytest.mark.parametrize("name", DECIDE)
@@ -265,6 +276,12 @@ def test_what_divides_is_recorded_and_groups_only_where_there_are_some(options):
 
 def test_a_single_split_of_coco_is_the_recipe_s_and_no_option():
     assert "split" not in CocoOptions(**GIVEN, split=(("val", Fraction(1)),)).record_options
+
+
+@pytest.mark.parametrize("name", DECIDE_WITH_TEXTS)
+def test_an_option_that_decides_texts_is_recorded(name):
+    plain = CocoOptions(**GIVEN | AS_COUNTS).record_options
+    assert CocoOptions(**GIVEN | AS_COUNTS | {name: DECIDE_WITH_TEXTS[name]}).record_options != plain
 
 
 @pytest.mark.parametrize("name", DECIDE_NOTHING)

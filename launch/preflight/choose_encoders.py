@@ -1,0 +1,148 @@
+"""What texts become numbers by: an encoder that is fitted, and on which split, or one that was saved."""
+
+from collections.abc import Sequence
+
+from recordmill.pipelines.options.text_options import TextOptions
+from recordmill.schemas.encoders import (
+    ENCODERS,
+    EncoderInfo,
+    EncoderSource,
+    TextEncoder,
+    TextForm,
+    TextSettings,
+    decode_encoder,
+    encoder_file,
+)
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.manifest import Manifest
+from recordmill.transforms.metadata.dataset_folder import read_manifest
+from recordmill.transforms.storage.resolve import storage_for
+
+_TRAIN = "train"
+_MOST_BYTES = 1 << 30
+"""Of an encoder's file, which every worker holds."""
+
+
+def choose_encoder(
+    options: TextOptions, form: TextForm, column: str, output: str, splits: Sequence[str]
+) -> EncoderSource:
+    """Where the encoder of a column comes from, in a job that writes `splits` into the folder `output`. All splits of a
+    folder have one.
+
+    Raises:
+        ConfigError: saved encoders cannot be used; or which split is to be fitted is not clear.
+    """
+    manifest = read_manifest(output)
+    known = _known(manifest, column)
+    if options.encoders:
+        path = _saved_path(options.encoders, column)
+        saved = _read(path, column, form)
+        if known and known.sha256 != saved.info.sha256 and _others(manifest, splits):
+            raise ConfigError(
+                f"{output} holds the split {', '.join(_others(manifest, splits))}, encoded by another vocabulary than "
+                f"{path}; give --encoders {output}, or another --output"
+            )
+        return EncoderSource(column, saved.settings, saved=saved, path=path)
+    settings = options.settings(form, read_stop_words(options.stop_words))
+    split = _fit_split(options.fit_split, splits, known, output)
+    if split in splits:
+        return EncoderSource(column, settings, split)
+    path = storage_for(output).join(output, encoder_file(column))
+    saved = _read(path, column, form)
+    if saved.settings != settings:
+        raise ConfigError(
+            f"{path}, which the split {split} was encoded by, has {_difference(saved.settings, settings)}; give the "
+            f"same, or --encoders {output} in their place"
+        )
+    return EncoderSource(column, settings, saved=saved, path=path)
+
+
+def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
+    """The words of several files, one a line.
+
+    Raises:
+        ConfigError: a file is not UTF-8, or has no word.
+    """
+    found: list[str] = []
+    for path in paths:
+        try:
+            words = storage_for(path).read(path).decode("utf-8-sig").split("\n")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"--stop-words {path} is not UTF-8 ({error}); write it again as UTF-8") from error
+        stripped = [word.strip() for word in words if word.strip()]
+        if not stripped:
+            raise ConfigError(f"--stop-words {path} has no word; give one a line, or leave it out")
+        found += stripped
+    return tuple(found)
+
+
+def _known(manifest: Manifest | None, column: str) -> EncoderInfo | None:
+    """What the folder has for the column already."""
+    return next((info for info in manifest.encoders if info.column == column), None) if manifest else None
+
+
+def _others(manifest: Manifest | None, splits: Sequence[str]) -> list[str]:
+    return sorted(set(manifest.splits) - set(splits)) if manifest else []
+
+
+def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | None, output: str) -> str:
+    """The split whose texts make the vocabulary: one of the job's, or the one that has made the folder's."""
+    if asked:
+        if asked in splits or (known and known.split == asked):
+            return asked
+        raise ConfigError(
+            f"--fit-split {asked}: this command writes {', '.join(splits)}, and {output} has no vocabulary of {asked}; "
+            f"write {asked} first, or give --encoders"
+        )
+    if known and (known.split in splits or _TRAIN not in splits):
+        return known.split
+    if known:
+        raise ConfigError(
+            f"{output} has the vocabulary of split {known.split}, and {_TRAIN} would be encoded by it: give "
+            f"--fit-split {known.split} if that is meant, or another --output, {_TRAIN} first"
+        )
+    if _TRAIN in splits or len(splits) == 1:
+        return _TRAIN if _TRAIN in splits else splits[0]
+    raise ConfigError(f"no split of {', '.join(splits)} is called {_TRAIN}; give --fit-split, the one to learn from")
+
+
+def _saved_path(folders: Sequence[str], column: str) -> str:
+    """The file of a column's encoder in one of the folders, each a data set's or its encoders/.
+
+    Raises:
+        ConfigError: none has one, or two have.
+    """
+    file = encoder_file(column)
+    candidates = [
+        storage_for(folder).join(folder, name)
+        for folder in folders
+        for name in (file, file.removeprefix(f"{ENCODERS}/"))
+    ]
+    found = [path for path in candidates if storage_for(path).size(path) is not None]
+    if len(found) > 1:
+        raise ConfigError(f"--encoders: {' and '.join(found)} both encode {column}; give one of them")
+    if not found:
+        raise ConfigError(f"--encoders {' '.join(folders)}: no {file}, which would encode {column}")
+    return found[0]
+
+
+def _read(path: str, column: str, form: TextForm) -> TextEncoder:
+    encoder = decode_encoder(storage_for(path).read(path, most_bytes=_MOST_BYTES), path)
+    if encoder.column != column:
+        raise ConfigError(f"{path} is the encoder of {encoder.column!r}, not of {column!r}; was it renamed?")
+    if encoder.settings.form is not form:
+        raise ConfigError(f"{path} makes {encoder.settings.form.value} of {column}, and {form.value} are asked for")
+    return encoder
+
+
+def _difference(known: TextSettings, wanted: TextSettings) -> str:
+    """What differs, for a person: `features 5000, not None`."""
+    names = ("ngrams", "lower", "min_df", "features")
+    told = [
+        f"{name} {getattr(known, name)}, not {getattr(wanted, name)}"
+        for name in names
+        if getattr(known, name) != getattr(wanted, name)
+    ]
+    if known.stop_words != wanted.stop_words:
+        told.append(f"{len(known.stop_words):,} stop words, not these {len(wanted.stop_words):,}")
+    return " and ".join(told)

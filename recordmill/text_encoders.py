@@ -1,0 +1,89 @@
+"""The encoders of a data set's texts, for who reads its records.
+
+from recordmill import encoders
+
+words = encoders("out")["captions"]
+spec = {"image/encoded": tf.io.FixedLenFeature([], tf.string), "captions": words.spec()}
+tf.io.parse_example(records, spec)["captions"]  # a tf.SparseTensor [batch, words.size]
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from recordmill.schemas.encoders import TextEncoder, TextForm, decode_encoder
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.manifest import MANIFEST, decode_manifest
+from recordmill.transforms.storage.resolve import storage_for
+
+
+class Encoder(msgspec.Struct, frozen=True):
+    """How the texts of one column are in the records.
+
+    Attributes:
+        features: names of the features: `index` and `value`, or `tokens`.
+        fitted: vocabulary, idf and settings.
+    """
+
+    features: Mapping[str, str]
+    fitted: TextEncoder
+
+    @property
+    def size(self) -> int:
+        """Of the vector that a text is; of tokens one more than the largest id."""
+        return self.fitted.size
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The terms by index. The id of a token is its index here + 2; 1 is an unknown one, 0 padding."""
+        return self.fitted.vocabulary
+
+    @property
+    def idf(self) -> tuple[float, ...]:
+        """Weights of the terms; empty unless texts are in the records as tf-idf."""
+        return self.fitted.idf
+
+    def spec(self) -> Any:
+        """For `tf.io.parse_example`: a tf.io.SparseFeature, of which comes a tf.SparseTensor float32 [batch, size]; of
+        tokens a tf.io.RaggedFeature. Imports TensorFlow."""
+        import tensorflow as tf
+
+        if self.fitted.settings.form is TextForm.TOKENS:
+            return tf.io.RaggedFeature(tf.int64, self.features["tokens"], row_splits_dtype=tf.int64)
+        return tf.io.SparseFeature(
+            self.features["index"], self.features["value"], tf.float32, self.size, already_sorted=True
+        )
+
+
+def encoders(path: str) -> dict[str, Encoder]:
+    """The encoders of a data set by column, `captions` of COCO's; none where its texts are bytes. Imports neither Beam
+    nor TensorFlow.
+
+    Args:
+        path: the folder that Recordmill wrote, local or gs://.
+
+    Raises:
+        ConfigError: `path` has no manifest, or an encoder is gone or not as it was written.
+    """
+    storage = storage_for(path)
+    file = storage.join(path, MANIFEST)
+    if storage.size(file) is None:
+        raise ConfigError(f"{path} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished")
+    manifest = decode_manifest(storage.read(file), file)
+    found = {}
+    for info in manifest.encoders:
+        name = storage.join(path, info.file)
+        if storage.size(name) is None:
+            raise ConfigError(f"{name} is gone, and with it what the indices of {info.column} mean; copy it, too")
+        fitted = decode_encoder(storage.read(name), name)
+        if fitted.info != info:
+            raise ConfigError(f"{name} is not as it was written, so indices may mean other terms; recordmill verify")
+        start = f"{info.column}."
+        features = {
+            feature.source.removeprefix(start): feature.name
+            for feature in manifest.table.features
+            if feature.source in (f"{start}index", f"{start}value", f"{start}tokens")
+        }
+        found[info.column] = Encoder(features, fitted)
+    return found
