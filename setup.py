@@ -52,6 +52,7 @@ setup(
         "numpy>=1.26,<3",
         "pillow>=11,<13",
         "pycocotools>=2.0.8,<3",
+        "regex>=2024.4.16",
         "rich>=13.7,<16",
     ],
     extras_require={

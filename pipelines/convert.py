@@ -9,9 +9,12 @@ from apache_beam.pvalue import PCollection
 from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
+from recordmill.schemas.names import name_key
 from recordmill.schemas.shards import ShardSizing
+from recordmill.schemas.splits import Division
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_classes import CountClasses
+from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
@@ -76,12 +79,23 @@ def report_all(gathered: Gathered, options: PictureOptions, splits: Sequence[str
 def _findings(gathered: Gathered, planned: ShardPlans | None, options: PictureOptions) -> Findings:
     """What was found on the way, and what is odd about the plan."""
     findings = gathered.findings
+    if options.group_from:
+        names = gathered.tasks | "GroupOfImage" >> beam.Map(_group, options.division)
+        groups = names | "CountGroups" >> CountGroups(options.shares)
+        findings = findings._replace(
+            counted=(findings.counted, groups.counted) | "CountedWithGroups" >> beam.Flatten(),
+            warnings=(findings.warnings, groups.warnings) | "WarningsOfGroups" >> beam.Flatten(),
+        )
     if planned is None:
         return findings
     of_plan = planned.plans | "SizingWarnings" >> beam.FlatMap(_sizing_warnings, options.sizing).with_output_types(
         Any
     )  # as those of `findings`
     return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
+
+
+def _group(task: ImageTask, division: Division) -> tuple[str, str]:
+    return task.split, division.group_of(name_key(task.file_name))
 
 
 def _sizing_warnings(of_split: tuple[str, SplitPlan], asked: ShardSizing) -> Iterator[tuple[str, str]]:

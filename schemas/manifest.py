@@ -105,8 +105,8 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many image and annotation rows an input has for a split, good and bad; `kind` as in InputFile.
 
     Attributes:
-        uncarried: fields with data that no record carries. Of a file that is read as of two kinds, those that neither
-            carries, with the first.
+        uncarried: fields with data that no record carries, in the whole input, whatever the split. Of a file that is
+            read as of two kinds, those that neither carries, with the first.
     """
 
     path: str
@@ -140,7 +140,8 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     `rows` (image rows read) = `written` + `without_record` + `of_other_classes` + the sum of `rejected` (by reason).
 
     `without_record` have no object, in a layout of one record an object. `of_other_classes` are of none of the classes
-    that were asked for. `rewritten` counts those written ones that were transcoded; None where there are none.
+    that were asked for. `rewritten` counts those written ones that were transcoded; None where there are none. `groups`
+    is how many groups the images with a file are of, where --group-from keeps groups together.
     """
 
     rows: int
@@ -149,6 +150,7 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     rejected: dict[str, int]
     of_other_classes: int = 0
     rewritten: RewrittenPictures | None = None
+    groups: int = 0
 
     @property
     def accounted(self) -> int:

@@ -18,6 +18,7 @@ class PlanReport(msgspec.Struct, frozen=True):
         encoders: of texts.
         classes: names, by class index.
         class_counts, num_classes: see `recordmill.schemas.manifest`; the former of each split.
+        groups_by_split: groups of images of each split, where they are kept together.
         shifted_labels: how many categories have a label that is not their id; 0 where labels are ids, or indices.
     """
 
@@ -33,6 +34,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     shifted_labels: int
     inputs: tuple[InputRows, ...] = ()
     encoders: tuple[EncoderInfo, ...] = ()
+    groups_by_split: dict[str, int] = {}
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -63,6 +63,8 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     further = {"without an object": images.without_record, "of classes not asked for": images.of_other_classes}
     left_out = images.rejected | {what: number for what, number in further.items() if number}
     yield "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
+    if images.groups:
+        yield "groups", f"{images.groups:,}, by --group-from {printable(str(split.recipe.options['group_from']))}"
     if images.rewritten:
         yield "rewritten", _rewritten(images.rewritten)
     left_out = annotations.rejected | annotations.filtered
@@ -87,7 +89,6 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
     for encoder in manifest.encoders:
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
-    yield from _uncarried(split.inputs, manifest.layout)
     sizes = sorted(shard.bytes for shard in split.shards)
     spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
     yield "shards", f"{len(sizes):,} of {spread}, {_size(split.bytes)} in all"
@@ -96,6 +97,7 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
 
 def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
     """The lines that are the same for all splits of a job; `split` is any of them."""
+    yield from _uncarried(split.inputs, manifest.layout)
     if manifest.num_classes:
         yield "num_classes", _num_classes(manifest.num_classes)
     if names := LabelMap(manifest.categories).duplicate_names():
@@ -160,6 +162,8 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
     yield "images", f"{plan.images:,}{_reasons(plan.rejected['image'])}"
     if len(splits) > 1:
         yield "", ", ".join(f"{split} {plan.images_by_split.get(split, 0):,}" for split in splits)
+    if plan.groups_by_split:
+        yield "groups", ", ".join(f"{split} {plan.groups_by_split.get(split, 0):,}" for split in splits)
     if plan.rejected["annotation"]:
         yield "annotations", f"some are left out{_reasons(plan.rejected['annotation'])}"
     for encoder in plan.encoders:

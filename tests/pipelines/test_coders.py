@@ -16,16 +16,17 @@ def commands(sample, out) -> dict[str, list[str]]:
     masks = f"--panoptic-masks={sample.panoptic_masks}"
     plain = coco_flags(sample, out)
     images = ["folder", "--images", sample.images, "--output", str(out), "--label-from", "name"]
+    groups = ["--split", "train=0.5,val=0.5", "--group-from", "[0-9]"]
     return {
         "coco": plain,
-        "every kind by name": [*plain, *annotations, masks, "--match", "name"],
+        "every kind by name and group": [*plain, *annotations, masks, "--match", "name", *groups],
         "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam"],
         "folder": images,
         "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],
     }
 
 
-KINDS = ("coco", "every kind by name", "no list, Beam's sink", "folder", "stratified, Beam's sink")
+KINDS = ("coco", "every kind by name and group", "no list, Beam's sink", "folder", "stratified, Beam's sink")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.splits import SplitShares, name_id, split_name_fault
+from recordmill.schemas import splits
+from recordmill.schemas.errors import SlowPatternError
+from recordmill.schemas.splits import Division, SplitShares, find_group, group_fault, name_id, split_name_fault
 
 THREE = SplitShares((("train", Fraction("0.8")), ("val", Fraction("0.1")), ("test", Fraction("0.1"))))
 NAMES = [f"class {number % 7}/{number:06}.jpg" for number in range(20_000)]
@@ -264,3 +266,46 @@ def test_a_single_split_has_no_end():
 )
 def test_as_text_shares_are_as_the_flag_has_them(shares, text):
     assert str(SplitShares(shares)) == text
+
+
+# Groups
+
+
+@pytest.mark.parametrize(
+    ("pattern", "group"),
+    [
+        ("patient[0-9]+", "patient7"),
+        ("(patient)[0-9]+", "patient"),
+        ("(?:patient)([0-9])(_)", "7"),
+        ("^.*/", "x/"),
+        ("^patient", ""),
+        ("z*", ""),
+        ("(z)?patient", ""),
+    ],
+)
+def test_a_group_is_the_first_of_the_pattern_or_all_that_it_finds(pattern, group):
+    assert find_group(pattern, "x/patient7_2.jpg") == group
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fault"), [("", "is empty"), ("a(", "is no regular expression (missing )"), ("x", "")]
+)
+def test_what_is_no_pattern_is_told(pattern, fault):
+    assert group_fault(pattern).startswith(fault)
+    assert bool(group_fault(pattern)) == bool(fault)
+
+
+def test_a_pattern_that_takes_for_ever_is_an_error(monkeypatch):
+    monkeypatch.setattr(splits, "_SEARCH_S", 0.2)
+    with pytest.raises(SlowPatternError, match=r"--group-from \(a\|aa\)\+\$ takes more than 0.2 seconds for 'aaa"):
+        find_group("(a|aa)+$", "a" * 200 + "b")
+
+
+def test_images_of_a_group_are_in_its_split_and_others_in_that_of_their_name():
+    divided = Division(THREE, "^(g[0-9]+)_")
+    for number in range(50):
+        found = {divided.split_of(f"g{number}_{image}.jpg") for image in range(20)}
+        assert found == {THREE.split_of(f"g{number}")}
+    assert divided.split_of("7.jpg") == THREE.split_of("7.jpg") == Division(THREE).split_of("7.jpg")
+    assert divided.fault("7.jpg") == "has nothing that --group-from ^(g[0-9]+)_ finds"
+    assert divided.fault("g7_1.jpg") == Division(THREE).fault("7.jpg") == ""

@@ -63,6 +63,7 @@ def _image_counts(
         rejected=_by_reason(rejected, "image"),
         of_other_classes=number[Metric.OF_OTHER_CLASSES],
         rewritten=_rewritten(number),
+        groups=number[Metric.GROUPS],
     )
 
 
@@ -170,8 +171,8 @@ def check_rejects(
     for name, of_split in rows.items():
         if not of_split.images:
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed or "
-                "--stratify, or leave it out; --overwrite starts anew in this folder"
+                f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed (or "
+                "--stratify, of class folders), or leave it out; groups of --group-from are not divided"
             )
 
 

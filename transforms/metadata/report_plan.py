@@ -12,7 +12,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.schemas.rejects import Rejected
+from recordmill.schemas.rejects import Count, Metric, Rejected
 from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.shards.plan_shards import SplitPlan
@@ -54,6 +54,7 @@ class ReportPlan(beam.PTransform):
         known = {
             "plans": AsList(plans),
             "rejected": AsList(self._findings.rejected),
+            "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(_groups)),
             "inputs": AsList(self._findings.inputs),
             "classes": AsList(self._classes),
             "table": AsSingleton(self._table),
@@ -65,10 +66,16 @@ class ReportPlan(beam.PTransform):
         return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
 
 
+def _groups(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
+    split, counted = of_split
+    return [(split, counted.number)] if counted.what is Metric.GROUPS else []
+
+
 def _write_report(  # one parameter a side input
     path: str,
     plans: list[tuple[str, SplitPlan]],
     rejected: list[tuple[str, Rejected]],
+    groups: list[tuple[str, int]],
     inputs: list[tuple[str, InputRows]],
     classes: list[OfSplit],
     labels: LabelMap,
@@ -77,7 +84,7 @@ def _write_report(  # one parameter a side input
     encoders: Iterable[TextEncoder] = (),
 ) -> None:
     of_all = [reject for _, reject in rejected], [rows for _, rows in inputs]
-    report = report_plan(dict(plans), *of_all, classes, labels, table)
+    report = report_plan(dict(plans), *of_all, classes, labels, table, dict(groups))
     report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
     storage_for(path).write(path, msgspec.json.encode(report))
 
@@ -89,7 +96,8 @@ def report_plan(
     classes: Iterable[OfSplit],
     labels: LabelMap,
     table: FeatureTable,
-) -> PlanReport:
+    groups: Mapping[str, int] = {},
+) -> PlanReport:  # seven, as a report has parts: each comes from a step of its own
     """The plans of all splits as one report."""
     reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
     for reject in rejected:
@@ -105,5 +113,6 @@ def report_plan(
         class_counts=class_counts(classes, labels),
         num_classes=num_classes(labels, table),
         shifted_labels=len(labels.all) if Part.CATEGORY_ID in table.parts else 0,
+        groups_by_split=dict(groups),
         inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
     )

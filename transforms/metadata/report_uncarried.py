@@ -29,7 +29,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
     """Lines of text; none where records carry all that there is."""
     counts: dict[tuple[str, str], int] = {}
     cures: dict[tuple[str, str], str] = {}
-    for rows in inputs:
+    for rows in {(rows.path, rows.kind): rows for rows in inputs}.values():  # several splits may be of one input
         for list_, fields in rows.uncarried.items():
             for name, number in fields.items():
                 counts[list_, name] = counts.get((list_, name), 0) + number

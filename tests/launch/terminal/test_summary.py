@@ -74,8 +74,18 @@ def test_a_clean_split(capsys):
 def test_what_is_not_carried_is_told_by_summary_and_plan(capsys):
     inputs = (InputRows("a.json", "instances", 4, 9, {"annotations": {"a\x1b[2J": 1}, "file": {"info": 1}}),)
     told = ["  not carried  of annotations: a\\x1b[2J 1", "               as of any COCO file, info"]
-    assert shown(capsys, msgspec.structs.replace(CLEAN, inputs=inputs))[4:6] == told
+    assert shown(capsys, msgspec.structs.replace(CLEAN, inputs=inputs))[6:8] == told
     assert planned(capsys, msgspec.structs.replace(PLAN, inputs=inputs))[3:5] == told
+
+
+def test_groups_are_told_by_summary_and_plan_of_each_split(capsys):
+    recipe = msgspec.structs.replace(CLEAN.recipe, options={"group_from": "p\x1b+"})
+    images = msgspec.structs.replace(CLEAN.images, groups=1234)
+    assert shown(capsys, msgspec.structs.replace(CLEAN, recipe=recipe, images=images))[2] == (
+        "  groups       1,234, by --group-from p\\x1b+"
+    )
+    plan = msgspec.structs.replace(PLAN, groups_by_split={"train": 1234})
+    assert planned(capsys, plan, splits=("train", "val"))[3] == "  groups       train 1,234, val 0"
 
 
 def test_keypoints_that_no_file_names_are_told(capsys):

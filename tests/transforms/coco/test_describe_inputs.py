@@ -6,7 +6,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
-from recordmill.transforms.coco.describe_inputs import describe_inputs
+from recordmill.transforms.coco.describe_inputs import describe_inputs, divide_inputs
 
 
 def file(path: str, kind: AnnotationKind, unread=None, optional=None) -> AnnotationFile:
@@ -58,3 +58,18 @@ def test_what_a_layout_has_no_feature_for(layout, expected):
     given = file("a", AnnotationKind.INSTANCES, {}, {"images": LVIS, "annotations": {"iscrowd": 3}})
     assert uncarried(given, layout=layout) == [("a", "instances", expected)]
     assert isinstance(describe_inputs([given], LAYOUTS[layout])[0], InputRows)
+
+
+def test_rows_are_divided_and_the_first_split_has_what_no_other_has():
+    whole = InputRows("a.json", "instances", 10, 30, {"file": {"info": 1}})
+    counts = {("val", "a.json", "instances"): (3, 9), ("val", "a.json", "captions"): (7, 7)}
+    divided = dict(divide_inputs([whole], ("train", "val", "test"), counts))
+    assert {split: (rows.images, rows.annotations) for split, rows in divided.items()} == {
+        "train": (7, 21),
+        "val": (3, 9),
+        "test": (0, 0),
+    }
+    assert {(rows.path, rows.kind, str(rows.uncarried)) for rows in divided.values()} == {
+        ("a.json", "instances", str(whole.uncarried))
+    }
+    assert list(divide_inputs([whole], ("train",), {})) == [("train", whole)]

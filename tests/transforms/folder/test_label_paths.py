@@ -88,3 +88,12 @@ def test_the_transform_has_an_output_for_each_and_images_keep_their_file():
         no_class = rejected("2.jpg", Reason.NO_CLASS, "'2.jpg' is in no folder")
         assert_that(labelled.rejected, equal_to([no_class]), "Rejected")
         assert_that(labelled.unlisted, equal_to([UnreferencedFile("dog/notes.txt")]), "Unlisted")
+
+
+def test_an_image_is_where_its_group_is_and_rejected_where_its_name_gives_none():
+    division = Division(HALVES.shares, "p[0-9]+")
+    for number in range(9):
+        assert label_path(f"cat/p{number}_1.jpg", FOLDER, division).split == HALVES.split_of(f"p{number}")
+    detail = "'cat/1.jpg' has nothing that --group-from p[0-9]+ finds"
+    assert label_path("cat/1.jpg", FOLDER, division) == rejected("cat/1.jpg", Reason.NO_GROUP, detail)
+    assert label_path("1.jpg", FOLDER, division).reject.reason is Reason.NO_CLASS

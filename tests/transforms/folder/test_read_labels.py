@@ -541,3 +541,15 @@ def test_the_transform_gives_images_by_name_and_rejects(tmp_path):
         labelled = p | beam.Create(tables) | ReadLabels(ALL_TRAIN, ("train",))
         assert_that(labelled.images, equal_to(images), "Images")
         assert_that(labelled.rejected, equal_to([SplitReject("train", reject)]), "Rejected")
+
+
+def test_groups_are_of_paths_unless_the_table_has_splits(tmp_path):
+    table = tmp_path / "labels.csv"
+    division = Division(HALVES.shares, "p[0-9]+")
+    table.write_text("path,label\n./p1/a.jpg,cat\np1/b.jpg,dog\nc.jpg,dog\n")
+    first, second, third = read(table, division=division, splits=HALVES.names)
+    assert first.split == second.split == HALVES.split_of("p1")
+    detail = "labels.csv line 4: the path 'c.jpg' has nothing that --group-from p[0-9]+ finds"
+    assert third == SplitReject(HALVES.split_of("c.jpg"), Rejected("image", None, Reason.NO_GROUP, detail))
+    table.write_text("path,label,split\nc.jpg,dog,b\n")
+    assert [row.split for row in read(table, division=division, splits=HALVES.names)] == ["b"]

@@ -13,10 +13,11 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.annotations import AnnotatedImage, Annotation, ImageRow
 from recordmill.schemas.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.manifest import InputRows, SplitRows
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, SplitShares
-from recordmill.transforms.join.join_images import JoinImages, merge_parts
+from recordmill.transforms.join.join_images import JoinImages, join_parts, merge_parts
 
 FILE = ImageRef("images/a.jpg", 100, "1")
 
@@ -180,3 +181,44 @@ def test_more_pixels_than_are_ever_decoded_are_known_from_the_json(size):
     assert reject.detail == (f"'a.jpg': the JSON gives {size[0]}x{size[1]} pixels; at most 178,000,000 are decoded")
     largest = ImageRow(1, "a.jpg", 2, 89_000_000)
     assert list(merge_parts(1, [part("x.json", largest)])) == [AnnotatedImage(largest, "")]
+
+
+# Into splits
+
+HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
+BAD = Rejected("annotation", 3, Reason.MALFORMED_BOX, "x", 1)
+
+
+def with_rejects(source: str, *rows: ImageRow, **more) -> FileAnnotations:
+    return msgspec.structs.replace(part(source, *rows, **more), rejected=(BAD,))
+
+
+def test_what_is_found_of_an_image_goes_with_it():
+    parts = [part("y.json", UNSIZED, annotations=(annotation(1),)), with_rejects("x.json", SIZED)]
+    rows = (InputRows("x.json", "instances", 1, 1), InputRows("y.json", "instances", 1, 1))
+    notes = ImageNotes((BAD,), (Count(Metric.ROWS_MERGED, 1),), rows)
+    image = AnnotatedImage(SIZED, "", (annotation(1),))
+    assert list(join_parts(1, parts, HALVES)) == [JoinSide(image, notes=notes)]
+    single = list(join_parts(1, parts, VAL))  # whose rows are those of the files
+    assert single == [JoinSide(image, notes=msgspec.structs.replace(notes, rows=()))]
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
+def test_what_is_of_an_image_that_is_rejected_is_of_the_split_of_its_name(name):
+    sizes = [with_rejects("x.json", ImageRow(1, f"./{name}", 4, 3)), part("y.json", ImageRow(1, name, 3, 4))]
+    found = list(join_parts(1, sizes, HALVES))
+    assert {item.split for item in found} == {HALVES.split_of(name)}
+    rejects = [item.reject.reason for item in found if isinstance(item, SplitReject)]
+    assert rejects == [Reason.MALFORMED_BOX, Reason.SIZE_MISMATCH]
+    rows = [item.rows for item in found if isinstance(item, SplitRows)]
+    assert [(of.path, of.images, of.annotations) for of in rows] == (
+        [("x.json", 1, 1), ("y.json", 1, 0)] if HALVES.split_of(name) == "b" else []
+    )
+
+
+def test_what_is_of_no_image_is_of_the_first_split():
+    found = list(join_parts(5, [with_rejects("x.json", annotations=(annotation(8),))], HALVES))
+    assert [(item.split, item.reject.reason) for item in found] == [
+        ("a", Reason.MALFORMED_BOX),
+        ("a", Reason.UNKNOWN_IMAGE),
+    ]

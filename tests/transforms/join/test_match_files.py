@@ -1,5 +1,6 @@
 """Image rows and image files find each other by name."""
 
+from fractions import Fraction
 from itertools import permutations
 
 import apache_beam as beam
@@ -11,8 +12,10 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.manifest import InputRows, SplitRows
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
+from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.join.match_files import MatchFiles, match_ends, match_files
 
 FILE = ImageRef("images/a.jpg", 100, "1")
@@ -245,3 +248,44 @@ def test_a_file_that_is_too_large_is_known_before_it_is_read():
     assert list(match_files("a.jpg", matches)) == [rejected("val", Reason.TOO_LARGE, detail, 1, 1)]
     largest = ImageRef("images/a.jpg", 256_000_000, "1")
     assert [type(found) for found in match_files("a.jpg", [JoinSide(file=largest), listed(SIZED)])] == [ImageTask]
+
+
+# Into splits
+
+DIVISION = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))), "^[a-z]+/")
+
+
+def noted(name: str, notes: ImageNotes = ImageNotes()) -> JoinSide:  # noqa: B008
+    return JoinSide(AnnotatedImage(ImageRow(7, name), "", (annotation(1),)), notes=notes)
+
+
+@pytest.mark.parametrize("folder", ["x", "y", "z", "u"])
+def test_an_image_goes_where_its_group_does_with_all_that_was_found_of_it(folder):
+    bad = Rejected("annotation", 3, Reason.MALFORMED_BOX, "x", 7)
+    rows = InputRows("a.json", "instances", 1, 2)
+    notes = ImageNotes((bad,), (Count(Metric.ROWS_MERGED, 1),), (rows,))
+    split = DIVISION.shares.split_of(f"{folder}/")
+    counted = [SplitReject(split, bad), SplitCount(split, Count(Metric.ROWS_MERGED, 1))]
+    if split == "b":  # what is of no other split is the first one's
+        counted.append(SplitRows("b", rows))
+    sides = [noted(f"./{folder}/1.jpg", notes), JoinSide(file=FILE)]
+    *found, task = match_files(f"{folder}/1.jpg", sides, DIVISION)
+    assert (found, task.split) == (counted, split)
+    missing = list(match_files(f"{folder}/1.jpg", sides[:1], DIVISION))
+    assert missing[: len(counted)] == counted
+    assert [item.split for item in missing if isinstance(item, SplitReject)] == [split, split]
+
+
+def test_an_image_whose_name_gives_no_group_is_rejected_unless_it_has_no_file():
+    split = DIVISION.shares.split_of("1.jpg")
+    detail = "'1.jpg' has nothing that --group-from ^[a-z]+/ finds"
+    sides = [noted("1.jpg"), JoinSide(file=FILE)]
+    assert list(match_files("1.jpg", sides, DIVISION)) == [rejected(split, Reason.NO_GROUP, detail, annotations=1)]
+    _, reject = match_files("1.jpg", sides[:1], DIVISION)
+    assert reject.reject.reason is Reason.IMAGE_MISSING
+
+
+def test_the_name_that_decides_is_that_of_the_file_where_one_is_looked_for():
+    sides = [msgspec.structs.replace(noted("C:\\1.jpg"), name="C:\\1.jpg"), JoinSide(file=FILE, name="y/1.jpg")]
+    (task,) = match_ends(sides, "suffix", DIVISION)
+    assert (task.file_name, task.split) == ("y/1.jpg", DIVISION.shares.split_of("y/"))

@@ -5,7 +5,8 @@ from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 
 
 def lines(*inputs: tuple[str, dict], layout: str = "detection") -> list[str]:
-    return list(uncarried_lines([InputRows("a", kind, 1, 1, fields) for kind, fields in inputs], layout))
+    rows = (InputRows(str(number), kind, 1, 1, fields) for number, (kind, fields) in enumerate(inputs))
+    return list(uncarried_lines(rows, layout))
 
 
 def test_nothing():
@@ -42,3 +43,8 @@ def test_many_fields_are_cut_and_counted():
     fields = {"annotations": {f"field {number:02}": 1 for number in range(1234)}}
     (line,) = lines(("instances", fields))
     assert line.endswith("field 07 1, and 1,226 more fields, which the manifest has")
+
+
+def test_an_input_that_several_splits_are_of_is_told_once():
+    rows = [InputRows("a", kind, 1, 1, {"images": {"lens": 4}}) for kind in ("instances", "instances", "captions")]
+    assert list(uncarried_lines(rows, "detection")) == ["of images: lens 8"]

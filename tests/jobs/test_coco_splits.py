@@ -1,0 +1,157 @@
+"""`recordmill coco` in several splits: images go by their names or groups, and all that is of an image with it."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from recordmill.launch.cli import main
+from tests.conftest import (
+    CATEGORIES,
+    annotation,
+    draw_jpeg,
+    image_row,
+    manifest_of,
+    read_examples,
+    rejects_of,
+    write_coco,
+)
+
+PATIENTS = 8
+NAMES = [f"patient{number // 3}/{number}.jpg" for number in range(3 * PATIENTS)]
+SPLIT = ["--split", "train=0.5,val=0.5", "--group-from", "^(patient[0-9]+)/", "--max-rejects", "0.5"]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> Path:
+    """Three images of each patient, each with an object and a caption; and rows of every kind that cannot be used."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for name in NAMES[:-1]:
+        draw_jpeg(folder / "images" / name)
+    draw_jpeg(folder / "images" / "nobody.jpg")
+    rows = [image_row(id_, name) for id_, name in enumerate([*NAMES, "nobody.jpg"])]
+    good = [annotation(id_, id_) for id_ in range(len(rows))]
+    bad = [
+        *(annotation(100 + id_, id_, category_id=77) for id_ in (0, 5, 9)),
+        *(annotation(200 + id_, id_) | {"bbox": None} for id_ in (1, 6, 12, 20)),
+        *(annotation(id_, id_) for id_ in (2, 7)),
+        annotation(300, 999),
+        {"id": 301},
+    ]
+    write_coco(folder, [*rows, {"id": "no id"}], good + bad, CATEGORIES)
+    captions = [{"id": id_, "image_id": id_, "caption": str(id_)} for id_ in range(len(rows))]
+    (folder / "captions.json").write_text(json.dumps({"images": rows, "annotations": captions, "categories": []}))
+    return folder
+
+
+def flags(inputs: Path, out: Path, *more: object) -> list[str]:
+    files = ["--images", inputs / "images", "--instances", inputs / "instances.json"]
+    return list(map(str, ["coco", *files, "--captions", inputs / "captions.json", "--output", out, *more]))
+
+
+@pytest.fixture(scope="module")
+def converted(inputs, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("converted")
+    assert main(flags(inputs, out, *SPLIT)) == 0
+    return out
+
+
+def by_name(folder: Path, split: str) -> dict[str, dict[str, list]]:
+    return {example["image/filename"][0].decode(): example for example in read_examples(folder, split)}
+
+
+def test_no_group_is_in_two_splits_and_records_are_those_of_a_single_split(converted, inputs, tmp_path, recordmill):
+    train, val = by_name(converted, "train"), by_name(converted, "val")
+    groups = [{name.split("/")[0] for name in names} for names in (train, val)]
+    assert groups[0] & groups[1] == set()
+    assert [len(of_split) for of_split in groups] == [3, 5]  # of all versions
+    assert recordmill(*flags(inputs, tmp_path, "--max-rejects", 0.5)).code == 0
+    whole = by_name(tmp_path, "train")
+    assert whole.pop("nobody.jpg")
+    assert train | val == whole
+
+
+def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, recordmill):
+    split_of = {name: split for split in ("train", "val") for name in by_name(converted, split)}
+    patients = {name.split("/")[0]: split for name, split in split_of.items()}
+    names = dict(enumerate([*NAMES, "nobody.jpg"]))
+    rejects = rejects_of(converted)
+    assert Counter(reject["reason"] for reject in rejects) == {
+        "unknown_category": 3,
+        "malformed_box": 4,
+        "duplicate_annotation_id": 2,
+        "unknown_image": 1,
+        "malformed_annotation": 1,
+        "malformed_image": 1,
+        "image_missing": 1,
+        "no_group": 1,
+    }
+    for reject in rejects:
+        name = names.get(reject["id"] if reject["what"] == "image" else reject["image_id"], "")
+        if patient := re.match("patient[0-9]+", name):
+            assert reject["split"] == patients[patient[0]], reject
+        elif not name:
+            assert reject["split"] == "train"
+    counts = {split: entry["images"] for split, entry in manifest_of(converted)["splits"].items()}
+    assert [counts[split]["groups"] for split in ("train", "val")] == [3, 5]
+    assert sum(each["rows"] for each in counts.values()) == len(NAMES) + 2
+    assert recordmill("verify", converted).code == 0
+
+
+def test_the_same_command_finds_all_of_it_and_another_division_is_refused(converted, inputs, recordmill):
+    outcome = recordmill(*flags(inputs, converted, *SPLIT))
+    assert (outcome.code, "holds all these splits already" in outcome.out) == (0, True)
+    outcome = recordmill(*flags(inputs, converted, "--split", "test"))
+    assert outcome.code == 2
+    assert "holds the split train of the same images, divided by --split train=0.5,val=0.5: with --split test" in (
+        outcome.err
+    )
+    outcome = recordmill(*flags(inputs, converted, *SPLIT, "--group-from", "[0-9]+"))
+    assert (outcome.code, "group-from was ^(patient[0-9]+)/, now [0-9]+" in outcome.err) == (2, True)
+
+
+def test_a_group_is_found_in_the_path_of_the_file_and_told_in_plan_and_run(inputs, tmp_path, recordmill, caplog):
+    """The JSON knows no patients: only the folders of the files do."""
+    rows = [image_row(id_, name.split("/")[1]) for id_, name in enumerate(NAMES[:-1])]
+    instances = write_coco(tmp_path, rows, [annotation(id_, id_) for id_ in range(len(rows))], CATEGORIES)
+    job = ["coco", "--images", inputs / "images", "--instances", instances, "--output", tmp_path / "out", *SPLIT]
+    plan = recordmill(*job, "--match", "name", "--dry-run")
+    assert (plan.code, "  groups       train 3, val 5\n" in plan.out) == (0, True)
+    warned = [record.getMessage() for record in caplog.records if record.name.startswith("recordmill")]
+    run = recordmill(*job, "--match", "name", "--writer", "beam", "--num-shards", 1)
+    assert run.code == 0
+    assert re.findall("  groups       .*", run.out) == [
+        f"  groups       {number}, by --group-from ^(patient[0-9]+)/" for number in (3, 5)
+    ]
+    groups = [{name.split("/")[0] for name in by_name(tmp_path / "out", split)} for split in ("train", "val")]
+    assert [len(of_split) for of_split in groups] == [3, 5]
+    (text,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
+    assert warned == [text]
+    assert "of 23 images train has 39.1% where 50.0% were asked for" in text
+
+
+def test_classes_of_a_group_go_together(inputs, tmp_path, recordmill):
+    """In `folder`, where names tell classes, too."""
+    for number in range(24):
+        draw_jpeg(tmp_path / "images" / "ab"[number % 2] / f"p{number // 4}_{number}.jpg")
+    draw_jpeg(tmp_path / "images" / "a" / "nobody.jpg")
+    job = ["folder", "--images", tmp_path / "images", "--output", tmp_path / "out", "--split", "train=0.5,val=0.5"]
+    outcome = recordmill(*job, "--group-from", "p[0-9]+(?=_)", "--max-rejects", 0.1)
+    assert outcome.code == 0, outcome
+    groups = [{name.split("/")[1].split("_")[0] for name in by_name(tmp_path / "out", s)} for s in ("train", "val")]
+    assert groups[0] & groups[1] == set()
+    assert set.union(*groups) == {f"p{number}" for number in range(6)}
+    assert [reject["reason"] for reject in rejects_of(tmp_path / "out")] == ["no_group"]
+
+
+def test_splits_follow_from_names_alone(converted, inputs, tmp_path, recordmill):
+    """Of half of the images, in another order, each is where it was among all of them."""
+    document = json.loads((inputs / "instances.json").read_text())
+    half = [row for row in document["images"][::-1] if isinstance(row["id"], int) and row["id"] % 2 == 0][1:]
+    instances = write_coco(tmp_path, half, [annotation(row["id"], row["id"]) for row in half], CATEGORIES)
+    job = ["coco", "--images", inputs / "images", "--instances", instances, "--output", tmp_path / "out", *SPLIT]
+    assert recordmill(*job).code == 0
+    for split in ("train", "val"):
+        assert set() < by_name(tmp_path / "out", split).keys() < by_name(converted, split).keys()
