@@ -1,5 +1,6 @@
 """What all conversions of pictures are asked to do."""
 
+import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class PictureOptions(ConvertOptions):
 
     @property
     def division(self) -> Division:
-        return Division(self.shares, self.group_from or "")
+        return Division(self.shares, unicodedata.normalize("NFC", self.group_from or ""))  # as names are
 
     @property
     def division_options(self) -> dict[str, RecipeValue]:

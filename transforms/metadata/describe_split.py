@@ -171,8 +171,8 @@ def check_rejects(
     for name, of_split in rows.items():
         if not of_split.images:
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed (or "
-                "--stratify, of class folders), or leave it out; groups of --group-from are not divided"
+                f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed or "
+                "--stratify (of recordmill folder, without --group-from), or leave it out"
             )
 
 

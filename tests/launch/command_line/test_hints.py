@@ -33,6 +33,8 @@ def flags(verb: str) -> list[str]:
         ("--annFile", "--instances"),
         ("--imgsz", "--max-side"),
         ("--val", "--split val"),
+        ("--val-split", "--split train=0.8,val=0.2"),
+        ("--groups", "--group-from"),
         ("-o", "--output"),
         ("-j", "--workers"),
         ("--classes", "--categories"),

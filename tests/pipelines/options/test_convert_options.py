@@ -15,6 +15,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardSizing
+from recordmill.schemas.splits import Division, SplitShares
 
 KERAS = "--layout keras names shards without their split, so a folder has one: give one --split"
 HALVES = (("a", Fraction(1, 2)), ("b", Fraction(1, 2)))
@@ -272,6 +273,11 @@ def test_what_divides_is_recorded_and_groups_only_where_there_are_some(options):
     ]
     assert all(one != other for one, other in combinations(records, 2))
     assert ["group_from" in each for each in records] == [False, False, False, True]
+
+
+def test_groups_are_looked_for_in_letters_as_names_have_them():
+    given = CocoOptions(**GIVEN, split=HALVES, group_from="e\u0301")
+    assert given.division == Division(SplitShares(HALVES), "\u00e9")
 
 
 def test_a_single_split_of_coco_is_the_recipe_s_and_no_option():
