@@ -19,7 +19,9 @@ def commands(sample, out) -> dict[str, list[str]]:
     groups = ["--split", "train=0.5,val=0.5", "--group-from", "[0-9]"]
     return {
         "coco": plain,
-        "every kind by name and group": [*plain, *annotations, masks, "--match", "name", *groups],
+        "every kind by name and group": [
+            *(*plain, *annotations, masks, "--match", "name", *groups, "--caption-text", "tfidf")
+        ],
         "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam"],
         "folder": images,
         "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],

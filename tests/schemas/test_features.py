@@ -128,3 +128,15 @@ def test_markdown():
         "| b/areas | float [N] | px² | areas |",
         "| c/ids | int64 [N] | COCO id | annotation ids |",
     ]
+
+
+def test_features_are_renamed_by_what_they_hold_and_stay_sorted():
+    table = FeatureTable("t", tuple(Feature(name, f"of.{name}", Kind.INT64, (), "", "") for name in "abc"))
+    renamed = table.renamed({"of.a": "z", "of.x": "y"})
+    assert [(feature.name, feature.source) for feature in renamed.features] == [
+        ("b", "of.b"),
+        ("c", "of.c"),
+        ("z", "of.a"),
+    ]
+    with pytest.raises(ValueError, match="b would be the name of two features of layout t"):
+        table.renamed({"of.a": "b"})

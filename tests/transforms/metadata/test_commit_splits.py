@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, decode_encoder
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError
 from recordmill.schemas.features import Part
 from recordmill.schemas.manifest import FORMAT, Manifest, decode_manifest
@@ -123,6 +124,34 @@ def test_a_split_that_is_committed_after_another_that_it_does_not_go_with_goes_a
     assert {path.name for path in tmp_path.glob("coco-val*")} == {
         shard.file for shard in of_split("val").splits["val"].shards
     }
+
+
+def test_encoders_stay_as_long_as_a_split_has_them(tmp_path):
+    """They are those of all splits, and gone when the last of these splits is."""
+
+    def commit_encoded(split: str, *terms: str) -> None:
+        encoders = [TextEncoder(1, "a/b", TextSettings(TextForm.COUNTS), "train", 7, terms)] if terms else []
+        stage(tmp_path, split, [])
+        manifest = of_split(split, 0, encoders=tuple(each.info for each in encoders))
+        commit_splits(str(tmp_path), manifest, {split: b""}, encoders)
+
+    file, classes = tmp_path / "encoders" / "a%2Fb.json", tmp_path / "encoders" / "classes.json"
+    commit_encoded("train", "cat")
+    commit_encoded("val", "cat")
+    assert decode_encoder(file.read_bytes(), "").vocabulary == ("cat",)
+    assert b'"cat"' in classes.read_bytes()
+    with pytest.raises(CategoryError, match="another vocabulary of its texts"):
+        commit_encoded("val", "dog")
+    assert decode_encoder(file.read_bytes(), "").vocabulary == ("cat",)
+    for name in ("val", "train"):
+        assert file.exists()
+        module._withdraw(str(tmp_path), {name: read_split_manifests(str(tmp_path))[name]}, set())
+    assert not file.exists()
+    assert not classes.exists()
+    commit_encoded("train", "cat")
+    commit_encoded("train")
+    assert not file.exists()
+    assert not classes.exists()
 
 
 def test_the_only_split_may_change_everything(tmp_path):

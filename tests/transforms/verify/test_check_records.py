@@ -9,12 +9,13 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation, Segment
+from recordmill.schemas.encoders import EncoderInfo, TextForm
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
-from recordmill.transforms.verify.check_records import RecordChecker
+from recordmill.transforms.verify.check_records import RecordChecker, text_faults
 
 LABELS = LabelMap(
     (Category(1, "cat", keypoints=("nose", "tail")), Category(7, "dog")),
@@ -271,3 +272,39 @@ def test_a_whole_record_of_one_class_has_no_fault_and_no_object(shape):
 )
 def test_a_value_that_is_wrong_is_told(changed, fault):
     assert of_one_class(**changed) == (0, [fault])
+
+
+COUNTS = EncoderInfo("captions", TextForm.COUNTS, 5, "train", 7, "")
+TOKENS = EncoderInfo("captions", TextForm.TOKENS, 5, "train", 7, "")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "values", "told"),
+    [
+        (COUNTS, {"index": [0, 4], "value": [1.0, 2.0]}, None),
+        (COUNTS, {"index": [], "value": []}, None),
+        (TOKENS, {"tokens": [4, 1, 1, 2]}, None),
+        (TOKENS, {"tokens": []}, None),
+        (COUNTS, {"index": [0, 5], "value": [1.0, 2.0]}, "0 .. 5 is not within 0 .. 4"),
+        (COUNTS, {"index": [-1, 4], "value": [1.0, 2.0]}, "-1 .. 4 is not within 0 .. 4"),
+        (COUNTS, {"index": [4, 0], "value": [1.0, 2.0]}, "do not ascend"),
+        (COUNTS, {"index": [2, 2], "value": [1.0, 2.0]}, "do not ascend"),
+        (COUNTS, {"index": [0, 4], "value": [1.0, float("nan")]}, "a term weighs nan"),
+        (COUNTS, {"index": [0, 4], "value": [0.0, 1.0]}, "a term weighs 0"),
+        (TOKENS, {"tokens": [0, 2]}, "0 .. 2 is not within 1 .. 4"),
+        (TOKENS, {"tokens": [2, 5]}, "2 .. 5 is not within 1 .. 4"),
+    ],
+)
+def test_numbers_of_texts_are_those_that_their_encoder_gives(encoder, values, told):
+    kinds = {"index": np.int64, "value": np.float32, "tokens": np.int64}
+    found = list(text_faults({f"captions.{key}": np.array(each, kinds[key]) for key, each in values.items()}, encoder))
+    assert [reason for reason, _ in found] == (["text"] if told else [])
+    assert all(told in detail for _, detail in found)
+
+
+def test_a_record_is_held_against_its_encoders(values):
+    values |= {"captions.index": [3, 7], "captions.value": [1.0, 1.0], "captions.tokens": []}
+    record = ExampleWriter(DETECTION).write(values)
+    assert RecordChecker(DETECTION, LABELS, True)(record) == (2, [])
+    _, faults = RecordChecker(DETECTION, LABELS, True, (COUNTS,))(record)
+    assert [reason for reason, _ in faults] == ["text"]
