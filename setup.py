@@ -19,6 +19,7 @@ FOLDERS = [
     "transforms/runtime",
     "transforms/sample",
     "transforms/shards",
+    "transforms/embed",
     "transforms/storage",
     "transforms/text",
     "transforms/verify",

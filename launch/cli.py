@@ -94,7 +94,7 @@ def _complain(error: BaseException, debug: bool) -> None:
 
 
 def _tell_interrupted(own: list[str], terminated: bool) -> None:
-    goes_on = own[:1] in (["coco"], ["folder"])
+    goes_on = own[:1] in (["coco"], ["folder"], ["embed"])
     left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
     print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
 
@@ -110,10 +110,14 @@ def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
 
 def _convert(command: Command, beam_arguments: list[str]) -> int:
     _check_beam(beam_arguments, command.options)
-    from recordmill.launch.verbs import coco, folder
+    from recordmill.launch.verbs import coco, embed, folder
     from recordmill.launch.verbs.convert import convert, show_plan
 
-    of_verb: dict[str, Callable[[Any], Any]] = {"coco": coco.conversion, "folder": folder.conversion}
+    of_verb: dict[str, Callable[[Any], Any]] = {
+        "coco": coco.conversion,
+        "folder": folder.conversion,
+        "embed": embed.conversion,
+    }
     conversion = of_verb[command.verb](command.options)
     if command.options.dry_run:
         show_plan(conversion, command.terminal.progress)
@@ -144,6 +148,7 @@ def _sample(command: Command, _: list[str]) -> int:
 _COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
     "coco": _convert,
     "folder": _convert,
+    "embed": _convert,
     "verify": _verify,
     "extract": _extract,
     "sample": _sample,

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
 from recordmill.schemas.names import name_key
@@ -20,6 +21,7 @@ from recordmill.transforms.metadata.write_metadata import Findings, Target, Writ
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans, SplitPlan
+from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.write_shards import WriteShards
@@ -49,13 +51,30 @@ class Gathered(NamedTuple):
     texts: EncodedTexts | None = None
 
 
-def write_all(gathered: Gathered, options: PictureOptions, recipes: Sequence[Recipe]) -> None:
+class Contents(NamedTuple):
+    """What is in records.
+
+    Attributes:
+        table: as far as it is known before the job.
+        maker: of the records.
+    """
+
+    table: FeatureTable
+    maker: RecordMaker
+
+
+def pictures(options: PictureOptions) -> Contents:
+    """Records that hold the pictures."""
+    return Contents(options.table, EncodePictures(options.box_policy, options.pictures))
+
+
+def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, recipes: Sequence[Recipe]) -> None:
     """Write the splits that there are recipes for; every task belongs to one of them."""
     splits = tuple(recipe.split for recipe in recipes)
-    planned = None if options.writer == "beam" else gathered.tasks | "PlanShards" >> _plan_shards(options)
+    planned = None if options.writer == "beam" else gathered.tasks | "PlanShards" >> _plan_shards(options, contents)
     findings = _findings(gathered, planned, options)
     checked = findings | "CheckFindings" >> CheckFindings(_demands(options, splits, options.output))
-    written = _written(gathered, planned, checked, options, splits)
+    written = _written(gathered, planned, checked, options, contents.maker, splits)
     written | "WriteMetadata" >> WriteMetadata(
         gathered.labels,
         gathered.table,
@@ -65,9 +84,11 @@ def write_all(gathered: Gathered, options: PictureOptions, recipes: Sequence[Rec
     )
 
 
-def report_all(gathered: Gathered, options: PictureOptions, splits: Sequence[str], report: str) -> None:
+def report_all(
+    gathered: Gathered, options: ImageOptions, contents: Contents, splits: Sequence[str], report: str
+) -> None:
     """Write nothing but the plan of the splits, as JSON into the local file `report`."""
-    planned = gathered.tasks | "PlanShards" >> _plan_shards(options)
+    planned = gathered.tasks | "PlanShards" >> _plan_shards(options, contents)
     findings = _findings(gathered, planned, options)
     checked = findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
     classes = gathered.tasks | "CountClasses" >> CountClasses()
@@ -76,7 +97,7 @@ def report_all(gathered: Gathered, options: PictureOptions, splits: Sequence[str
     )
 
 
-def _findings(gathered: Gathered, planned: ShardPlans | None, options: PictureOptions) -> Findings:
+def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOptions) -> Findings:
     """What was found on the way, and what is odd about the plan."""
     findings = gathered.findings
     if options.group_from:
@@ -103,7 +124,7 @@ def _sizing_warnings(of_split: tuple[str, SplitPlan], asked: ShardSizing) -> Ite
     return ((split, text) for text in sizing_warnings(split, plan, asked))
 
 
-def _demands(options: PictureOptions, splits: tuple[str, ...], output: str) -> Demands:
+def _demands(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 
@@ -111,18 +132,19 @@ def _written(
     gathered: Gathered,
     planned: ShardPlans | None,
     checked: PCollection,
-    options: PictureOptions,
+    options: ImageOptions,
+    maker: RecordMaker,
     splits: Sequence[str],
 ) -> Written:
     """The records, by our own writer where there is a plan, or by Beam's."""
-    recipe = _shard_recipe(options)
-    if planned is None:
+    recipe = _shard_recipe(options, maker)
+    if isinstance(maker, EncodePictures) and planned is None:
         parts = [
             gathered.tasks
             | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
             | f"WriteWithBeamSink-{split}"
             >> WriteWithBeamSink(
-                checked, gathered.labels, gathered.table, recipe, _maker(options), split, options.num_shards or 0
+                checked, gathered.labels, gathered.table, recipe, maker, split, options.num_shards or 0
             )
             for split in splits
         ]
@@ -141,21 +163,17 @@ def _is_of_split(task: ImageTask, split: str) -> bool:
     return task.split == split
 
 
-def _plan_shards(options: PictureOptions) -> PlanShards:
-    return PlanShards(options.sizing, options.seed, options.table, options.max_side)
+def _plan_shards(options: ImageOptions, contents: Contents) -> PlanShards:
+    return PlanShards(options.sizing, options.seed, contents.maker.estimate(contents.table))
 
 
-def _maker(options: PictureOptions) -> EncodePictures:
-    return EncodePictures(options.box_policy, options.pictures)
-
-
-def _shard_recipe(options: PictureOptions) -> ShardRecipe:
+def _shard_recipe(options: ImageOptions, maker: RecordMaker) -> ShardRecipe:
     return ShardRecipe(
         options.output,
         options.name,
         options.seed,
         options.layout,
         options.gzip,
-        _maker(options),
+        maker,
         FORMAT,
     )

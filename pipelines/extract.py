@@ -37,8 +37,13 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     """The manifest's shards of a split; of all splits, where `split` is empty.
 
     Raises:
-        ConfigError: there is no such split, or a split's name cannot be part of a file name.
+        ConfigError: there is no such split, a split's name cannot be part of a file name, or records hold no images.
     """
+    if "image.encoded" not in manifest.table.sources:
+        raise ConfigError(
+            f"{folder} is of layout {manifest.layout}, whose records hold no images, so there is nothing to extract; "
+            "recordmill.dataset reads them"
+        )
     if split and split not in manifest.splits:
         raise ConfigError(f"--split {split!r}: {folder} has no such split; it has {', '.join(manifest.splits)}")
     splits = [split] if split else list(manifest.splits)

@@ -6,7 +6,8 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered
-from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.folder_options import LabelledOptions
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import JoinSide
 from recordmill.schemas.manifest import InputRows
 from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
@@ -36,8 +37,8 @@ class _Labelled(NamedTuple):
     unlisted: tuple[PCollection, ...] = ()
 
 
-def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) -> Gathered:
-    """Image files, with their classes and splits; `splits` are those of the job."""
+def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
+    """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records."""
     files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
     labelled = _from_table(p, files, options, splits) if options.labels else _from_paths(files, options)
     images = labelled.images
@@ -55,7 +56,7 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
     return Gathered(
         chosen.tasks,
         labels,
-        p | "Table" >> beam.Create([options.table]),
+        p | "Table" >> beam.Create([table]),
         Findings(
             rows
             | "CountRows" >> beam.combiners.Count.PerElement()
@@ -69,26 +70,26 @@ def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) ->
     )
 
 
-def _from_paths(files: PCollection, options: FolderOptions) -> _Labelled:
+def _from_paths(files: PCollection, options: LabelledOptions) -> _Labelled:
     labelled = files | "LabelPaths" >> LabelPaths(options.path_labels, options.division)
     return _Labelled(labelled.images, labelled[REJECTED], unlisted=(labelled[UNLISTED],))
 
 
-def _from_table(p: beam.Pipeline, files: PCollection, options: FolderOptions, splits: tuple[str, ...]) -> _Labelled:
+def _from_table(p: beam.Pipeline, files: PCollection, options: LabelledOptions, splits: tuple[str, ...]) -> _Labelled:
     tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
     labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(options.division, splits)
     return _Labelled(labelled.images, labelled[REJECTED], files=(files,))
 
 
 def _warnings(
-    p: beam.Pipeline, images: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]
+    p: beam.Pipeline, images: PCollection, labels: PCollection, options: LabelledOptions, splits: tuple[str, ...]
 ) -> PCollection:
     if not _class_folders(options):
         return p | "NoWarnings" >> beam.Create([])
     return images | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits)
 
 
-def _class_folders(options: FolderOptions) -> tuple[str, ...]:
+def _class_folders(options: LabelledOptions) -> tuple[str, ...]:
     """The folders whose sub-folders are classes."""
     return () if options.labels or options.label_from != "folder" else options.images
 

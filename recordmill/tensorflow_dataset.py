@@ -49,6 +49,7 @@ def dataset(
             instances       uint8 [height, width]: number of the panoptic segment, 0 for stuff and void
             image_id        int64 []
             file_name       string []
+            feature         float32 or float16 [height, width, channels], or what else the model gives
         In the layout keras, where a record is one annotation, there is no dimension N, and `box_xywh_px`, float32 [4],
         stands in for `boxes`: x, y, width, height in pixels.
 
@@ -65,13 +66,21 @@ def dataset(
     if shuffle_shards:
         files = files.shuffle(len(entry.shards), seed=seed)
     table, keypoints = manifest.table, manifest.labels.keypoints
+    sizes = entry.recipe.options.get("feature_shape")
+
+    def parsed(record: "tf.Tensor") -> dict[str, Any]:
+        example = parse_record(record, table, keypoints)
+        if isinstance(sizes, list):  # of bytes, TensorFlow would not know it
+            example["feature"].set_shape(list(map(int, sizes)))
+        return example
+
     return (
         files.interleave(
             lambda file: tf.data.TFRecordDataset(file, entry.compression),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=not shuffle_shards or seed is not None,
         )
-        .map(lambda record: parse_record(record, table, keypoints), num_parallel_calls=tf.data.AUTOTUNE)
+        .map(parsed, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
     )
 
@@ -85,11 +94,14 @@ def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -
     if "objects.label" in values:  # which are the category ids, unless the record has both
         values.setdefault("objects.category_id", values["objects.label"])
     decoded = {name: values[source] for source, name in _AS_THEY_ARE.items() if source in values}
-    decoded["image"] = tf.io.decode_image(values["image.encoded"], channels=3, expand_animations=False)
+    if "image.encoded" in values:
+        decoded["image"] = tf.io.decode_image(values["image.encoded"], channels=3, expand_animations=False)
     if "image.number" in values:
         decoded["image_id"] = values["image.number"]
     else:
         decoded["image_id"] = tf.strings.to_number(values["image.id"], tf.int64)
+    if "feature.bytes" in values:
+        decoded["feature"] = tf.reshape(tf.io.decode_raw(values["feature.bytes"], tf.float16), values["feature.shape"])
     if "objects.bbox_yxyx" in values:
         decoded["boxes"] = tf.reshape(values["objects.bbox_yxyx"], [-1, 4])
     elif "objects.xmin" in values:
@@ -113,6 +125,7 @@ _AS_THEY_ARE = {
     "captions.text": "captions",
     "captions.tokens": "caption_tokens",
     "captions.value": "caption_value",
+    "feature.values": "feature",
     "image.class_index": "label",
     "image.file_name": "file_name",
     "objects.area": "area",

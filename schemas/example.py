@@ -17,6 +17,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from recordmill.schemas.features import FeatureTable, Kind
 
 _LIST_TAG = {Kind.BYTES: b"\x0a", Kind.FLOAT: b"\x12", Kind.INT64: b"\x1a"}
@@ -53,6 +55,8 @@ def _bytes_list(values: Sequence[bytes]) -> bytes:
 
 
 def _float_list(values: Sequence[float]) -> bytes:
+    if isinstance(values, np.ndarray):
+        return _packed(values.astype("<f4", copy=False).tobytes())
     return _packed(struct.pack(f"<{len(values)}f", *values))
 
 

@@ -13,6 +13,7 @@ A feature's source says what its value is; `recordmill.transforms.examples.encod
     semantic.png                                                                          of stuff, or of panoptic
     panoptic.category_png  .instance_png  .png  .file_name                                one an image
     segments.area  .bbox_yxyx  .class_index  .id  .is_crowd                               one a panoptic segment
+    feature.bytes  .shape  .values                                                        what a model makes of an image
 
 `detection` is read unchanged by Model Garden (`official/vision/dataloaders/tf_example_decoder.py`) and by the Object
 Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on top are `image/object/id`,
@@ -351,9 +352,45 @@ CLASSIFICATION = FeatureTable(
     ),
 )
 
+FEATURES = FeatureTable("features", ())
+"""Its features follow from the model, see `features_table`."""
+
+
+def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
+    """What is in a record of what a model makes of a picture.
+
+    Args:
+        shape: of one picture's feature.
+        dtype: `float32`, or `float16` for bytes.
+    """
+    if dtype == "float32":
+        sizes = tuple(map(str, shape))
+        feature = _float("feature", "feature.values", shape=sizes, unit="as the model gives", meaning="the feature")
+    else:
+        unit = f"little-endian {dtype}"
+        feature = _bytes("feature", "feature.bytes", shape=(), unit=unit, meaning="the feature, of feature/shape")
+    rank = (str(len(shape)),)
+    return FeatureTable(
+        FEATURES.layout,
+        (
+            feature,
+            _int64(
+                "feature/shape",
+                "feature.shape",
+                shape=rank,
+                unit="numbers",
+                meaning="its height, width, channels",
+            ),
+            *(each for each in CLASSIFICATION.features if each.source in _OF_FEATURES),
+        ),
+    )
+
+
+_OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "image.id")
+
 COCO_LAYOUTS = ("detection", "keras", "tfds")
 """Those for annotated images."""
-LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION)}
+LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES)}
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:

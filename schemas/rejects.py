@@ -25,6 +25,7 @@ class Reason(str, Enum):
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
     NO_CLASS = "no_class"  # image: its path or name gives no class
     NO_GROUP = "no_group"  # image: its name gives no group, and --group-from asks for one
+    NOT_FINITE = "not_finite"  # image: the model makes NaN or infinite numbers of it
     UNSAFE_FILE_NAME = "unsafe_file_name"  # image: `../x`, an absolute path, a URL, control characters
     UNKNOWN_IMAGE = "unknown_image"  # annotation: no image row has that id
     UNKNOWN_CATEGORY = "unknown_category"  # annotation: no category has that id

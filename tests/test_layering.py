@@ -24,6 +24,7 @@ ROOMS = (
     "transforms.join",
     "transforms.examples",
     "transforms.shards",
+    "transforms.embed",
     "transforms.metadata",
     "transforms.verify",
     "transforms.extract",

@@ -9,7 +9,8 @@ from pathlib import Path
 from recordmill.launch.command_line.verbs import TerminalOptions, metavar
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.embed_options import EmbedOptions
+from recordmill.pipelines.options.folder_options import FolderOptions, LabelledOptions
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.pipelines.options.picture_options import PictureOptions
 
@@ -29,6 +30,7 @@ def with_tables(page: str) -> str:
         "pictures": pictures,
         "coco": _own(CocoOptions, PictureOptions),
         "folder": _own(FolderOptions, PictureOptions),
+        "embed": _own(EmbedOptions, LabelledOptions),
     }
     return _TABLE.sub(lambda match: f"{match[1]}{_table(tables[match[2]])}{match[3]}", page)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
@@ -73,6 +74,18 @@ VERBS = {
             "recordmill folder --images sample/classes --split train=0.8,val=0.2 --output by-class --dry-run",
             "recordmill folder --images sample/classes --split train=0.8,val=0.2 --stratify --format jpeg"
             " --output by-class",
+        ),
+    ),
+    "embed": Verb(
+        EmbedOptions,
+        "images -> what a Keras model makes of them, in TFRecord shards",
+        "Labelled images, as folder takes them, go through a Keras model up to a layer, and its features are written "
+        "as tf.Examples into sharded TFRecord files.",
+        "--images DIR|ZIP --model NAME|FILE|DIR --output DIR [more flags]",
+        (
+            _DRAW,
+            "recordmill embed --images sample/classes --model efficientnet-b0 --weights none --input-size 64x64"
+            " --output features",
         ),
     ),
     "verify": Verb(

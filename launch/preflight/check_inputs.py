@@ -7,12 +7,14 @@ from itertools import permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CAPTIONS, CocoOptions
-from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.embed_options import EmbedOptions
+from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.option import flag
-from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.picture_options import ImageOptions
 from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import MANIFEST
+from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
@@ -38,7 +40,7 @@ def check_coco_inputs(options: CocoOptions) -> None:
     )
 
 
-def check_folder_inputs(options: FolderOptions) -> None:
+def check_folder_inputs(options: LabelledOptions) -> None:
     """The files and folders that the options name are there.
 
     Raises:
@@ -52,12 +54,24 @@ def check_folder_inputs(options: FolderOptions) -> None:
     )
 
 
+def check_embed_inputs(options: EmbedOptions) -> None:
+    """As `check_folder_inputs`; what the model is, is found when it is loaded.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    check_folder_inputs(options)
+    if options.weights not in (RANDOM, ON_DISK, FETCHED, ""):
+        _raise_all(_fault(_file_fault, "--weights", options.weights))
+    _raise_all(*_output_faults(options.output, options.model_paths))
+
+
 def _raise_all(*faults: str) -> None:
     if found := list(filter(None, faults)):
         raise ConfigError("; ".join(found))
 
 
-def _same_faults(options: PictureOptions, *names: str) -> Iterator[str]:
+def _same_faults(options: ImageOptions, *names: str) -> Iterator[str]:
     """One file under two names would be joined with itself, and every annotation or image written twice."""
     for name in names:
         paths = getattr(options, name)

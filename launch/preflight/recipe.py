@@ -3,18 +3,21 @@
 from collections.abc import Iterator
 
 import google_crc32c
+import msgspec
 from msgspec.structs import astuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.convert_options import ALL_TRAIN
-from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.convert_options import ALL_TRAIN, RecipeValue
+from recordmill.pipelines.options.embed_options import EmbedOptions
+from recordmill.pipelines.options.folder_options import LabelledOptions
+from recordmill.pipelines.options.picture_options import ImageOptions
 from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.image_labels import is_image_name
 from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
+from recordmill.schemas.models import ON_DISK, FeatureModel
 from recordmill.transforms.folder.read_labels import table_splits
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
@@ -35,7 +38,7 @@ def _text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[In
         yield from (_read_file("stop_words", path) for path in sorted(options.stop_words))
 
 
-def folder_recipes(options: FolderOptions) -> list[Recipe]:
+def folder_recipes(options: LabelledOptions) -> list[Recipe]:
     """What decides the bytes of each split that the options, or tables of labels, ask for.
 
     Raises:
@@ -49,7 +52,21 @@ def folder_recipes(options: FolderOptions) -> list[Recipe]:
     return [_recipe(options, split, inputs) for split in _label_splits(options) or options.splits]
 
 
-def _label_splits(options: FolderOptions) -> tuple[str, ...]:
+def embed_recipes(options: EmbedOptions, found: FeatureModel) -> list[Recipe]:
+    """As `folder_recipes`, with the model that was found."""
+    of_model: dict[str, RecipeValue] = {
+        "feature_shape": list(map(str, found.feature_shape)),
+        "input_size": "x".join(map(str, found.input_size)),
+        "layer": found.layer,
+        "preprocess": found.preprocess,
+        "same_floats": "on the same processor, with the same versions of TensorFlow and Keras",
+        "weights": options.weights or (options.model if options.model in options.model_paths else ON_DISK),
+        "weights_sha256": found.weights_sha256,
+    }
+    return [msgspec.structs.replace(recipe, options=recipe.options | of_model) for recipe in folder_recipes(options)]
+
+
+def _label_splits(options: LabelledOptions) -> tuple[str, ...]:
     """The splits that the tables of labels give; none where they give none."""
     by_table = {path: table_splits(path, options.columns) for path in options.labels}
     with_splits = sorted(path for path, splits in by_table.items() if splits is not None)
@@ -67,7 +84,7 @@ def _label_splits(options: FolderOptions) -> tuple[str, ...]:
     return splits
 
 
-def _recipe(options: PictureOptions, split: str, inputs: tuple[InputFile, ...]) -> Recipe:
+def _recipe(options: ImageOptions, split: str, inputs: tuple[InputFile, ...]) -> Recipe:
     return Recipe(
         FORMAT,
         options.name,

@@ -5,7 +5,7 @@ from typing import Any
 from recordmill.launch.preflight.check_inputs import check_coco_inputs
 from recordmill.launch.preflight.choose_encoders import choose_encoder
 from recordmill.launch.preflight.recipe import coco_recipes
-from recordmill.launch.verbs.convert import Conversion, of_pictures
+from recordmill.launch.verbs.convert import Conversion, of_images, pictures
 from recordmill.pipelines.options.coco_options import CAPTIONS, CocoOptions
 from recordmill.schemas.encoders import EncoderSource, TextForm
 
@@ -18,8 +18,12 @@ def conversion(options: CocoOptions) -> Conversion:
     """
     check_coco_inputs(options)
     text = _text(options)
-    return of_pictures(
-        options, options.splits, lambda: coco_recipes(options, text), lambda p: _gather(p, options, text)
+    return of_images(
+        options,
+        options.splits,
+        lambda: coco_recipes(options, text),
+        lambda p: _gather(p, options, text),
+        lambda: pictures(options),
     )
 
 

@@ -20,7 +20,7 @@ from recordmill.launch.preflight.claim_output import (
 )
 from recordmill.launch.terminal.summary import print_plan, print_splits, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, EmptyVocabularyError, NoImageFoundError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
@@ -48,25 +48,34 @@ class Conversion(NamedTuple):
     report: Callable[[Any, str], None]
 
 
-def of_pictures(
-    options: PictureOptions,
+def of_images(
+    options: ImageOptions,
     splits: tuple[str, ...],
     recipes: Callable[[], list[Recipe]],
     gather: Callable[[Any], Any],
+    contents: Callable[[], Any],
 ) -> Conversion:
-    """A conversion of pictures; `gather` makes of a `beam.Pipeline` a `recordmill.pipelines.convert.Gathered`."""
+    """A conversion of image files; `gather` makes of a `beam.Pipeline` a `recordmill.pipelines.convert.Gathered`,
+    `contents` gives the `Contents` of that module."""
 
     def write(p: Any, found: Sequence[Recipe]) -> None:
         from recordmill.pipelines.convert import write_all
 
-        write_all(gather(p), options, found)
+        write_all(gather(p), options, contents(), found)
 
     def report(p: Any, path: str) -> None:
         from recordmill.pipelines.convert import report_all
 
-        report_all(gather(p), options, splits, path)
+        report_all(gather(p), options, contents(), splits, path)
 
     return Conversion(options, splits, recipes, write, report)
+
+
+def pictures(options: PictureOptions) -> Any:
+    """Records that hold the pictures."""
+    from recordmill.pipelines import convert
+
+    return convert.pictures(options)
 
 
 def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_folder_inputs
 from recordmill.launch.preflight.recipe import folder_recipes
-from recordmill.launch.verbs.convert import Conversion, of_pictures
+from recordmill.launch.verbs.convert import Conversion, of_images, pictures
 from recordmill.pipelines.options.folder_options import FolderOptions
 
 
@@ -18,10 +18,10 @@ def conversion(options: FolderOptions) -> Conversion:
     check_folder_inputs(options)
     recipes = folder_recipes(options)
     splits = tuple(recipe.split for recipe in recipes)
-    return of_pictures(options, splits, lambda: recipes, lambda p: _gather(p, options, splits))
+    return of_images(options, splits, lambda: recipes, lambda p: _gather(p, options, splits), lambda: pictures(options))
 
 
 def _gather(p: Any, options: FolderOptions, splits: tuple[str, ...]) -> Any:
     from recordmill.pipelines import folder
 
-    return folder.gather(p, options, splits)
+    return folder.gather(p, options, splits, options.table)

@@ -7,7 +7,7 @@ from typing import Any
 
 from recordmill.pipelines.options.convert_options import RecipeValue
 from recordmill.pipelines.options.option import READ, WRITE, Kind, flag, option, redefined
-from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
 
@@ -24,11 +24,11 @@ def _column(what: str, usual: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FolderOptions(PictureOptions):
-    """What `recordmill folder` is asked to do. Names are those of the flags; see docs/cli.md."""
+class LabelledOptions(ImageOptions):
+    """What any conversion of images of one class each is asked to do. Names are those of the flags; see docs/cli.md."""
 
     images: tuple[str, ...] = redefined(
-        PictureOptions,
+        ImageOptions,
         "images",
         help="a folder or .zip, and all folders in it; repeatable",
         docs="a folder or .zip, and all folders in it; repeatable. A name that two folders have is an error",
@@ -60,9 +60,9 @@ class FolderOptions(PictureOptions):
         help="what ends the class in a name: cat_0.jpg",
         docs="what ends the class in a name; of several the last",
     )
-    name: str = redefined(PictureOptions, "name", "images")
+    name: str = redefined(ImageOptions, "name", "images")
     split: tuple[tuple[str, Fraction], ...] = redefined(
-        PictureOptions,
+        ImageOptions,
         "split",
         docs=(
             "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to "
@@ -84,8 +84,7 @@ class FolderOptions(PictureOptions):
         usual="all, sorted",
         pattern=".*[^ ,].*",
     )
-    layout: str = redefined(PictureOptions, "layout", "classification", choices=("classification",))
-    max_rejects: float = redefined(PictureOptions, "max_rejects", help="fraction of images that may be rejected")
+    max_rejects: float = redefined(ImageOptions, "max_rejects", help="fraction of images that may be rejected")
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -119,7 +118,7 @@ class FolderOptions(PictureOptions):
     def _faults(self) -> Iterator[str]:
         if not self.label_separator:
             yield "--label-separator is empty"
-        elif self.label_from == "folder" and self.label_separator != FolderOptions.label_separator:
+        elif self.label_from == "folder" and self.label_separator != LabelledOptions.label_separator:
             yield f"--label-separator {self.label_separator} would do nothing without --label-from name"
         if not self.labels:
             for column in ("path_column", "label_column", "split_column"):
@@ -137,3 +136,10 @@ class FolderOptions(PictureOptions):
                 "not divided; give one"
             )
         yield from super()._faults()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderOptions(LabelledOptions, PictureOptions):
+    """What `recordmill folder` is asked to do. Names are those of the flags; see docs/cli.md."""
+
+    layout: str = redefined(PictureOptions, "layout", "classification", choices=("classification",))

@@ -10,8 +10,9 @@ from typing import Any
 from recordmill.schemas.errors import ConfigError
 
 READ, WRITE, LEAVE_OUT = "what to read", "what to write", "what to leave out"
-PICTURES, TEXTS, RUN = "what becomes of pictures", "what becomes of texts", "how to run"
-_GROUPS = ("", READ, WRITE, LEAVE_OUT, PICTURES, TEXTS, RUN)
+PICTURES, TEXTS = "what becomes of pictures", "what becomes of texts"
+MODEL, RUN = "which model, and what of it", "how to run"
+_GROUPS = ("", READ, MODEL, WRITE, LEAVE_OUT, PICTURES, TEXTS, RUN)
 """Headings, in the order of the help; arguments are below none."""
 
 

@@ -13,8 +13,8 @@ from recordmill.schemas.splits import Division, group_fault
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureOptions(ConvertOptions):
-    """What any conversion of pictures is asked to do. Names are those of the flags; see docs/cli.md."""
+class ImageOptions(ConvertOptions):
+    """What any conversion of image files is asked to do. Names are those of the flags; see docs/cli.md."""
 
     images: tuple[str, ...] = option(
         kind=Kind.PATHS,
@@ -35,6 +35,46 @@ class PictureOptions(ConvertOptions):
         ),
         pattern=".*[^ ].*",
     )
+    workers: int | None = option(
+        None,
+        kind=Kind.INTEGER,
+        group=RUN,
+        metavar="N",
+        help="threads that fetch and check images, per process",
+        least=1,
+        largest=256,
+        usual="one a core, 32 for buckets",
+    )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.images, *super().paths)
+
+    @property
+    @abstractmethod
+    def name_sources(self) -> NameSources:
+        """Where the names of images and of files come from."""
+
+    @property
+    def division(self) -> Division:
+        return Division(self.shares, unicodedata.normalize("NFC", self.group_from or ""))  # as names are
+
+    @property
+    def division_options(self) -> dict[str, RecipeValue]:
+        return super().division_options | ({"group_from": self.group_from} if self.group_from else {})
+
+    def _faults(self) -> Iterator[str]:
+        if self.group_from is not None and (fault := group_fault(self.group_from)):
+            yield f"--group-from {self.group_from} {fault}"
+        if self.group_from is not None and len(self.split) < 2:
+            yield "--group-from keeps groups of images in one split, but --split does not divide them"
+        yield from super()._faults()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureOptions(ImageOptions):
+    """What any conversion is asked to do whose records hold pictures."""
+
     check: str = option(
         "decode",
         kind=Kind.CHOICE,
@@ -74,33 +114,6 @@ class PictureOptions(ConvertOptions):
         least=1,
         largest=100,
     )
-    workers: int | None = option(
-        None,
-        kind=Kind.INTEGER,
-        group=RUN,
-        metavar="N",
-        help="threads that fetch and check images, per process",
-        least=1,
-        largest=256,
-        usual="one a core, 32 for buckets",
-    )
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (*self.images, *super().paths)
-
-    @property
-    @abstractmethod
-    def name_sources(self) -> NameSources:
-        """Where the names of images and of files come from."""
-
-    @property
-    def division(self) -> Division:
-        return Division(self.shares, unicodedata.normalize("NFC", self.group_from or ""))  # as names are
-
-    @property
-    def division_options(self) -> dict[str, RecipeValue]:
-        return super().division_options | ({"group_from": self.group_from} if self.group_from else {})
 
     @property
     def box_policy(self) -> str:
@@ -119,10 +132,3 @@ class PictureOptions(ConvertOptions):
             "jpeg_quality": self.jpeg_quality,
             "max_side": self.max_side,
         }
-
-    def _faults(self) -> Iterator[str]:
-        if self.group_from is not None and (fault := group_fault(self.group_from)):
-            yield f"--group-from {self.group_from} {fault}"
-        if self.group_from is not None and len(self.split) < 2:
-            yield "--group-from keeps groups of images in one split, but --split does not divide them"
-        yield from super()._faults()

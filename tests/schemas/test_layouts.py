@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.features import Part, markdown
-from recordmill.schemas.layouts import CLASSIFICATION, COCO_LAYOUTS, DETECTION, LAYOUTS
+from recordmill.schemas.layouts import CLASSIFICATION, COCO_LAYOUTS, DETECTION, LAYOUTS, features_table
 from recordmill.schemas.rejects import Reason
 
 
@@ -49,8 +49,9 @@ def test_classification_is_what_model_garden_reads_of_imagenet():
 
 
 def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():
-    of_one_class = {name for name, table in LAYOUTS.items() if "image.class_index" in table.sources}
-    assert set(COCO_LAYOUTS) == set(LAYOUTS) - of_one_class
+    fixed = {name: table for name, table in LAYOUTS.items() if table.features}
+    of_one_class = {name for name, table in fixed.items() if "image.class_index" in table.sources}
+    assert set(COCO_LAYOUTS) == set(fixed) - of_one_class
     assert of_one_class == {"classification"}
 
 
@@ -71,6 +72,23 @@ def test_every_feature_is_explained(name):
 def test_the_documentation_shows_the_table(name):
     page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
     assert markdown(LAYOUTS[name]) in page
+
+
+def test_what_a_model_makes_of_pictures():
+    table = features_table((7, 7, 1280), "float32")
+    assert {feature.name: (feature.kind.value, feature.shape) for feature in table.features} == {
+        "feature": ("float", ("7", "7", "1280")),
+        "feature/shape": ("int64", ("3",)),
+        "image/class/label": ("int64", ()),
+        "image/class/text": ("bytes", ()),
+        "image/filename": ("bytes", ()),
+        "image/source_id": ("bytes", ()),
+    }
+    half = {feature.name: feature for feature in features_table((1280,), "float16").features}
+    assert (half["feature"].kind.value, half["feature"].shape) == ("bytes", ())
+    assert half["feature/shape"].shape == ("1",)
+    page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
+    assert markdown(table) in page
 
 
 def test_the_documentation_lists_every_reason_and_part():

@@ -30,14 +30,16 @@ class RecordEstimate:
 
     Args:
         max_side: pixels, to which larger images and their masks are shrunk.
+        same_bytes: what a record has that is as large for every image.
     """
 
-    def __init__(self, table: FeatureTable, max_side: int | None = None):
+    def __init__(self, table: FeatureTable, max_side: int | None = None, same_bytes: int = 0):
         self._max_side = max_side
         self._per_annotation = table.record_of is RecordOf.ANNOTATION
         self._parts = frozenset(table.parts)
         keys = sum(len(feature.name) + 12 for feature in table.features)
-        self._fixed = keys + _SCALAR_BYTES + FRAME_BYTES
+        self._has_image = "image.encoded" in table.sources
+        self._fixed = keys + _SCALAR_BYTES + FRAME_BYTES + same_bytes
         self._of_object = sum(_value_bytes(feature) for feature in table.features if feature.shape[:1] == ("N",))
         self._of_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
 
@@ -48,7 +50,7 @@ class RecordEstimate:
     def bytes(self, task: ImageTask) -> int:
         """Size of the task's framed records: right but for what varies in names and ids, and for masks, which are
         guessed at."""
-        image = task.ref.size_bytes + self._fixed + len(task.file_name)
+        image = self._fixed + len(task.file_name) + (task.ref.size_bytes if self._has_image else 0)
         if self._per_annotation:
             return len(task.annotations) * image
         return image + self._of_object * len(task.annotations) + (self._of_parts(task) if self._parts else 0)

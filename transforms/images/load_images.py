@@ -9,7 +9,8 @@ is a picture that has to be turned upright, is larger than wanted, or is wanted 
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -35,6 +36,8 @@ from recordmill.transforms.storage.interface import ChangedFileError, FileTooLar
 
 DECODING = Budget(MAX_PIXELS)
 
+Loaded = TypeVar("Loaded")
+
 
 class LoadImages(beam.PTransform):
     """ImageTask become (ImageTask, Picture) in the output `pictures`, and Rejected in `rejected`."""
@@ -59,8 +62,17 @@ def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) 
     Raises:
         OSError: storage fails in another way than that the file is gone or cannot be read.
     """
+    return or_rejected(task, fetch, lambda data: _picture(data, task.width, task.height, rules))
+
+
+def or_rejected(task: ImageTask, fetch: Fetch, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
+    """What is read of a task's image file, or why nothing is.
+
+    Raises:
+        OSError: as `load_image`.
+    """
     try:
-        return _picture(fetch(task.ref), task.width, task.height, rules)
+        return read(fetch(task.ref))
     except ChangedFileError:
         reason, detail = Reason.IMAGE_MISSING, "the file has been replaced since it was listed"
     except FileNotFoundError:
@@ -77,15 +89,15 @@ def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) 
 
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
     """`data` as a picture of the size the JSON gives, if it gives one."""
-    kind = _kind(data)
+    kind = known_kind(data)
     if kind and rules.format in ("keep", kind) and not rules.max_side and width and height:
         if rules.check == "none":
             return _passed(data, kind, (width, height))
         if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, width, height):
-            _check_end(data, kind)
+            check_end(data, kind)
             return _passed(data, kind, (width, height))
-    image = _opened(data, kind)
-    _check_pixel_count(image)
+    image = opened(data, kind)
+    check_pixel_count(image)
     with DECODING.part(image.width * image.height):
         return _decoded(image, data, kind, (width, height), rules)
 
@@ -118,14 +130,14 @@ def _passed(data: bytes, kind: str, size: tuple[int, int]) -> Picture:
     return Picture(data, kind, *size, hashlib.sha256(data).hexdigest())
 
 
-def _kind(data: bytes) -> str:
+def known_kind(data: bytes) -> str:
     """`jpeg` or `png`, by the first bytes; empty for anything else."""
     if not data:
         raise UnusableError(Reason.IMAGE_UNREADABLE, "the file is empty")
     return kind_of(data)
 
 
-def _opened(data: bytes, kind: str) -> Image.Image:
+def opened(data: bytes, kind: str) -> Image.Image:
     try:
         return open_picture(data, kind)
     except Image.DecompressionBombError as error:  # of frames that are larger than the header says
@@ -137,7 +149,7 @@ def _opened(data: bytes, kind: str) -> Image.Image:
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
 
 
-def _check_pixel_count(image: Image.Image) -> None:
+def check_pixel_count(image: Image.Image) -> None:
     if image.width * image.height > MAX_PIXELS:
         raise UnusableError(
             Reason.TOO_LARGE, f"{image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
@@ -158,12 +170,12 @@ def _is_turned(image: Image.Image, width: int | None, height: int | None) -> boo
 def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
     """Raises UnusableError where a JPEG or PNG is damaged, as far as `check` goes."""
     if check != "none":
-        _check_end(data, kind)
+        check_end(data, kind)
     if check == "decode":
         _check_pixels(image, data, kind)
 
 
-def _check_end(data: bytes, kind: str) -> None:
+def check_end(data: bytes, kind: str) -> None:
     whole = check_jpeg.jpeg_ends(data) if kind == "jpeg" else check_png.END in data
     if not whole:
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
@@ -171,16 +183,26 @@ def _check_end(data: bytes, kind: str) -> None:
 
 def _check_pixels(image: Image.Image, data: bytes, kind: str) -> None:
     try:
-        if kind == "png":
-            check_png.check_png(data)
-        else:
-            check_jpeg.check_jpeg(data)
+        check_structure(data, kind)
+        if kind == "jpeg":
             # Decoding at an eighth of the size still walks the whole stream, which is what finds a fault, in 60 % of
             # the time.
             image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))
         image.load()
-    except Exception as error:  # as in _opened
+    except Exception as error:  # as in `opened`
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+
+
+def check_structure(data: bytes, kind: str) -> None:
+    """Walk every marker of a JPEG, or chunk of a PNG.
+
+    Raises:
+        Exception: of a kind that the format has, where TensorFlow would not decode it.
+    """
+    if kind == "png":
+        check_png.check_png(data)
+    else:
+        check_jpeg.check_jpeg(data)
 
 
 def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
@@ -207,11 +229,11 @@ def _rewritten(
     data: bytes, kind: str, original: str, size: tuple[int, int], turn: bool, rules: PictureRules
 ) -> tuple[bytes, str]:
     try:
-        with _opened(data, kind) as image:
+        with opened(data, kind) as image:
             pixels = decode_picture(image, turn)
     except UnusableError:
         raise
-    except Exception as error:  # as in _opened
+    except Exception as error:  # as in `opened`
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
     return encode_picture(pixels, original, size, rules)
 

@@ -105,7 +105,7 @@ def encode_picture(image: Image.Image, original: str, size: tuple[int, int], rul
     if max(size) > _MAX_SIDE[format_]:
         limit = f"{format_.upper()}s that can be read have sides up to {_MAX_SIDE[format_]:,}"
         raise UnusableError(Reason.TOO_LARGE, f"{size[0]}x{size[1]}: {limit}")
-    image = _for_jpeg(image) if format_ == "jpeg" else _for_png(image, has_alpha)
+    image = for_jpeg(image) if format_ == "jpeg" else _for_png(image, has_alpha)
     if image.size != size:
         image = _shrunk(image, size, has_alpha and format_ == "png")
     stream = io.BytesIO()
@@ -140,7 +140,7 @@ def _shallow(image: Image.Image) -> Image.Image:
     return image
 
 
-def _for_jpeg(image: Image.Image) -> Image.Image:
+def for_jpeg(image: Image.Image) -> Image.Image:
     """What TensorFlow makes of it, too: transparency and the lower 8 of 16 bits are dropped."""
     if image.mode == _DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))

@@ -38,7 +38,7 @@ def describe_split(
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
     return SplitManifest(
         recipe=recipe,
-        made_by=made_by(),
+        made_by=made_by(recipe.layout),
         compression="GZIP" if recipe.options["gzip"] else "",
         inputs=inputs,
         images=_image_counts(inputs, rejected, number),

@@ -6,6 +6,7 @@ from itertools import chain
 
 import msgspec
 
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask, PictureRules
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.transforms.examples.encode_examples import Encoded, ExampleEncoder
@@ -34,12 +35,15 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     boxes: str
     pictures: PictureRules
 
+    def estimate(self, table: FeatureTable) -> RecordEstimate:
+        return RecordEstimate(table, self.pictures.max_side)
+
     def start(self, of: RecordContext) -> Callable[[Sequence[ImageTask]], Iterator[Made]]:
         return partial(
             _encoded_ahead,
             of=of,
             encoder=ExampleEncoder(of.labels, of.table, self.boxes),
-            size_of=RecordEstimate(of.table, self.pictures.max_side).bytes,
+            size_of=self.estimate(of.table).bytes,
             rules=self.pictures,
         )
 

@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import AsDict, PCollection
 
-from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.examples.estimate_records import RecordEstimate
@@ -95,13 +94,13 @@ class ShardPlans(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """ImageTask become ShardPlans; `table` and `max_side` as of RecordEstimate."""
+    """ImageTask become ShardPlans."""
 
-    def __init__(self, sizing: ShardSizing, seed: int, table: FeatureTable, max_side: int | None = None):
+    def __init__(self, sizing: ShardSizing, seed: int, estimate: RecordEstimate):
         super().__init__()
         self._sizing = sizing
         self._seed = seed
-        self._estimate = RecordEstimate(table, max_side)
+        self._estimate = estimate
 
     def expand(self, tasks: PCollection[ImageTask]):
         plans = (

@@ -9,6 +9,7 @@ from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.examples.encode_examples import Encoded
+from recordmill.transforms.examples.estimate_records import RecordEstimate
 
 Made = tuple[ImageTask, Encoded | Rejected]
 """An image with its records, or with why there are none."""
@@ -29,6 +30,9 @@ class RecordContext(NamedTuple):
 
 class RecordMaker(Protocol):
     """A frozen msgspec Struct with a tag: with labels and table it decides the records of an image."""
+
+    def estimate(self, table: FeatureTable) -> RecordEstimate:
+        """Sizes of records, before images have been read."""
 
     def start(self, of: RecordContext) -> Callable[[Sequence[ImageTask]], Iterator[Made]]:
         """What makes the records of a shard's images, in their order; its threads count nothing in Beam.

@@ -76,7 +76,7 @@ class ShardWriter:
             return None
         if any(reject.reason in _MAY_PASS for reject in result.rejected):
             return None
-        if (result.plan, result.made_by) != (plan, made_by()):
+        if (result.plan, result.made_by) != (plan, made_by(self.recipe.layout)):
             return None
         # It has been moved already where the run was stopped as it ended.
         folders = (f"{state_folder(key.split)}/", "")
@@ -106,4 +106,6 @@ class ShardWriter:
                     progress.wrote_image(0 if made is NO_RECORD else task.ref.size_bytes)
         for reject in rejected:
             progress.rejected(reject)
-        return ShardResult(key, plan, made_by(), shard.info, dict(counted), tuple(rejected), dict(classes))
+        return ShardResult(
+            key, plan, made_by(self.recipe.layout), shard.info, dict(counted), tuple(rejected), dict(classes)
+        )

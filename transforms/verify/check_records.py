@@ -40,7 +40,7 @@ class RecordChecker:
             values = self._parse(record)
         except RecordParseError as error:
             return 0, [("schema", str(error))]
-        faults = [*self._image_faults(values), *length_faults(values, self._table, self._labels.keypoints)]
+        faults = [*self._content_faults(values), *length_faults(values, self._table, self._labels.keypoints)]
         if not faults and "objects.id" in values:
             faults += [*self._box_faults(values), *self._class_faults(values), *_mask_faults(values)]
         if not faults and "image.class_index" in values:
@@ -50,6 +50,12 @@ class RecordChecker:
         if self._table.record_of is RecordOf.ANNOTATION:
             return 1, faults
         return values["objects.id"].size if "objects.id" in values else 0, faults
+
+    def _content_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
+        if "image.encoded" in values:
+            yield from self._image_faults(values)
+        if "feature.shape" in values:
+            yield from _feature_faults(values, self._table)
 
     def _image_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         import tensorflow as tf
@@ -125,6 +131,22 @@ def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[Record
         yield "text", f"{encoder.column}: the indices of its terms do not ascend"
     if value is not None and not (np.isfinite(value) & (value > 0)).all():
         yield "text", f"{encoder.column}: a term weighs {value.min():g}"
+
+
+def _feature_faults(values: dict[str, Any], table: FeatureTable) -> Iterator[RecordFault]:
+    """Faults of what a model made of a picture, but for its values: they differ between processors."""
+    shape = tuple(values["feature.shape"].tolist())
+    if "feature.bytes" in values:
+        found = np.frombuffer(values["feature.bytes"][: len(values["feature.bytes"]) // 2 * 2], "<f2")
+        expected = shape
+        whole = len(values["feature.bytes"]) == 2 * found.size
+    else:
+        found, whole = values["feature.values"], True
+        (expected,) = (tuple(map(int, each.shape)) for each in table.features if each.source == "feature.values")
+    if shape != expected or found.size != np.prod(shape) or not whole:
+        yield "feature_shape", f"{found.size:,} numbers, feature/shape says {shape}, the manifest {expected}"
+    if not np.isfinite(found).all():
+        yield "feature_values", f"{np.count_nonzero(~np.isfinite(found)):,} numbers are NaN or infinite"
 
 
 _ONE = 1 + 1e-6

@@ -58,7 +58,7 @@ UNLISTED = Unlisted(1, ("x.jpg",))
 
 SPLIT = SplitManifest(
     recipe=RECIPE,
-    made_by=made_by(),
+    made_by=made_by("detection"),
     compression="",
     inputs=(INPUTS[1], INPUTS[0]),
     class_counts=(9, 0),

@@ -316,7 +316,7 @@ def test_the_transform_plans_each_split_as_sorting_it_would(sizing, table):
         empty += [ShardKey(split, index, count) for index in range(count) if index not in used]
     everything = rng.sample([*splits["train"], *splits["val"]], 65)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        plans = p | beam.Create(everything) | PlanShards(sizing, SEED, table)
+        plans = p | beam.Create(everything) | PlanShards(sizing, SEED, RecordEstimate(table))
         assert_that(plans.placed, equal_to(placed), "Placed")
         assert_that(plans.empty, equal_to(empty), "Empty")
         totals = plans.plans | "Totals" >> beam.MapTuple(lambda split, plan: (split, plan.images, plan.shards))

@@ -82,7 +82,7 @@ def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
     result = finish(tasks, recipe(tmp_path))
     data = (tmp_path / "out" / FILE).read_bytes()
     assert result.info == ShardInfo(NAME, 2, len(data), crc32c(data), hashlib.sha256(data).hexdigest())
-    assert result.made_by == made_by()
+    assert result.made_by == made_by("detection")
     assert source_ids(tmp_path / "out" / FILE) == sorted((1, 3), key=lambda id_: image_order(0, id_))
     record_bytes = sum(map(len, read(tmp_path / "out" / FILE)))
     assert result.counted == {Metric.IMAGES: 2, Metric.OBJECTS: 1, Metric.RECORD_BYTES: record_bytes}

@@ -1,0 +1,34 @@
+"""`recordmill embed`: what a model makes of images of one class each becomes TFRecord shards."""
+
+from typing import Any
+
+import apache_beam as beam
+
+from recordmill.pipelines import folder
+from recordmill.pipelines.convert import Contents, Gathered
+from recordmill.pipelines.options.embed_options import EmbedOptions
+from recordmill.schemas.layouts import features_table
+from recordmill.schemas.models import RANDOM, FeatureModel
+from recordmill.transforms.embed.embed_pictures import EmbedPictures
+
+_RANDOM_WEIGHTS = (
+    "--weights none: the weights are random, so the features mean nothing; give --weights imagenet or a file to train "
+    "on them"
+)
+
+
+def features(options: EmbedOptions, model: FeatureModel) -> Contents:
+    """Records that hold what the model makes of pictures."""
+    maker = EmbedPictures(options.choice, model, options.batch, options.dtype, options.resize)
+    return Contents(features_table(model.feature_shape, options.dtype), maker)
+
+
+def gather(p: beam.Pipeline, options: EmbedOptions, splits: tuple[str, ...], model: FeatureModel) -> Gathered:
+    """Image files, with their classes and splits, as `recordmill folder` has them."""
+    gathered = folder.gather(p, options, splits, features(options, model).table)
+    if options.weights != RANDOM:
+        return gathered
+    findings = gathered.findings
+    told = p | "RandomWeights" >> beam.Create([(split, _RANDOM_WEIGHTS) for split in splits]).with_output_types(Any)
+    warnings = (findings.warnings, told) | "ModelWarnings" >> beam.Flatten()
+    return gathered._replace(findings=findings._replace(warnings=warnings))

@@ -1,0 +1,99 @@
+"""Pixels are those that Keras gives to a model."""
+
+import io
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.rejects import Reason, Rejected, UnusableError
+from recordmill.transforms.images.load_pixels import decode_pixels, load_pixels
+from tests.conftest import SHARED_DATA
+
+
+def noise(mode: str, size: tuple[int, int] = (50, 40)) -> Image.Image:
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 4), np.uint8)
+    return Image.fromarray(pixels, "RGBA").convert(mode)
+
+
+def encoded(image: Image.Image, format_: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, format_, **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("resize", ["nearest", "bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize(
+    ("mode", "format_"),
+    [
+        *(("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG")),
+        *((mode, "PNG") for mode in ("1", "L", "LA", "P", "RGB", "RGBA")),
+        *(("RGB", "WEBP"), ("P", "GIF"), ("RGB", "BMP"), ("RGB", "TIFF")),
+    ],
+)
+def test_pixels_are_those_of_load_img(tmp_path, mode, format_, resize):
+    data = encoded(noise(mode), format_)
+    (tmp_path / "picture").write_bytes(data)
+    expected = keras.utils.load_img(tmp_path / "picture", target_size=(32, 24), interpolation=resize)
+    found = decode_pixels(data, (32, 24), resize)
+    assert (found.dtype, found.shape) == (np.uint8, (32, 24, 3))
+    np.testing.assert_array_equal(found, np.asarray(expected))
+
+
+def test_of_16_bits_the_upper_8_are_taken():
+    deep = np.random.default_rng(0).integers(0, 1 << 16, (24, 32), np.uint16)
+    found = decode_pixels(encoded(Image.fromarray(deep), "PNG"), (24, 32), "nearest")
+    np.testing.assert_array_equal(found, np.repeat((deep >> 8)[..., None], 3, axis=-1))
+
+
+def test_a_picture_on_its_side_stays_so_as_load_img_has_it():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    plain, turned = encoded(noise("RGB"), "JPEG"), encoded(noise("RGB"), "JPEG", exif=exif)
+    np.testing.assert_array_equal(decode_pixels(turned, (9, 9), "bilinear"), decode_pixels(plain, (9, 9), "bilinear"))
+
+
+def broken(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes(8) + data[middle + 8 :]
+
+
+PNG, JPEG = encoded(noise("RGB"), "PNG"), encoded(noise("RGB"), "JPEG")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", Reason.IMAGE_UNREADABLE),
+        (b"no picture at all", Reason.UNSUPPORTED_FORMAT),
+        (PNG[:-12], Reason.IMAGE_UNREADABLE),
+        (PNG[:200], Reason.IMAGE_UNREADABLE),
+        (broken(PNG), Reason.IMAGE_UNREADABLE),
+        (JPEG[:-2], Reason.IMAGE_UNREADABLE),
+        (JPEG.replace(b"\xff\xda", b"\xff\xd8", 1), Reason.IMAGE_UNREADABLE),
+        (encoded(Image.new("1", (20_000, 10_001)), "PNG"), Reason.TOO_LARGE),
+        (encoded(Image.new("F", (8, 8)), "TIFF"), Reason.UNSUPPORTED_FORMAT),
+    ],
+)
+def test_what_is_no_whole_picture_is_unusable(data, reason):
+    with pytest.raises(UnusableError) as raised:
+        decode_pixels(data, (16, 16), "bilinear")
+    assert raised.value.reason is reason, raised.value
+
+
+def test_a_file_that_is_gone_is_a_reject(tmp_path):
+    task = ImageTask(7, "gone.png", None, None, ImageRef(str(tmp_path / "gone.png"), 3), "train", ())
+    reject = load_pixels(task, (8, 8), "bilinear")
+    assert isinstance(reject, Rejected)
+    assert (reject.id, reject.reason) == (7, Reason.IMAGE_MISSING)
+
+
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="real pictures are not on this machine")
+def test_real_pictures_are_those_of_load_img():
+    paths = sorted((SHARED_DATA / "cbir_mixed_jpg_png").glob("*/*.[jJpP]*"))[:20]
+    assert paths
+    for path in paths:
+        expected = keras.utils.load_img(path, target_size=(64, 64), interpolation="bilinear")
+        np.testing.assert_array_equal(decode_pixels(path.read_bytes(), (64, 64), "bilinear"), np.asarray(expected))

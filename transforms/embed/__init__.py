@@ -1,0 +1,1 @@
+"""Pictures become what a model makes of them."""
