@@ -37,23 +37,32 @@ class _Kept:
 
 
 def load_model(choice: ModelChoice) -> LoadedModel:
-    """The model that is chosen, loaded once a process.
+    """The model that is chosen, as its files are now, for `load_same` to find.
 
     Raises:
         ConfigError: it cannot be loaded, takes no pictures, or says too little of itself.
     """
-    kept: _Kept = _LOADED.acquire(lambda: _Kept(_load(choice)), tag=choice)
-    return kept.loaded
+    loaded = _load(choice)
+    return _shared(choice, loaded.found, lambda: loaded)
 
 
 def load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
-    """`load_model`, where another process has already found what the choice is.
+    """The model that `load_model` found, here or in another process; loaded once a process.
 
     Raises:
         JobError: this process finds another model.
     """
+    return _shared(choice, found, lambda: _load_same(choice, found))
+
+
+def _shared(choice: ModelChoice, found: FeatureModel, load: Callable[[], LoadedModel]) -> LoadedModel:
+    kept: _Kept = _LOADED.acquire(lambda: _Kept(load()), tag=(choice, found))
+    return kept.loaded
+
+
+def _load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
     try:
-        loaded = load_model(choice)
+        loaded = _load(choice)
     except ConfigError as error:
         raise JobError(f"a worker cannot load the model that the job was started with: {error}") from error
     for name in ("layers", "input_size", "preprocess", "feature_shape", "weights_sha256"):

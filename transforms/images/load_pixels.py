@@ -51,7 +51,9 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
         try:
             if kind:
                 check_structure(data, kind)
-            picture = for_jpeg(decode_picture(image, turn=False)).convert("RGB")
+            picture = decode_picture(image, turn=False)
+            if picture.mode != "RGB":  # or it would be copied
+                picture = for_jpeg(picture).convert("RGB")
         except UnusableError:
             raise
         except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them

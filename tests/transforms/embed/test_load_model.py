@@ -55,7 +55,17 @@ def test_random_weights_are_always_the_same_and_nobody_else_s_numbers_change():
 
 def test_a_model_is_loaded_once(tmp_path):
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    assert load_model(choice) is load_model(choice)
+    loaded = load_model(choice)
+    assert load_same(choice, loaded.found) is load_same(choice, loaded.found) is loaded
+
+
+def test_a_file_that_has_changed_is_another_model(tmp_path):
+    choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
+    before = load_model(choice).found
+    other = tiny()
+    other.set_weights([weight + 1 for weight in other.get_weights()])
+    saved(other, tmp_path / "tiny.keras")
+    assert load_model(choice).found != before
 
 
 @pytest.mark.parametrize("ending", [".keras", ".h5"])
