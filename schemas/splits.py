@@ -4,8 +4,10 @@ added."""
 import re
 from bisect import bisect_right
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
+from typing import Any
 
 import msgspec
 
@@ -116,7 +118,7 @@ def group_fault(pattern: str) -> str:
     if not pattern:
         return "is empty and finds nothing"
     try:
-        regex.compile(pattern)
+        _compiled(pattern)
     except regex.error as error:
         return f"is no regular expression ({error})"
     return ""
@@ -131,16 +133,21 @@ def find_group(pattern: str, name: str) -> str:
     >>> find_group("patient[0-9]+", "x/patient7_2.jpg"), find_group("^([a-z]+)_", "x/patient7_2.jpg")
     ('patient7', '')
     """
-    import regex  # not re, which cannot be stopped
-
     try:
-        match = regex.search(pattern, name, timeout=_SEARCH_S)
+        match = _compiled(pattern).search(name, timeout=_SEARCH_S)
     except TimeoutError as error:
         raise SlowPatternError(
             f"--group-from {pattern} takes more than {_SEARCH_S} seconds for {name!r}: repetitions within repetitions "
             "do that; give one without"
         ) from error
     return (match[1 if match.re.groups else 0] or "") if match else ""
+
+
+@lru_cache
+def _compiled(pattern: str) -> Any:
+    import regex  # not re, which cannot be stopped
+
+    return regex.compile(pattern)
 
 
 def name_id(name: str) -> int:

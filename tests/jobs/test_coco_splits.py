@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from posixpath import normpath
 
 import pytest
 
@@ -31,13 +32,14 @@ def inputs(tmp_path_factory) -> Path:
     for name in NAMES[:-1]:
         draw_jpeg(folder / "images" / name)
     draw_jpeg(folder / "images" / "nobody.jpg")
-    rows = [image_row(id_, name) for id_, name in enumerate([*NAMES, "nobody.jpg"])]
+    rows = [image_row(id_, name) for id_, name in enumerate([f"./{NAMES[0]}", *NAMES[1:], "nobody.jpg"])]
     good = [annotation(id_, id_) for id_ in range(len(rows))]
     bad = [
         *(annotation(100 + id_, id_, category_id=77) for id_ in (0, 5, 9)),
         *(annotation(200 + id_, id_) | {"bbox": None} for id_ in (1, 6, 12, 20)),
         *(annotation(id_, id_) for id_ in (2, 7)),
         annotation(300, 999),
+        annotation(300, 3),
         {"id": 301},
     ]
     write_coco(folder, [*rows, {"id": "no id"}], good + bad, CATEGORIES)
@@ -59,7 +61,7 @@ def converted(inputs, tmp_path_factory) -> Path:
 
 
 def by_name(folder: Path, split: str) -> dict[str, dict[str, list]]:
-    return {example["image/filename"][0].decode(): example for example in read_examples(folder, split)}
+    return {normpath(example["image/filename"][0].decode()): example for example in read_examples(folder, split)}
 
 
 def test_no_group_is_in_two_splits_and_records_are_those_of_a_single_split(converted, inputs, tmp_path, recordmill):
@@ -97,6 +99,8 @@ def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, reco
     counts = {split: entry["images"] for split, entry in manifest_of(converted)["splits"].items()}
     assert [counts[split]["groups"] for split in ("train", "val")] == [3, 5]
     assert sum(each["rows"] for each in counts.values()) == len(NAMES) + 2
+    (text,) = (text for text in manifest_of(converted)["splits"]["train"]["warnings"] if "share an id" in text)
+    assert "those of the images 3 and 999 share 300 (number of such ids: 1)" in text
     assert recordmill("verify", converted).code == 0
 
 
