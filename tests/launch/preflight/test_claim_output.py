@@ -509,6 +509,12 @@ def test_a_split_of_the_same_inputs_by_another_division_is_refused(tmp_path, rec
     assert contents(tmp_path) == before
 
 
+def test_a_split_that_nothing_divided_shares_images_with_one_that_is_of_a_division(tmp_path):
+    finish(tmp_path, RECIPE)
+    with pytest.raises(ConfigError, match=r"divided by --split train: with --split test=0\.5,val=0\.5 some images"):
+        claim_all(tmp_path, *(of_division(split, "test=0.5,val=0.5") for split in ("test", "val")))
+
+
 def test_which_split_would_share_images_is_told(tmp_path):
     finish(tmp_path, *HALVES)
     recipes = [of_division(split, "train=0.9,test=0.1") for split in ("train", "test")]

@@ -375,17 +375,20 @@ NO_BOX = "bbox is not a list of four numbers: []"
 def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_path):
     path = str(tmp_path / "instances.json")
     rows = [ROW, {**ROW, "id": 8, "bbox": []}, {**ROW, "id": 9, "bbox": [], "image_id": 5}, {"id": 10}]
+    rows.append({"id": 11, "image_id": 6, "category_id": 3})
     Path(path).write_text(json.dumps(document(annotations=rows)))
     annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
     image = ImageRow(1, "a.jpg", 40, 30)
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
     part = FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,), (annotation,), rejected=(bad[0],))
-    of_no_image = FileAnnotations(5, path, AnnotationKind.INSTANCES, (), rejected=(bad[1],))
-    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 4, (Category(3, "dog", "animal"),))
+    detail = "annotation row: Object missing required field `bbox`"
+    bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
+    of_no_row = [FileAnnotations(id_, path, AnnotationKind.INSTANCES, (), rejected=(bad[id_ - 4],)) for id_ in (5, 6)]
+    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 5, (Category(3, "dog", "animal"),))
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
-        assert_that(coco.parts, equal_to([(1, part), (5, of_no_image)]), "Parts")
+        assert_that(coco.parts, equal_to([(1, part), (5, of_no_row[0]), (6, of_no_row[1])]), "Parts")
         assert_that(coco.files, equal_to([file]), "Files")
         assert_that(coco.rejected, equal_to([reject]), "Rejected")
