@@ -94,7 +94,7 @@ def _complain(error: BaseException, debug: bool) -> None:
 
 
 def _tell_interrupted(own: list[str], terminated: bool) -> None:
-    goes_on = own[:1] in (["coco"], ["folder"], ["embed"])
+    goes_on = own[:1] in (["coco"], ["folder"], ["embed"], ["table"])
     left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
     print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
 
@@ -110,13 +110,14 @@ def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
 
 def _convert(command: Command, beam_arguments: list[str]) -> int:
     _check_beam(beam_arguments, command.options)
-    from recordmill.launch.verbs import coco, embed, folder
+    from recordmill.launch.verbs import coco, embed, folder, table
     from recordmill.launch.verbs.convert import convert, show_plan
 
     of_verb: dict[str, Callable[[Any], Any]] = {
         "coco": coco.conversion,
         "folder": folder.conversion,
         "embed": embed.conversion,
+        "table": table.conversion,
     }
     conversion = of_verb[command.verb](command.options)
     if command.options.dry_run:
@@ -149,6 +150,7 @@ _COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
     "coco": _convert,
     "folder": _convert,
     "embed": _convert,
+    "table": _convert,
     "verify": _verify,
     "extract": _extract,
     "sample": _sample,

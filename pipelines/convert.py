@@ -171,9 +171,9 @@ def _shard_recipe(options: ImageOptions, maker: RecordMaker) -> ShardRecipe:
     return ShardRecipe(
         options.output,
         options.name,
-        options.seed,
         options.layout,
         options.gzip,
+        options.seed,
         maker,
         FORMAT,
     )

@@ -9,7 +9,7 @@ for example in dataset("out", split="train"):
 from typing import TYPE_CHECKING, Any
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable, parse_spec
+from recordmill.schemas.features import FeatureTable, RecordOf, parse_spec
 from recordmill.schemas.manifest import MANIFEST, Manifest, decode_manifest
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def dataset(
             feature         float32 or float16 [height, width, channels], or what else the model gives
         In the layout keras, where a record is one annotation, there is no dimension N, and `box_xywh_px`, float32 [4],
         stands in for `boxes`: x, y, width, height in pixels.
+        Of a table, each feature under its own name: int64, float32 or string []; [N] where it is a list, or [0] or [1]
+        where some rows have no value.
 
     Raises:
         ConfigError: `path` has no manifest (the data set is not complete), or no such split.
@@ -90,6 +92,8 @@ def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -
     import tensorflow as tf
 
     parsed = tf.io.parse_single_example(record, parse_spec(table))
+    if table.record_of is RecordOf.ROW:
+        return dict(parsed)
     values = {feature.source: parsed[feature.name] for feature in table.features}
     if "objects.label" in values:  # which are the category ids, unless the record has both
         values.setdefault("objects.category_id", values["objects.label"])

@@ -63,11 +63,23 @@ class Feature(msgspec.Struct, frozen=True):
     part: Part | None = None
 
 
+CLASS_OF_ROW = "row.class_index/"
+"""Begins the source of a table's label; the column's name follows."""
+
+
+def is_class_label(feature: Feature) -> bool:
+    """Whether a feature that readers take for the label is a class index."""
+    if feature.source.startswith(CLASS_OF_ROW):
+        return True
+    return feature.source.endswith(".class_index") and feature.name.endswith("label")
+
+
 class RecordOf(str, Enum):
     """What one record of a layout is about."""
 
     IMAGE = "image"
     ANNOTATION = "annotation"
+    ROW = "row"
 
 
 class ShardNaming(str, Enum):

@@ -390,7 +390,10 @@ _OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "ima
 
 COCO_LAYOUTS = ("detection", "keras", "tfds")
 """Those for annotated images."""
-LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES)}
+TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
+"""Its features are the table's columns."""
+
+LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:

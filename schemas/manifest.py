@@ -13,7 +13,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import FieldRows
 from recordmill.schemas.encoders import EncoderInfo, TextCounts
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Feature, FeatureTable, Part
+from recordmill.schemas.features import Feature, FeatureTable, Part, is_class_label
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
@@ -54,8 +54,8 @@ class InputFile(msgspec.Struct, frozen=True):
     """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
 
     Attributes:
-        kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `stop_words`, `encoders`;
-            `images` for the names and sizes of the files of a folder whose names give the labels.
+        kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,
+            `encoders`; `images` for the names and sizes of the files of a folder whose names give the labels.
         masks: folder or .zip of a panoptic file's PNGs.
     """
 
@@ -102,7 +102,8 @@ class Unlisted(msgspec.Struct, frozen=True):
 
 
 class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many image and annotation rows an input has for a split, good and bad; `kind` as in InputFile.
+    """How many image and annotation rows an input has for a split, good and bad; `kind` as in InputFile. Of a table,
+    `images` are its rows.
 
     Attributes:
         uncarried: fields with data that no record carries, in the whole input, whatever the split. Of a file that is
@@ -135,7 +136,7 @@ class RewrittenPictures(msgspec.Struct, frozen=True):
 
 
 class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many image rows were read, and what became of them.
+    """How many image rows, or rows of a table, were read, and what became of them.
 
     `rows` (image rows read) = `written` + `without_record` + `of_other_classes` + the sum of `rejected` (by reason).
 
@@ -279,7 +280,7 @@ def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:
 def num_classes(labels: LabelMap, table: FeatureTable) -> int:
     """See Manifest. What readers take for the label is the class index in layouts that call it so, and else
     `label_by_id`."""
-    if any(feature.source.endswith(".class_index") and feature.name.endswith("label") for feature in table.features):
+    if any(is_class_label(feature) for feature in table.features):
         return len(labels.categories)
     label = label_by_id(labels, table)
     return max((label[category.id] for category in labels.categories), default=-1) + 1

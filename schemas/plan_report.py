@@ -3,6 +3,7 @@
 import msgspec
 
 from recordmill.schemas.encoders import EncoderInfo
+from recordmill.schemas.features import Feature
 from recordmill.schemas.manifest import InputRows
 
 
@@ -16,6 +17,7 @@ class PlanReport(msgspec.Struct, frozen=True):
         rejected: counts by `image` or `annotation`, then by reason.
         inputs: what was read for it.
         encoders: of texts.
+        features: of a table, what its columns become; `images` are its rows then.
         classes: names, by class index.
         class_counts, num_classes: see `recordmill.schemas.manifest`; the former of each split.
         groups_by_split: groups of images of each split, where they are kept together.
@@ -35,6 +37,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     inputs: tuple[InputRows, ...] = ()
     encoders: tuple[EncoderInfo, ...] = ()
     groups_by_split: dict[str, int] = {}
+    features: tuple[Feature, ...] = ()
 
 
 class Fault(msgspec.Struct, frozen=True):

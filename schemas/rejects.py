@@ -7,9 +7,9 @@ import msgspec
 
 
 class Reason(str, Enum):
-    """The closed list of reasons for which an image or an annotation is left out.
+    """The closed list of reasons for which an image, an annotation or a row of a table is left out.
 
-    The comment after each says which of the two it is about.
+    The comment after each says which of them it is about.
     """
 
     IMAGE_MISSING = "image_missing"  # image: no file of that name under --images
@@ -25,7 +25,7 @@ class Reason(str, Enum):
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
     NO_CLASS = "no_class"  # image: its path or name gives no class
     NO_GROUP = "no_group"  # image: its name gives no group, and --group-from asks for one
-    NOT_FINITE = "not_finite"  # image: the model makes NaN or infinite numbers of it
+    NOT_FINITE = "not_finite"  # image: the model makes features of it that are NaN or infinite; row: a number is
     UNSAFE_FILE_NAME = "unsafe_file_name"  # image: `../x`, an absolute path, a URL, control characters
     UNKNOWN_IMAGE = "unknown_image"  # annotation: no image row has that id
     UNKNOWN_CATEGORY = "unknown_category"  # annotation: no category has that id
@@ -49,14 +49,19 @@ class Reason(str, Enum):
     CATEGORY_OUT_OF_RANGE = (
         "category_out_of_range"  # annotation: the label of a segment's category does not fit one byte
     )
+    MALFORMED_ROW = "malformed_row"  # row: too few cells or too many, no JSON object, or too long
+    NOT_TEXT = "not_text"  # row: a cell is not in the file's encoding
+    OTHER_TYPE = "other_type"  # row: a value is not of its column's type
+    MISSING_VALUE = "missing_value"  # row: it has no key, label, group or split, or a list has a hole
+    UNKNOWN_CLASS = "unknown_class"  # row: its label is none of --classes, or its split none of --split
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):
-    """One image or annotation that is not in the output.
+    """One image, annotation or row of a table that is not in the output.
 
     Attributes:
-        what: `image` or `annotation`.
-        id: COCO id of the image or annotation; None where the row has none.
+        what: `image`, `annotation` or `row`.
+        id: COCO id of the image or annotation, line of the row; None where there is none.
         reason: one of `Reason`.
         detail: what was found, for a person.
         image_id: of the image an annotation belongs to.

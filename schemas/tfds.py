@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.features import Feature, FeatureTable, Kind, ShardNaming
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, ShardNaming
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
@@ -73,7 +73,7 @@ def class_names(categories: Sequence[Category]) -> list[str]:
 
 def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
     """The categories that a feature indexes; none where it is no class index, or there are no classes."""
-    kind = _CLASSES_OF.get(feature.source)
+    kind = "categories" if feature.source.startswith(CLASS_OF_ROW) else _CLASSES_OF.get(feature.source)
     return getattr(labels, kind) if kind else ()
 
 

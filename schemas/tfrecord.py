@@ -5,7 +5,7 @@ A record is: length, uint64 little endian | masked CRC-32C of those 8 bytes | th
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import google_crc32c
 
@@ -33,14 +33,23 @@ def masked_crc32c(data: bytes) -> int:
     >>> hex(masked_crc32c(b"123456789"))
     '0xc78ab0e5'
     """
-    crc = google_crc32c.value(data)
+    return masked(google_crc32c.value(data))
+
+
+def masked(crc: Any) -> Any:
+    """A CRC-32C as TensorFlow stores it; also a whole array of uint64."""
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def head(length: int) -> bytes:
+    """The bytes before a record of `length` bytes in a TFRecord file."""
+    data = _LENGTH.pack(length)
+    return data + _CRC.pack(masked_crc32c(data))
 
 
 def frame(record: bytes) -> tuple[bytes, bytes]:
     """The bytes before and after `record` in a TFRecord file."""
-    length = _LENGTH.pack(len(record))
-    return length + _CRC.pack(masked_crc32c(length)), _CRC.pack(masked_crc32c(record))
+    return head(len(record)), _CRC.pack(masked_crc32c(record))
 
 
 def read_records(stream: ByteStream) -> Iterator[bytes]:

@@ -7,9 +7,14 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import Kind, OptionField, options_of
+from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.errors import ConfigError
 
-COMMANDS: dict[str, type[ConvertOptions]] = {"coco": CocoOptions, "folder": FolderOptions}
+COMMANDS: dict[str, type[ConvertOptions]] = {
+    "coco": CocoOptions,
+    "folder": FolderOptions,
+    "table": TableOptions,
+}
 """What can be started by parameters."""
 
 # Beam's flags and ours stand in one list there, and Beam has --labels, too.

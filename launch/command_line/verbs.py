@@ -9,6 +9,7 @@ from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
 from recordmill.pipelines.options.sample_options import SampleOptions
+from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.pipelines.options.verify_options import VerifyOptions
 
 
@@ -86,6 +87,19 @@ VERBS = {
             _DRAW,
             "recordmill embed --images sample/classes --model efficientnet-b0 --weights none --input-size 64x64"
             " --output features",
+        ),
+    ),
+    "table": Verb(
+        TableOptions,
+        "CSV, JSON Lines or Parquet rows -> TFRecord shards",
+        "Rows of a table become tf.Examples, one feature a column, in sharded TFRecord files. The types of columns "
+        "follow from all their values, or from a schema.",
+        "--rows FILE|GLOB --output DIR [more flags]",
+        (
+            _DRAW,
+            "recordmill table --rows sample/objects.csv --output objects --dry-run",
+            "recordmill table --rows sample/objects.csv --label shape --split train=0.8,val=0.2 --gzip"
+            " --output objects",
         ),
     ),
     "verify": Verb(

@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault
@@ -11,10 +11,12 @@ from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.option import flag
 from recordmill.pipelines.options.picture_options import ImageOptions
+from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import MANIFEST
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
+from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
@@ -64,6 +66,30 @@ def check_embed_inputs(options: EmbedOptions) -> None:
     if options.weights not in (RANDOM, ON_DISK, FETCHED, ""):
         _raise_all(_fault(_file_fault, "--weights", options.weights))
     _raise_all(*_output_faults(options.output, options.model_paths))
+
+
+def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
+    """The files that the options name are there, and of a known format.
+
+    Args:
+        paths: of all files of rows.
+
+    Raises:
+        ConfigError: with every fault.
+    """
+    _raise_all(
+        *(_fault(_rows_fault, "--rows", path) for path in paths),
+        *([_fault(_file_fault, "--schema", options.schema)] if options.schema else []),
+        *_output_faults(options.output, [*paths, *filter(None, [options.schema])]),
+    )
+
+
+def _rows_fault(name: str, path: str) -> str:
+    if fault := _file_fault(name, path):
+        return fault
+    return (
+        "" if rows_format(path) else f"{name} {path}: its name ends in none of {', '.join(ENDINGS)}, perhaps with .gz"
+    )
 
 
 def _raise_all(*faults: str) -> None:

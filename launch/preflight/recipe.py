@@ -1,6 +1,6 @@
 """What decides the bytes of a split, written down: the manifest keeps it, and an interrupted run is known by it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import google_crc32c
 import msgspec
@@ -11,6 +11,7 @@ from recordmill.pipelines.options.convert_options import ALL_TRAIN, RecipeValue
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.picture_options import ImageOptions
+from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.encoders import EncoderSource
@@ -64,6 +65,17 @@ def embed_recipes(options: EmbedOptions, found: FeatureModel) -> list[Recipe]:
         "weights_sha256": found.weights_sha256,
     }
     return [msgspec.structs.replace(recipe, options=recipe.options | of_model) for recipe in folder_recipes(options)]
+
+
+def table_recipes(options: TableOptions, paths: Sequence[str], splits: Sequence[str]) -> list[Recipe]:
+    """What decides the bytes of each split of a table whose rows are in the files `paths`."""
+    inputs = [_read_file("rows", path) for path in paths]
+    if options.schema:
+        inputs.append(_read_file("schema", options.schema))
+    return [
+        Recipe(FORMAT, options.name, split, options.layout, (), tuple(inputs), (), options.record_options)
+        for split in splits
+    ]
 
 
 def _label_splits(options: LabelledOptions) -> tuple[str, ...]:

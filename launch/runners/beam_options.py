@@ -158,7 +158,7 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
     runner = _named(known.runner)
     if known.template_location and runner is Runner.DATAFLOW:
         return  # what launches a template may add flags that this Beam does not know
-    ours = {each.flag for verb in ("coco", "folder", "embed") for each in fields_of(verb)}
+    ours = {each.flag for verb in ("coco", "folder", "embed", "table") for each in fields_of(verb)}
     for argument in unknown:
         flag = argument.partition("=")[0]
         if flag in ours:

@@ -13,7 +13,7 @@ from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.annotations import unnamed_keypoints
 from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
 from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _FAULTS_SHOWN = 20
 _CLASSES_SHOWN = 5
+_COLUMNS_SHOWN = 40
 _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
 """Order of magnitude for images of 130 kB on one core, see docs/performance.md."""
 
@@ -62,7 +63,8 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     images, annotations = split.images, split.annotations
     further = {"without an object": images.without_record, "of classes not asked for": images.of_other_classes}
     left_out = images.rejected | {what: number for what, number in further.items() if number}
-    yield "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
+    is_table = manifest.table.record_of is RecordOf.ROW
+    yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
     if images.groups:
         yield "groups", f"{images.groups:,}, by --group-from {printable(str(split.recipe.options['group_from']))}"
     if images.rewritten:
@@ -70,7 +72,7 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     left_out = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
         left_out["of rejected images"] = annotations.of_rejected_images
-    if annotations.rows or "image.class_index" not in manifest.table.sources:
+    if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
         yield "annotations", f"{annotations.in_records:,} of {annotations.rows:,}{_reasons(left_out)}"
     kinds = {
         "objects": annotations.objects,
@@ -86,7 +88,10 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
         yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
-    yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
+    if manifest.features:
+        yield "columns", _columns(manifest.features)
+    if manifest.categories or not is_table:
+        yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
     for encoder in manifest.encoders:
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
     sizes = sorted(shard.bytes for shard in split.shards)
@@ -159,7 +164,7 @@ def print_plan(console: Console, plan: PlanReport, options: ConvertOptions, spli
 
 
 def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]) -> Iterator[tuple[str, str]]:
-    yield "images", f"{plan.images:,}{_reasons(plan.rejected['image'])}"
+    yield "rows" if plan.features else "images", f"{plan.images:,}{_reasons(plan.rejected['image'])}"
     if len(splits) > 1:
         yield "", ", ".join(f"{split} {plan.images_by_split.get(split, 0):,}" for split in splits)
     if plan.groups_by_split:
@@ -169,7 +174,9 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
     for encoder in plan.encoders:
         yield "texts", _texts(encoder, None)
     yield from _uncarried(plan.inputs, options.layout)
-    for split in splits:
+    if plan.features:
+        yield "columns", _columns(plan.features)
+    for split in splits if plan.classes or not plan.features else ():
         counts = plan.class_counts.get(split, [0] * len(plan.classes))
         yield "classes", f"{f'{split} ' if len(splits) > 1 else ''}{_classes(plan.classes, counts)}"
     if plan.num_classes:
@@ -200,6 +207,17 @@ def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
     empty = sum(count == 0 for count in counts)
     lacking = f"; {empty:,} without any" if empty else ""
     return f"{len(names):,}{': ' if names else ''}{shown}{more}{lacking}"
+
+
+def _columns(features: Sequence[Feature]) -> str:
+    """What columns become.
+
+    >>> _columns([Feature("age", "row.age", Kind.INT64, (), "", "")])
+    '1: age int64'
+    """
+    each = (f"{printable(f.name)} {f.kind.value}{' list' if f.shape else ''}" for f in features[:_COLUMNS_SHOWN])
+    shown = ", ".join(each)
+    return f"{len(features):,}: {shown}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
 
 
 def _num_classes(number: int) -> str:

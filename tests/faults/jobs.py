@@ -326,7 +326,7 @@ class Shard:
 
     def recipe(self, gzip: bool, output: str = "") -> ShardRecipe:
         return ShardRecipe(
-            output or self.output, "coco", 0, "detection", gzip, EncodePictures("clip", PictureRules("decode")), FORMAT
+            output or self.output, "coco", "detection", gzip, 0, EncodePictures("clip", PictureRules("decode")), FORMAT
         )
 
     def finish(self, gzip: bool = False, output: str = "") -> ShardResult:

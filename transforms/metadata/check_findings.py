@@ -99,12 +99,14 @@ def count_rows(
     """The rows of each split; those that two annotation files have of one image are one."""
     images: Counter[str] = Counter()
     annotations: Counter[str] = Counter()
+    what = "image"
     for split, rows in inputs:
+        what = "row" if rows.kind == "rows" else "image"
         images[split] += rows.images
         annotations[split] += rows.annotations
     for split, number in merged:
         images[split] -= number
-    return {split: Rows(images[split], annotations[split]) for split in splits}
+    return {split: Rows(images[split], annotations[split], what) for split in splits}
 
 
 def check_findings(
@@ -129,7 +131,7 @@ def check_findings(
             f"none of the {total} images has a file in --images, so nothing is written: "
             f"{_compared(demands, images, files, is_all=True)}"
         )
-    advice = "No picture was read: run again with the data mended, or with a larger --max-rejects to accept this"
+    advice = "Nothing was written: run again with the data mended, or with a larger --max-rejects to accept this"
     if not_found > demands.max_rejects * total:
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:

@@ -17,7 +17,7 @@ import msgspec
 
 from recordmill.schemas.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.errors import CategoryError, JobError
-from recordmill.schemas.features import listed
+from recordmill.schemas.features import RecordOf, listed
 from recordmill.schemas.labels import LABEL_FILES, label_files
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import (
@@ -29,6 +29,7 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.tables import SCHEMA_FILES, TableSchema, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
 from recordmill.transforms.shards.shard_file import is_whole
@@ -180,8 +181,12 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
 
 def companions(manifest: Manifest) -> Mapping[str, bytes]:
     """The files beside a data set's shards that follow from its manifest, by name."""
-    maps = label_files(manifest.labels, manifest.label_by_id)
-    files = {name: text.encode() for name, text in maps.items()} | tfds_files(manifest)
+    texts: dict[str, str] = {}
+    if manifest.labels.all or manifest.table.record_of is not RecordOf.ROW:
+        texts |= label_files(manifest.labels, manifest.label_by_id)
+    if manifest.table.record_of is RecordOf.ROW:
+        texts |= schema_files(TableSchema.of_features(manifest.features), [each.name for each in manifest.categories])
+    files = {name: text.encode() for name, text in texts.items()} | tfds_files(manifest)
     if manifest.encoders:
         files[CLASSES] = classes_file(category.name for category in manifest.categories)
     return files
@@ -194,7 +199,7 @@ def _write_companions(output: str, manifest: Manifest) -> None:
     for_tfds = tfds_files(manifest).keys()
     if not (is_readable(manifest) and _link_shards(output, manifest)):
         files = {name: data for name, data in files.items() if name not in for_tfds}
-    for name in {*LABEL_FILES, *for_tfds} - files.keys():
+    for name in {*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - files.keys():
         storage.delete(storage.join(output, name))
     for name, data in files.items():
         storage.write(storage.join(output, name), data)

@@ -15,13 +15,15 @@ from recordmill.schemas.manifest import (
     split_rejects,
     state_folder,
 )
+from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
-    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|\.[^/]+\.tmp|beam-temp-.+"
+    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|rows-\d{{5,}}-\d{{5,}}|\.[^/]+\.tmp|beam-temp-.+"
 )
-"""Finished shards, and notes of them; what was being written; what Beam's sink makes."""
+"""Finished shards, and notes of them; records that have no shard yet; what was being written; what Beam's
+sink makes."""
 _OF_A_SPLIT = re.compile(f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}")
 
 
@@ -84,7 +86,7 @@ def is_metadata(name: str) -> bool:
     """
     if _OF_A_SPLIT.fullmatch(name):
         return True
-    return name in (MANIFEST, DATASET_INFO, FEATURES, *LABEL_FILES) or name.endswith(".labels.txt")
+    return name in (MANIFEST, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES) or name.endswith(".labels.txt")
 
 
 def unfinished_splits(output: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
-from recordmill.schemas.features import FeatureTable, RecordOf
+from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
 from recordmill.schemas.manifest import (
     AnnotationCounts,
     ImageCounts,
@@ -60,7 +60,7 @@ def _image_counts(
         rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
         written=number[Metric.IMAGES],
         without_record=number[Metric.IMAGES_WITHOUT_RECORD],
-        rejected=_by_reason(rejected, "image"),
+        rejected=_by_reason(reject for reject in rejected if reject.what != "annotation"),
         of_other_classes=number[Metric.OF_OTHER_CLASSES],
         rewritten=_rewritten(number),
         groups=number[Metric.GROUPS],
@@ -77,7 +77,7 @@ def _annotation_counts(
         stuff=number[Metric.REGIONS],
         panoptic=number[Metric.PANOPTIC],
         joined=number[Metric.ANNOTATIONS_MERGED],
-        rejected=_by_reason(rejected, "annotation"),
+        rejected=_by_reason(reject for reject in rejected if reject.what == "annotation"),
         filtered={metric.value: number[metric] for metric in FILTERS if number[metric]},
         of_rejected_images=sum(reject.annotations for reject in rejected) + number[Metric.OF_REJECTED_IMAGES],
         boxes_clipped=number[Metric.BOXES_CLIPPED],
@@ -85,8 +85,8 @@ def _annotation_counts(
     )
 
 
-def _by_reason(rejected: Iterable[Rejected], what: str) -> dict[str, int]:
-    return dict(sorted(Counter(reject.reason.value for reject in rejected if reject.what == what).items()))
+def _by_reason(rejected: Iterable[Rejected]) -> dict[str, int]:
+    return dict(sorted(Counter(reject.reason.value for reject in rejected).items()))
 
 
 def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:
@@ -120,7 +120,8 @@ def check_whole(split: SplitManifest, table: FeatureTable) -> None:
         faults.append(
             f"{annotations.rows} annotations came in and {annotations.accounted} are accounted for: {annotations}"
         )
-    classified = images.written if "image.class_index" in table.sources else annotations.objects
+    each_has_one = any(source == "image.class_index" or source.startswith(CLASS_OF_ROW) for source in table.sources)
+    classified = images.written if each_has_one else annotations.objects
     if sum(split.class_counts) != classified:
         faults.append(f"{classified} are in records and {sum(split.class_counts)} of them are of a class")
     records = annotations.objects if table.record_of is RecordOf.ANNOTATION else images.written
@@ -133,10 +134,15 @@ def check_whole(split: SplitManifest, table: FeatureTable) -> None:
 
 
 class Rows(NamedTuple):
-    """How many images and annotations came in for a split, good and bad."""
+    """How many images and annotations came in for a split, good and bad.
+
+    Attributes:
+        what: `image`, or `row` where the rows of a table stand for images.
+    """
 
     images: int
     annotations: int
+    what: str = "image"
 
 
 def check_rejects(
@@ -154,10 +160,11 @@ def check_rejects(
         TooManyRejectsError: more than `max_rejects` of the images or of the annotations are rejected.
     """
     images = sum(of_split.images for of_split in rows.values())
+    unit = next(iter(rows.values())).what
     if not images:
-        raise EmptyDatasetError(f"{', '.join(sorted(set(inputs)))}: no images, so there is nothing to write")
+        raise EmptyDatasetError(f"{', '.join(sorted(set(inputs)))}: no {unit}s, so there is nothing to write")
     annotations = sum(of_split.annotations for of_split in rows.values())
-    for what, total in ("image", images), ("annotation", annotations):
+    for what, total in (unit, images), ("annotation", annotations):
         reasons = Counter(reject.reason.value for reject in rejected if reject.what == what)
         number = reasons.total()
         if number <= max_rejects * total + 1e-9:  # 0.29 * 100 is less than 29
@@ -171,7 +178,7 @@ def check_rejects(
     for name, of_split in rows.items():
         if not of_split.images:
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} images; give it a larger share, try another --split-seed or "
+                f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed or "
                 "--stratify (of recordmill folder, without --group-from), or leave it out"
             )
 
@@ -183,9 +190,10 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
         EmptyDatasetError: of its images none gave one.
     """
     for name, split in splits.items():
+        unit = "row" if split.recipe.layout == "table" else "image"
         if not split.examples:
             raise EmptyDatasetError(
-                f"of the {split.images.rows} images of split {name} {_left_out(split.images)}, see {rejects_path}; "
+                f"of the {split.images.rows} {unit}s of split {name} {_left_out(split.images)}, see {rejects_path}; "
                 "nothing was written"
             )
 

@@ -10,6 +10,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.rejects import Count, Metric, Rejected
@@ -101,7 +102,7 @@ def report_plan(
     """The plans of all splits as one report."""
     reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
     for reject in rejected:
-        reasons[reject.what][reject.reason.value] += 1
+        reasons["annotation" if reject.what == "annotation" else "image"][reject.reason.value] += 1
     return PlanReport(
         images=sum(plan.images for plan in plans.values()),
         images_by_split={split: plans[split].images for split in sorted(plans)},
@@ -115,4 +116,5 @@ def report_plan(
         shifted_labels=len(labels.all) if Part.CATEGORY_ID in table.parts else 0,
         groups_by_split=dict(groups),
         inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
+        features=() if LAYOUTS[table.layout].features else table.features,
     )

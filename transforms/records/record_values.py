@@ -30,11 +30,15 @@ class RecordParser:
         try:
             parsed = tf.io.parse_single_example(record, self._spec)
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow quotes what it cannot read
-            raise RecordParseError(str(error).splitlines()[0]) from error
+            raise RecordParseError(first_line(error)) from error
         values = {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
         if "objects.label" in values:
             values.setdefault("objects.category_id", values["objects.label"])
         return values
+
+
+def first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 class RecordParseError(ValueError):

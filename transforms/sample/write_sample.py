@@ -1,5 +1,6 @@
 """The sample data set: drawn scenes as a small COCO data set of every kind."""
 
+import csv
 import io
 import random
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ class SampleFiles(NamedTuple):
     panoptic_masks: str
     image_info: str
     classes: str
+    objects: str
 
 
 def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> SampleFiles:
@@ -61,6 +63,7 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
                 "panoptic",
                 "annotations/image_info.json",
                 "classes",
+                "objects.csv",
             )
         )
     )
@@ -71,7 +74,28 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
     if odd:
         _add_odd(files, rows, random.Random(f"{seed}/odd"))
     _write_documents(files, rows)
+    _write_table(files, rows)
     return files
+
+
+def _write_table(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
+    """A row an object, as people have them beside their pictures."""
+    file_names = {row["id"]: row["file_name"] for row in rows["images"]}
+    captions: dict[int, str] = {}
+    for row in rows["captions"]:
+        captions.setdefault(row["image_id"], row["caption"])
+    shapes = {category.id: category.name for category in THINGS}
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["object", "image", "shape", "x", "y", "width", "height", "area", "crowd", "caption"])
+    for row in rows["instances"]:
+        if row["category_id"] in shapes and row["image_id"] in file_names:
+            image, crowd = row["image_id"], str(bool(row["iscrowd"])).lower()
+            caption = captions.get(image, "")
+            table.writerow(
+                [row["id"], file_names[image], shapes[row["category_id"]], *row["bbox"], row["area"], crowd, caption]
+            )
+    storage_for(files.objects).write(files.objects, text.getvalue().encode())
 
 
 def _write_documents(files: SampleFiles, rows: dict[str, list[dict]]) -> None:

@@ -8,8 +8,9 @@ import msgspec
 
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
-from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
@@ -21,22 +22,30 @@ _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slo
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
 
 
-class ShardRecipe(msgspec.Struct, frozen=True):
-    """All that decides a shard's bytes, besides its images and labels; and where it goes.
+class ShardPlace(msgspec.Struct, frozen=True):
+    """Where shards go, and what is theirs besides records.
 
     Attributes:
         output: folder of the data set; `name` begins its files' names.
-        seed: orders the records.
         layout: one of `recordmill.schemas.layouts.LAYOUTS`.
-        maker: of the records.
-        format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
     """
 
     output: str
     name: str
-    seed: int
     layout: str
     gzip: bool
+
+
+class ShardRecipe(ShardPlace, frozen=True):
+    """All that decides the bytes of a shard of images, besides these and their labels.
+
+    Attributes:
+        seed: orders the records.
+        maker: of the records.
+        format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
+    """
+
+    seed: int
     maker: RecordMaker
     format: int
 
@@ -50,13 +59,13 @@ class ShardFile:
         info: what is known of the file; once the block has ended.
     """
 
-    def __init__(self, recipe: ShardRecipe, key: ShardKey):
-        self._recipe = recipe
+    def __init__(self, place: ShardPlace, key: ShardKey):
+        self._place = place
         self._key = key
-        self._names = shard_names(recipe.name, key.split, recipe.layout)
-        self._storage = storage_for(recipe.output)
-        self._upload = self._storage.create(self._storage.join(recipe.output, self._names.stable(key)))
-        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
+        self._names = shard_names(place.name, key.split, place.layout)
+        self._storage = storage_for(place.output)
+        self._upload = self._storage.create(self._storage.join(place.output, self._names.stable(key)))
+        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if place.gzip else None
         self._sha256 = hashlib.sha256()
         self._crc32c = google_crc32c.Checksum()
         self._pending: list[bytes] = []
@@ -72,6 +81,12 @@ class ShardFile:
         self._pending_bytes += len(before) + len(record) + len(after)
         if self._pending_bytes >= _WRITE_BYTES:
             self._flush()
+
+    def append_framed(self, data: bytes, examples: int) -> None:
+        """Records that have their frames around them."""
+        self.examples += examples
+        self._pending.append(data)
+        self._flush()
 
     def _flush(self) -> None:
         data = b"".join(self._pending)
@@ -93,13 +108,45 @@ class ShardFile:
                 self._flush()
                 if self._gzip:
                     self._write(self._gzip.flush())
-                name = self._names.file(self._key, self.examples, self._recipe.gzip)
+                name = self._names.file(self._key, self.examples, self._place.gzip)
                 checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
                 self.info = ShardInfo(name, self.examples, self._size, *checksums)
                 folder = state_folder(self._key.split)
-                self._upload.commit(self._storage.join(self._recipe.output, f"{folder}/{name}"))
+                self._upload.commit(self._storage.join(self._place.output, f"{folder}/{name}"))
         finally:
             self._upload.abandon()  # nothing to do after a commit
+
+
+class FinishedShards:
+    """The shards that runs have finished: each leaves its ShardResult beside it, until its split's manifest is
+    written."""
+
+    def __init__(self, place: ShardPlace):
+        self._place = place
+        self._storage = storage_for(place.output)
+
+    def _note(self, key: ShardKey) -> str:
+        names = shard_names(self._place.name, key.split, self._place.layout)
+        return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
+
+    def note(self, result: ShardResult) -> None:
+        self._storage.write(self._note(result.key), msgspec.json.encode(result))
+
+    def find(self, key: ShardKey, plan: str) -> ShardResult | None:
+        """A shard of the same plan and versions, whose file is there with the same checksum."""
+        note = self._note(key)
+        if self._storage.size(note) is None:
+            return None
+        try:
+            result = msgspec.json.decode(self._storage.read(note), type=ShardResult)
+        except (msgspec.DecodeError, UnicodeDecodeError, FileNotFoundError):  # another run may be done just now
+            return None
+        if (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
+            return None
+        # It has been moved already where the run was stopped as it ended.
+        folders = (f"{state_folder(key.split)}/", "")
+        files = (self._storage.join(self._place.output, f"{folder}{result.info.file}") for folder in folders)
+        return result if any(is_whole(self._storage, file, result.info) for file in files) else None
 
 
 def is_whole(storage: Storage, path: str, shard: ShardInfo) -> bool:

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 import msgspec
 
 from recordmill.schemas.images import ImageTask
-from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
@@ -18,8 +16,7 @@ from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import NO_RECORD
 from recordmill.transforms.shards.plan_shards import image_order
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe, is_whole
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -34,7 +31,7 @@ class ShardWriter:
         self.recipe = recipe
         self.labels = of.labels
         self.table = of.table
-        self._storage = storage_for(recipe.output)
+        self._finished = FinishedShards(recipe)
         self._make = recipe.maker.start(of)
 
     def finish(self, key: ShardKey, tasks: Iterable[ImageTask]) -> ShardResult:
@@ -46,12 +43,13 @@ class ShardWriter:
         """
         ordered = sorted(tasks, key=lambda task: image_order(self.recipe.seed, task.image_id))
         plan = self.plan_digest(key, ordered)
-        if done := self._finished(key, plan):
+        done = self._finished.find(key, plan)
+        if done and not any(reject.reason in _MAY_PASS for reject in done.rejected):
             _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
             progress.skipped_images(sum(not task.is_continuation for task in ordered))
         else:
             done = self._write(key, ordered, plan)
-            self._storage.write(self._state_path(key), msgspec.json.encode(done))
+            self._finished.note(done)
         progress.finished_shard()
         return done
 
@@ -60,28 +58,6 @@ class ShardWriter:
         were listed."""
         parts = (key, tasks, msgspec.structs.replace(self.recipe, output=""), self.labels, self.table)
         return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
-
-    def _state_path(self, key: ShardKey) -> str:
-        """Where a finished shard's ShardResult is kept until the manifest is written."""
-        names = shard_names(self.recipe.name, key.split, self.recipe.layout)
-        return self._storage.join(self.recipe.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
-
-    def _finished(self, key: ShardKey, plan: str) -> ShardResult | None:
-        state = self._state_path(key)
-        if self._storage.size(state) is None:
-            return None
-        try:
-            result = msgspec.json.decode(self._storage.read(state), type=ShardResult)
-        except (msgspec.DecodeError, UnicodeDecodeError, FileNotFoundError):  # another run may be done just now
-            return None
-        if any(reject.reason in _MAY_PASS for reject in result.rejected):
-            return None
-        if (result.plan, result.made_by) != (plan, made_by(self.recipe.layout)):
-            return None
-        # It has been moved already where the run was stopped as it ended.
-        folders = (f"{state_folder(key.split)}/", "")
-        files = (self._storage.join(self.recipe.output, f"{folder}{result.info.file}") for folder in folders)
-        return result if any(is_whole(self._storage, file, result.info) for file in files) else None
 
     def _write(self, key: ShardKey, tasks: list[ImageTask], plan: str) -> ShardResult:
         counted: Counter[Metric] = Counter()

@@ -11,7 +11,13 @@ from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import open_picture
-from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
+from recordmill.transforms.records.record_values import (
+    RecordFault,
+    RecordParseError,
+    RecordParser,
+    first_line,
+    length_faults,
+)
 
 
 class RecordChecker:
@@ -68,7 +74,7 @@ class RecordChecker:
             channels = 0 if "image.channels" in values else 3
             image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
         except tf.errors.InvalidArgumentError as error:
-            yield "image_undecodable", _first_line(error)
+            yield "image_undecodable", first_line(error)
             return
         size = image.shape[1], image.shape[0]
         said = tuple(
@@ -186,7 +192,3 @@ def _mask_faults(values: dict[str, Any]) -> Iterator[RecordFault]:
                 yield "mask", f"a mask of {source} is {size[0]}x{size[1]}, its image {width}x{height}"
             elif source == "objects.mask_png" and pixels.max(initial=0) > 1:
                 yield "mask", f"a mask of {source} has a pixel of {pixels.max()}, not 0 or 1"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

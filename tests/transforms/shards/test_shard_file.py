@@ -31,7 +31,7 @@ MAKER = EncodePictures("clip", PictureRules("decode"))
 
 
 def recipe(tmp_path, **changed) -> ShardRecipe:
-    made = ShardRecipe(str(tmp_path / "out"), "coco", 0, "detection", False, MAKER, FORMAT)
+    made = ShardRecipe(str(tmp_path / "out"), "coco", "detection", False, 0, MAKER, FORMAT)
     return msgspec.structs.replace(made, **changed)
 
 

@@ -1,0 +1,68 @@
+"""`recordmill table`: what there is to convert, from checked options."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recordmill.launch.preflight.check_inputs import check_table_inputs
+from recordmill.launch.preflight.find_rows import find_rows
+from recordmill.launch.preflight.recipe import table_recipes
+from recordmill.launch.verbs.convert import Conversion
+from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.manifest import Recipe
+from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def conversion(options: TableOptions) -> Conversion:
+    """What the options ask for.
+
+    Raises:
+        ConfigError: a file that they name is not there.
+        AnnotationFileError: a file cannot be read.
+    """
+    paths = find_rows(options.rows)
+    check_table_inputs(options, paths)
+    splits = _splits(options, paths)
+    job = _Job(options, paths, splits)
+    return Conversion(options, splits, lambda: table_recipes(options, paths, splits), job.write, job.report)
+
+
+def _files(paths: Sequence[str]) -> tuple[RowsFile, ...]:
+    found = ((path, storage_for(path).stat(path)) for path in paths)
+    return tuple(
+        RowsFile(number, path, file.size_bytes, file.version) for number, (path, file) in enumerate(found) if file
+    )
+
+
+def _splits(options: TableOptions, paths: Sequence[str]) -> tuple[str, ...]:
+    if not options.split_column:
+        return options.splits
+    from recordmill.transforms.table.row_splits import named_splits
+
+    return named_splits(_files(paths), options.split_column, options.encoding)
+
+
+class _Job:
+    """Imports Beam where it is called, and not before."""
+
+    def __init__(self, options: TableOptions, paths: Sequence[str], splits: tuple[str, ...]):
+        self._options = options
+        self._paths = paths
+        self._splits = splits
+
+    def _table_job(self) -> Any:
+        from recordmill.pipelines.table import TableJob
+        from recordmill.transforms.table.read_schema import read_schema
+
+        given = read_schema(self._options.schema) if self._options.schema else None
+        return TableJob(self._options, _files(self._paths), given, self._splits)
+
+    def write(self, p: Any, recipes: Sequence[Recipe]) -> None:
+        from recordmill.pipelines.table import write_table
+
+        write_table(p, self._table_job(), recipes)
+
+    def report(self, p: Any, path: str) -> None:
+        from recordmill.pipelines.table import report_table
+
+        report_table(p, self._table_job(), path)

@@ -1,0 +1,217 @@
+"""What `recordmill table` is asked to do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from recordmill.pipelines.options.convert_options import ALL_TRAIN, ConvertOptions, RecipeValue
+from recordmill.pipelines.options.option import READ, WRITE, Kind, option, redefined
+from recordmill.schemas.names import NameSources
+from recordmill.schemas.table_splits import RowSplits
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(ConvertOptions):
+    """What `recordmill table` is asked to do. Names are those of the flags; see docs/cli.md."""
+
+    rows: tuple[str, ...] = option(
+        kind=Kind.PATHS,
+        group=READ,
+        metavar="FILE|GLOB",
+        help="CSV, TSV, JSON Lines or Parquet, local or gs://; repeatable",
+        docs=(
+            "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`), the first three also as `.gz`; local or "
+            "gs://, `*` and `?` in the file's name; repeatable. Files of one table may be of several formats"
+        ),
+    )
+    columns: tuple[str, ...] = option(
+        (),
+        kind=Kind.NAMES,
+        group=READ,
+        metavar="NAME[,NAME…]",
+        help="only these columns",
+        docs="only these columns; members of nested ones are called `a.b`",
+        usual="all",
+        pattern=".*[^ ,].*",
+    )
+    key: str | None = option(
+        None,
+        kind=Kind.TEXT,
+        group=READ,
+        metavar="COLUMN",
+        help="column that a row is known by, for its split and place",
+        docs=(
+            "column that a row is known by: its split and its place in the order depend on that alone. Without it they "
+            "depend on the whole record, so that equal rows go to one split"
+        ),
+    )
+    label: str | None = option(
+        None,
+        kind=Kind.TEXT,
+        group=READ,
+        metavar="COLUMN",
+        help="column of classes, written as their indices",
+        docs="column of classes, written as class indices; their names are in `label_map.json` and `labels.csv`",
+    )
+    classes: tuple[str, ...] = option(
+        (),
+        kind=Kind.NAMES,
+        group=READ,
+        metavar="NAME[,NAME…]",
+        help="the classes in the order of their indices",
+        docs=(
+            "the classes in the order of their indices; rows of others are rejected. All are sorted by number where "
+            "all are numbers"
+        ),
+        usual="all of --label, sorted",
+        pattern=".*[^ ,].*",
+    )
+    schema: str | None = option(
+        None,
+        kind=Kind.PATH,
+        group=READ,
+        metavar="FILE",
+        help="types of columns: schema.json of a data set, or a schema.pbtxt",
+        docs=(
+            "types of columns, in `schema.json` as a data set has it or in TensorFlow Metadata's `schema.pbtxt`. "
+            "Values that are of another type are rejected. Without it types follow from all values"
+        ),
+    )
+    default: tuple[str, ...] = option(
+        (),
+        kind=Kind.NAMES,
+        group=READ,
+        metavar="COLUMN=VALUE[,…]",
+        help="what a missing value is taken as",
+        docs="what a missing value of a column is taken as. Without it the record lacks the feature",
+        pattern="[^=]+=[^,]*(,[^=]+=[^,]*)*",
+    )
+    encoding: str = option(
+        "utf-8", kind=Kind.TEXT, group=READ, metavar="NAME", help="of CSV and TSV files", pattern="[A-Za-z0-9_.:-]+"
+    )
+    name: str = redefined(ConvertOptions, "name", "table")
+    layout: str = redefined(ConvertOptions, "layout", "table", choices=("table",))
+    rename: tuple[str, ...] = option(
+        (),
+        kind=Kind.NAMES,
+        group=WRITE,
+        metavar="COLUMN=FEATURE[,…]",
+        help="names of features that are not those of their columns",
+        pattern="[^=]+=[^,]+(,[^=]+=[^,]+)*",
+    )
+    split: tuple[tuple[str, Fraction], ...] = redefined(
+        ConvertOptions,
+        "split",
+        help="one split, or several with their shares of the rows",
+        docs=(
+            "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to "
+            "1; which row is in which depends on a hash of its key, or of its record"
+        ),
+    )
+    split_column: str | None = option(
+        None,
+        kind=Kind.TEXT,
+        group=WRITE,
+        metavar="COLUMN",
+        help="column that names each row's split",
+        docs="column that names each row's split, instead of --split; in lower case",
+    )
+    group_column: str | None = option(
+        None,
+        kind=Kind.TEXT,
+        group=WRITE,
+        metavar="COLUMN",
+        help="rows of one value of it go to one split",
+        docs="rows of one value of it (a patient, a video) go to one split",
+    )
+    max_rejects: float = redefined(
+        ConvertOptions,
+        "max_rejects",
+        help="fraction of rows that may be rejected",
+        docs=(
+            "if more of the rows of all splits are rejected, the job fails before a shard is written. The same command "
+            "with a larger fraction accepts them"
+        ),
+    )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.rows, *filter(None, [self.schema]), *super().paths)
+
+    @property
+    def name_sources(self) -> NameSources:
+        return NameSources((), self.rows)
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names of features by column."""
+        return _pairs(self.rename)
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        return _pairs(self.default)
+
+    def row_splits(self, names: tuple[str, ...]) -> RowSplits:
+        """How rows are divided into the splits `names`."""
+        return RowSplits(
+            self.shares,
+            names,
+            self.key or "",
+            self.group_column or "",
+            self.split_column or "",
+        )
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns that are read; all where empty."""
+        if not self.columns:
+            return ()
+        divided = self.row_splits(()).columns
+        return tuple(dict.fromkeys((*self.columns, *divided, *filter(None, [self.label]))))
+
+    @property
+    def written_columns(self) -> tuple[str, ...]:
+        """The columns that are written; all but one that names splits where empty."""
+        return tuple(dict.fromkeys((*self.columns, *filter(None, [self.label])))) if self.columns else ()
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        return {
+            **super().record_options,
+            **self.division_options,
+            "classes": list(self.classes),
+            "columns": list(self.columns),
+            "default": list(self.default),
+            "encoding": self.encoding,
+            "group_column": self.group_column,
+            "key": self.key,
+            "label": self.label,
+            "rename": list(self.rename),
+            "split_column": self.split_column,
+        }
+
+    def _faults(self) -> Iterator[str]:
+        yield from super()._faults()
+        for name in ("default", "rename"):
+            values = getattr(self, name)
+            if wrong := [value for value in values if not value.partition("=")[0] or "=" not in value]:
+                yield f"--{name} {wrong[0]!r}: COLUMN=VALUE is expected"
+            elif len(_pairs(values)) < len(values):
+                yield f"--{name} names a column twice"
+        divides = self.split_column or len(self.split) > 1
+        if self.split_column and self.split != ALL_TRAIN:
+            yield "--split-column says which split a row is of, and so does --split: give one"
+        if self.group_column and (self.split_column or not divides):
+            yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
+        if self.classes and not self.label:
+            yield "--classes are values of --label, and none is given"
+        if len(set(self.classes)) < len(self.classes):
+            yield "--classes names a class twice"
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            yield f"--encoding {self.encoding} is none that Python knows"
+
+
+def _pairs(values: tuple[str, ...]) -> dict[str, str]:
+    return {name: text for name, _, text in (value.partition("=") for value in values)}

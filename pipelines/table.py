@@ -1,0 +1,162 @@
+"""`recordmill table`: rows of tables become TFRecord shards."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsList, PCollection
+
+from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.manifest import InputRows, Recipe
+from recordmill.schemas.shards import ShardSizing
+from recordmill.schemas.tables import RowsFile, TableSchema
+from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
+from recordmill.transforms.metadata.report_plan import ReportPlan
+from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.outputs import REJECTED, Written
+from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.shards.sizing_warnings import sizing_warnings
+from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice
+from recordmill.transforms.table.infer_schema import InferSchema
+from recordmill.transforms.table.plan_row_shards import plan_rows
+from recordmill.transforms.table.spill_file import Spill
+from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
+from recordmill.transforms.table.write_row_shards import WriteRowShards, counted_in, shard_of
+
+
+class TableJob(NamedTuple):
+    """A table to write.
+
+    Attributes:
+        files: in the order of their paths.
+        given: the schema that the user gave; None to infer it.
+        splits: names of all.
+    """
+
+    options: TableOptions
+    files: tuple[RowsFile, ...]
+    given: TableSchema | None
+    splits: tuple[str, ...]
+
+
+class _Gathered(NamedTuple):
+    """What the steps before the writing give: ChosenSchema, LabelMap, FeatureTable (one of each), Spill, OfFile,
+    (split, SplitPlan), and what was found."""
+
+    chosen: PCollection
+    labels: PCollection
+    table: PCollection
+    spills: PCollection
+    of_files: PCollection
+    plans: PCollection
+    findings: Findings
+
+
+def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> None:
+    """Write the splits that there are recipes for, which are all splits of the job."""
+    gathered = _gather(p, job, job.options.output)
+    demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, job.options.output)
+    checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
+    results = gathered.plans | "WriteRowShards" >> WriteRowShards(
+        gathered.spills, checked, gathered.chosen, recipes, job.options.output
+    )
+    written = Written(
+        results | "Shards" >> beam.Map(shard_of),
+        results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any),
+        p | "NoRejects" >> beam.Create([]),
+        gathered.of_files | "Classes" >> beam.FlatMap(_classes),
+    )
+    target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
+    written | "WriteMetadata" >> WriteMetadata(gathered.labels, gathered.table, gathered.findings, target)
+
+
+def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:
+    """Write nothing but the plan, as JSON into the local file `report`."""
+    gathered = _gather(p, job, output="")
+    demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, "")
+    checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
+    classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
+    gathered.plans | "ReportPlan" >> ReportPlan(
+        checked, gathered.findings, classes, gathered.labels, gathered.table, report
+    )
+
+
+def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
+    options = job.options
+    files = p | "Files" >> beam.Create(job.files)
+    divided = options.row_splits(job.splits)
+    choice = ColumnChoice(
+        options.written_columns,
+        options.label or "",
+        options.classes,
+        {} if job.given is None else {column.name: (column.type, column.is_list) for column in job.given.columns},
+        options.defaults,
+        options.renamed,
+        divided.columns,
+    )
+    chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
+    recipe = RowsRecipe(output, divided, options.seed, options.read_columns, options.encoding)
+    spilled = files | "SpillRows" >> SpillRows(chosen, recipe)
+    plans = (
+        p
+        | "Splits" >> beam.Create(job.splits)
+        | "PlanRows" >> beam.Map(_plan, AsList(spilled.spills), options.sizing).with_output_types(tuple[str, SplitPlan])
+    )
+    warnings = (
+        chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any),
+        plans | "OfSizes" >> beam.FlatMap(_sizing_warnings, options.sizing).with_output_types(Any),
+    ) | "Warnings" >> beam.Flatten()
+    nothing = p | "Nothing" >> beam.Create([])
+    findings = Findings(
+        spilled[OF_FILE] | "InputRows" >> beam.Map(_input_rows).with_output_types(Any),
+        spilled[REJECTED],
+        nothing,
+        nothing,
+        nothing,
+        warnings,
+    )
+    return _Gathered(
+        chosen,
+        chosen | "Labels" >> beam.Map(_labels),
+        chosen | "Table" >> beam.Map(_table),
+        spilled.spills,
+        spilled[OF_FILE],
+        plans,
+        findings,
+    )
+
+
+def _plan(split: str, spills: list[Spill], sizing: ShardSizing) -> tuple[str, SplitPlan]:
+    plan = plan_rows((spill for spill in spills if spill.split == split), sizing)
+    progress.planned(plan.images, plan.shards, "rows")
+    return split, plan
+
+
+def _warnings(chosen: ChosenSchema, split: str) -> Iterator[tuple[str, str]]:
+    return ((split, text) for text in chosen.warnings)
+
+
+def _sizing_warnings(of_split: tuple[str, SplitPlan], asked: ShardSizing) -> Iterable[tuple[str, str]]:
+    split, plan = of_split
+    return ((split, text) for text in sizing_warnings(split, plan, asked))
+
+
+def _input_rows(of: OfFile) -> tuple[str, InputRows]:
+    return of.split, of.rows
+
+
+def _classes(of: OfFile) -> Iterator[tuple[tuple[str, int], int]]:
+    return (((of.split, index), number) for index, number in of.classes.items())
+
+
+def _labels(chosen: ChosenSchema) -> LabelMap:
+    return chosen.labels
+
+
+def _table(chosen: ChosenSchema) -> FeatureTable:
+    return msgspec.structs.replace(LAYOUTS["table"], features=chosen.schema.features)

@@ -1,0 +1,174 @@
+"""Tables: what their columns hold, and which features of a record they become."""
+
+import os
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, Kind
+
+
+class ColumnType(str, Enum):
+    """What a column's values are; the comment says how they are written.
+
+    The values are the names that `--schema` takes.
+    """
+
+    INT64 = "int64"  # int64
+    FLOAT = "float32"  # float
+    BYTES = "bytes"  # bytes: text as UTF-8
+    BOOL = "bool"  # int64, 0 or 1
+    DATE = "date"  # int64, days since 1970-01-01
+    TIMESTAMP = "timestamp"  # int64, microseconds since 1970-01-01 UTC
+    CLASS = "class"  # int64, the class index
+
+
+_KINDS = {ColumnType.FLOAT: Kind.FLOAT, ColumnType.BYTES: Kind.BYTES}
+_UNITS = {
+    ColumnType.INT64: "",
+    ColumnType.FLOAT: "",
+    ColumnType.BYTES: "utf-8, or bytes as they are",
+    ColumnType.BOOL: "0 or 1",
+    ColumnType.DATE: "days since 1970-01-01",
+    ColumnType.TIMESTAMP: "microseconds since 1970-01-01 UTC",
+    ColumnType.CLASS: "0..classes-1",
+}
+
+
+_ROW = "row."
+_LIST, _OPTIONAL = "N of ", "0 or 1 of "
+
+SCHEMA_FILES = ("schema.json", "schema.pbtxt")
+"""Beside the shards of a table."""
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A column, and how it is written.
+
+    Attributes:
+        name: as in the table; of nested columns the path, with dots.
+        feature: name of the feature.
+        is_list: a value is a list.
+        is_optional: some rows have no value, so that their records lack the feature.
+        default: what a missing value is taken as, written as in a CSV file; None where it is left out.
+    """
+
+    name: str
+    feature: str
+    type: ColumnType
+    is_list: bool = False
+    is_optional: bool = False
+    default: str | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return _KINDS.get(self.type, Kind.INT64)
+
+    @property
+    def as_feature(self) -> Feature:
+        """Its feature. Of an optional column it is a list of no value or one, so that readers take records without."""
+        source = f"{CLASS_OF_ROW if self.type is ColumnType.CLASS else _ROW}{self.name}"
+        # Lists whose dimensions have one name have one length, and those of columns do not.
+        shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
+        return Feature(self.feature, source, self.kind, shape, _UNITS[self.type], f"column {self.name}")
+
+    @classmethod
+    def of_feature(cls, feature: Feature) -> "Column":
+        """The column that became a feature."""
+        name = feature.source.removeprefix(CLASS_OF_ROW).removeprefix(_ROW)
+        of_kind = (type_ for type_ in ColumnType if _KINDS.get(type_, Kind.INT64) is feature.kind)
+        type_ = next(type_ for type_ in of_kind if _UNITS[type_] == feature.unit)
+        shape = "".join(feature.shape)
+        return cls(name, feature.name, type_, shape.startswith(_LIST), shape.startswith(_OPTIONAL))
+
+
+class TableSchema(msgspec.Struct, frozen=True):
+    """The columns that are written, in the order of the table."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @classmethod
+    def of_features(cls, features: Iterable[Feature]) -> "TableSchema":
+        return cls(tuple(map(Column.of_feature, features)))
+
+
+class RowsFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file of rows.
+
+    Attributes:
+        number: its place in the order of paths.
+        version: see ImageRef.
+    """
+
+    number: int
+    path: str
+    size_bytes: int
+    version: str
+
+
+def schema_files(schema: TableSchema, classes: Iterable[str]) -> dict[str, str]:
+    """What is beside the shards, by name: the schema as JSON, which --schema takes, and as TensorFlow Metadata's."""
+    as_json = msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
+    return dict(zip(SCHEMA_FILES, (f"{as_json}\n", schema_pbtxt(schema, classes)), strict=True))
+
+
+def schema_pbtxt(schema: TableSchema, classes: Iterable[str]) -> str:
+    """The schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
+
+    Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
+    """
+    kinds = {Kind.BYTES: "BYTES", Kind.FLOAT: "FLOAT", Kind.INT64: "INT"}
+    names = list(classes)
+    lines = []
+    for column in sorted(schema.columns, key=lambda column: column.feature):
+        lines += ["feature {", f"  name: {_quoted(column.feature)}", f"  type: {kinds[column.kind]}"]
+        if column.type is ColumnType.CLASS:
+            lines += [
+                f"  int_domain {{ name: {_quoted(column.feature)} min: 0 max: {max(len(names) - 1, 0)} "
+                "is_categorical: true }"
+            ]
+        elif column.type is ColumnType.BOOL:
+            lines += ["  int_domain { min: 0 max: 1 }"]
+        lines += [f"  presence {{ min_fraction: {0 if column.is_optional else 1} min_count: 1 }}"]
+        lines += ["  value_count { min: 1 }" if column.is_list else "  shape { }", "}"]
+        if column.is_optional and not column.is_list:
+            lines[-2] = "  value_count { min: 1 max: 1 }"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    escaped = "".join(
+        f"\\{byte:03o}" if byte < 32 or byte > 126 or chr(byte) in "\"'\\" else chr(byte) for byte in text.encode()
+    )
+    return f'"{escaped}"'
+
+
+_FORMATS = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".tab": "tsv",
+    ".tsv": "tsv",
+}
+ENDINGS = tuple(_FORMATS)
+
+
+def rows_format(path: str) -> str:
+    """`csv`, `tsv`, `json` or `parquet`, by the ending of a file's name; empty for any other.
+
+    >>> rows_format("gs://b/rows-00001-of-00002.csv.gz")
+    'csv'
+    """
+    return _FORMATS.get(os.path.splitext(path.lower().removesuffix(".gz"))[1], "")

@@ -1,0 +1,201 @@
+"""Values of a column become those of its feature; rows with a value that does not fit are found."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.schemas.rejects import Reason
+from recordmill.schemas.tables import Column, ColumnType
+from recordmill.transforms.table.encode_rows import FeatureColumn
+from recordmill.transforms.table.observe_columns import class_name
+from recordmill.transforms.table.read_json_rows import as_text
+from recordmill.transforms.table.row_batch import shown
+
+_ARROW = {
+    ColumnType.INT64: pa.int64(),
+    ColumnType.FLOAT: pa.float64(),
+    ColumnType.BOOL: pa.bool_(),
+    ColumnType.DATE: pa.date32(),
+    ColumnType.TIMESTAMP: pa.timestamp("us"),
+}
+
+
+class Fault(NamedTuple):
+    """What is wrong with a value: its row's place in the batch, a reason, and what was found."""
+
+    place: int
+    reason: Reason
+    detail: str
+
+
+class Converted(NamedTuple):
+    """A feature's values; those of rows with a fault are whatever."""
+
+    feature: FeatureColumn
+    faults: list[Fault]
+
+
+def convert_column(
+    column: Column, array: pa.Array | None, rows: int, is_typed: bool, class_indices: dict[str, int]
+) -> Converted:
+    """The feature of a column for a batch of `rows` rows.
+
+    Args:
+        array: None where the file has no such column.
+        is_typed: see RowBatch.
+        class_indices: by name, for a column of classes.
+    """
+    if array is None:
+        array = pa.nulls(rows, pa.large_string())
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+    if column.type in (ColumnType.BYTES, ColumnType.CLASS) and is_list and not column.is_list:
+        array, is_list = _texts(array), False  # a list in a column of texts
+    is_missing = array.is_null().to_numpy(zero_copy_only=False)
+    if not is_typed:
+        is_missing = is_missing | pc.fill_null(pc.equal(array, ""), True).to_numpy(zero_copy_only=False)
+    faults: list[Fault] = []
+    counts = np.ones(rows, np.int64)
+    if column.is_list:
+        array, counts = _items(array, is_list, is_missing)
+    elif is_list:
+        faults += [Fault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)]
+        array = pa.nulls(rows, pa.large_string())
+    elif is_missing.any() and column.default is not None:
+        array = pc.if_else(pa.array(is_missing), pa.scalar(column.default, pa.large_string()), _texts(array))
+        is_missing, is_typed = np.zeros(rows, bool), False
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    is_wanted = np.repeat(~is_missing, counts)
+    values, item_faults = _convert(column, array, is_wanted, is_typed, class_indices)
+    owners = np.repeat(np.arange(rows), counts)
+    faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
+    if is_missing.any() and not column.is_optional:
+        text = f"column {column.name} has no value"
+        faults += [Fault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_missing)]
+    if is_missing.any() and not column.is_list:  # values of missing rows are dropped, so that lists can be cut
+        counts = (~is_missing).astype(np.int64)
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        values = values[~is_missing] if isinstance(values, np.ndarray) else values.filter(pa.array(~is_missing))
+    absent = is_missing if is_missing.any() else None
+    return Converted(FeatureColumn(column.feature, column.kind, values, ends, absent), faults)
+
+
+def _items(array: pa.Array, is_list: bool, is_missing: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    """Items of all lists, and how many each row has; a single value is a list of one."""
+    if not is_list:
+        return array.filter(pa.array(~is_missing)), (~is_missing).astype(np.int64)
+    counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return array.flatten(), counts
+
+
+def _convert(
+    column: Column, array: pa.Array, is_wanted: np.ndarray, is_typed: bool, class_indices: dict[str, int]
+) -> tuple[np.ndarray | pa.Array, list[Fault]]:
+    """Values of the column's type, one for each of `array`; faults have places in `array`."""
+    if column.type is ColumnType.BYTES:
+        binary = array if _is_binary(array.type) else _texts(array)
+        return pc.fill_null(binary.cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
+    if column.type is ColumnType.CLASS:
+        return _classes(column, array, is_wanted, class_indices)
+    cast, faults = _cast(column, array, is_wanted)
+    faults += _holes(column, array, is_wanted)
+    if column.type is ColumnType.FLOAT:
+        numbers = pc.fill_null(cast, 0.0).to_numpy(zero_copy_only=False)
+        with np.errstate(over="ignore"):
+            values = numbers.astype(np.float32)
+        for place in np.flatnonzero(is_wanted & ~np.isfinite(values)):
+            faults.append(
+                Fault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)].as_py())}")
+            )
+        return values, faults
+    if column.type is ColumnType.DATE:
+        cast = cast.cast(pa.int32())
+    whole = cast.cast(pa.int64())
+    return pc.fill_null(whole, 0).to_numpy(zero_copy_only=False), faults
+
+
+def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[Fault]:
+    is_hole = array.is_null().to_numpy(zero_copy_only=False) & is_wanted
+    text = f"column {column.name}: its list has an item without a value"
+    return [Fault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_hole)]
+
+
+def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[Fault]]:
+    """Arrow's own conversion of all values at once; where one does not fit, of each."""
+    target = _ARROW[column.type]
+    if not is_wanted.all():
+        array = pc.if_else(pa.array(is_wanted), array, pa.scalar(None, array.type))
+    try:
+        return _cast_all(array, target), []
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    values: list[Any] = []
+    faults = []
+    for place, value in enumerate(array):
+        try:
+            values.append(_cast_all(pa.array([value.as_py()], array.type), target)[0].as_py())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            values.append(None)
+            faults.append(Fault(place, Reason.OTHER_TYPE, _is_no(column, value)))
+    return pa.array(values, target), faults
+
+
+def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """
+    Raises:
+        pa.ArrowInvalid: a value is not of the type, or would be another number.
+    """
+    source = array.type
+    if pa.types.is_timestamp(target):
+        if pa.types.is_string(source) or pa.types.is_large_string(source):
+            return _timestamps(array)
+        return array.cast(pa.timestamp("us", source.tz) if pa.types.is_timestamp(source) else target).cast(target)
+    if pa.types.is_boolean(source) and not pa.types.is_boolean(target):
+        raise pa.ArrowInvalid("true and false are no numbers")
+    if pa.types.is_float64(target) and pa.types.is_integer(source):
+        return array.cast(target, safe=False)  # beyond 2**53 it rounds, as float32 does sooner
+    return array.cast(target)
+
+
+def _timestamps(texts: pa.Array) -> pa.Array:
+    """ISO 8601, with an offset from UTC or without; days begin at 0:00."""
+    has_zone = pc.match_substring_regex(texts, r"[T ].*(Z|[+-][0-9]{2}:?[0-9]{2})$")
+    without = pc.if_else(has_zone, pa.scalar(None, texts.type), texts).cast(pa.timestamp("us"))
+    with_zone = pc.if_else(has_zone, texts, pa.scalar(None, texts.type)).cast(pa.timestamp("us", "UTC"))
+    return pc.coalesce(without, with_zone.cast(pa.timestamp("us")))
+
+
+def _classes(
+    column: Column, array: pa.Array, is_wanted: np.ndarray, class_indices: dict[str, int]
+) -> tuple[np.ndarray, list[Fault]]:
+    encoded = array.dictionary_encode()
+    names = [class_name(value) for value in encoded.dictionary.to_pylist()]
+    table = np.array([*(class_indices.get(name, -1) for name in names), -1])
+    indices = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
+    faults = []
+    for place in np.flatnonzero(is_wanted & (indices < 0)):
+        value = array[int(place)].as_py()
+        faults.append(Fault(int(place), Reason.UNKNOWN_CLASS, f"column {column.name}: no class {shown(value)}"))
+    return np.maximum(indices, 0), faults
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_)
+
+
+def _texts(array: pa.Array) -> pa.Array:
+    """Values as texts, as JSON writes them."""
+    type_ = array.type
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return array
+    if pa.types.is_integer(type_) or pa.types.is_null(type_):
+        return array.cast(pa.large_string())
+    return pa.array([None if value is None else as_text(value) for value in array.to_pylist()], pa.large_string())
+
+
+def _is_no(column: Column, value: pa.Scalar) -> str:
+    kind = f"list of {column.type.value}" if column.is_list else column.type.value
+    return f"column {column.name}: {shown(value.as_py())} is no {kind}"

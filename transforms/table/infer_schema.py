@@ -1,0 +1,64 @@
+"""All rows of a table are looked at, and the types of its columns follow."""
+
+from collections.abc import Iterator, Sequence
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, choose_schema
+from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.read_rows import read_rows
+
+
+class InferSchema(beam.PTransform):
+    """RowsFile become one ChosenSchema.
+
+    Args:
+        files: all of them, for messages.
+        read: the only columns that are read; all where empty.
+    """
+
+    def __init__(self, choice: ColumnChoice, files: Sequence[RowsFile], read: tuple[str, ...], encoding: str):
+        super().__init__()
+        self._choice = choice
+        self._files = tuple(files)
+        self._read = read
+        self._encoding = encoding
+
+    def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
+        distinct = (self._choice.label,) if self._choice.label else ()
+        return (
+            files
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "Observe" >> beam.FlatMap(_observe, self._read, self._encoding, distinct)
+            | "AddUp" >> beam.CombineGlobally(_AddUp())
+            | "Choose" >> beam.Map(choose_schema, self._choice, self._files)
+        )
+
+
+def _observe(file: RowsFile, read: tuple[str, ...], encoding: str, distinct: tuple[str, ...]) -> Iterator[TableStats]:
+    progress.set_step("looking at columns")
+    stats = TableStats()
+    for batch in read_rows(file, read, encoding):
+        stats.add(observe(batch, file.number, distinct))
+    yield stats
+
+
+class _AddUp(beam.CombineFn):
+    def create_accumulator(self):
+        return []
+
+    def add_input(self, accumulator, stats):
+        return [*accumulator, stats]
+
+    def merge_accumulators(self, accumulators):
+        return [stats for accumulator in accumulators for stats in accumulator]
+
+    def extract_output(self, accumulator):
+        """In the files' order, so that columns are in that of the first file that has them."""
+        total = TableStats()
+        for stats in sorted(accumulator, key=lambda stats: sorted(stats.rows)):
+            total.add(stats)
+        return total

@@ -1,0 +1,152 @@
+"""A batch of rows becomes records, each with its split and its place in the order; rows that do not fit are rejects."""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.limits import MAX_RECORD_BYTES
+from recordmill.schemas.rejects import Reason
+from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.tables import ColumnType, TableSchema
+from recordmill.transforms.table.convert_columns import Fault, convert_column
+from recordmill.transforms.table.encode_rows import encode_rows
+from recordmill.transforms.table.observe_columns import class_name
+from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
+from recordmill.transforms.table.spill_file import Records, record_orders
+
+
+class BatchRecords(NamedTuple):
+    """What a batch gives.
+
+    Attributes:
+        by_split: records in the rows' order.
+        classes: by split, how many records there are of each class index.
+        bad: the rows that are left out.
+    """
+
+    by_split: dict[str, Records]
+    classes: dict[str, dict[int, int]]
+    bad: list[BadRow]
+
+
+class RecordMaker:
+    """Makes records of one table.
+
+    Args:
+        seed: orders them.
+    """
+
+    def __init__(self, schema: TableSchema, labels: LabelMap, splits: RowSplits, seed: int):
+        self._schema = schema
+        self._classes = {category.name: index for index, category in enumerate(labels.categories)}
+        self._splits = splits
+        self._borders = splits.shares.borders
+        self._seed = seed
+
+    def __call__(self, batch: RowBatch) -> BatchRecords:
+        rows = len(batch.lines)
+        faults: dict[int, Fault] = {}
+        features, label = [], None
+        for column in self._schema.columns:
+            array = batch.columns.get(column.name)
+            converted = convert_column(column, array, rows, batch.is_typed, self._classes)
+            features.append(converted.feature)
+            for fault in converted.faults:
+                faults.setdefault(fault.place, fault)
+            if column.type is ColumnType.CLASS:
+                label = converted.feature
+        for fault in self._identity_faults(batch):
+            faults.setdefault(fault.place, fault)
+        records = encode_rows(features, rows)
+        for fault in _too_large(records):
+            faults.setdefault(fault.place, fault)
+        good = np.setdiff1d(np.arange(rows), np.fromiter(faults, np.int64, len(faults)))
+        # A row without a value has no label, so that there are fewer labels than rows; such a row is a fault.
+        indices = None if label is None else _spread(label.values, label.absent, rows)[good]
+        records = records.take(pa.array(good)) if faults else records
+        bad = [BadRow(int(batch.lines[place]), fault.reason, fault.detail) for place, fault in sorted(faults.items())]
+        return self._divided(batch, good, records, indices, batch.bad + bad)
+
+    def _divided(
+        self, batch: RowBatch, good: np.ndarray, records: pa.Array, indices: np.ndarray | None, bad: list[BadRow]
+    ) -> BatchRecords:
+        splits = self._splits
+        identities = self._texts(batch, splits.key, good) if splits.key else records.to_pylist()
+        orders = record_orders(self._seed, identities)
+        names = self._split_names(batch, good, identities)
+        by_split, classes = {}, {}
+        for number, split in enumerate(splits.names):
+            places = np.flatnonzero(names == number) if len(splits.names) > 1 else slice(None)
+            of_split = records if isinstance(places, slice) else records.take(pa.array(places))
+            by_split[split] = Records(orders[places], of_split)
+            counts = np.bincount(indices[places]) if indices is not None else np.zeros(0, np.int64)
+            classes[split] = {index: int(counts[index]) for index in np.flatnonzero(counts).tolist()}
+        return BatchRecords(by_split, classes, bad)
+
+    def _split_names(self, batch: RowBatch, good: np.ndarray, identities: list[bytes]) -> np.ndarray:
+        """Each row's split, as its index in the names of splits."""
+        splits = self._splits
+        if len(splits.names) == 1:
+            return np.zeros(len(good), np.int64)
+        if splits.column:
+            index = {name: number for number, name in enumerate(splits.names)}
+            found = self._texts(batch, splits.column, good)
+            return np.array([index[split_name(name.decode())] for name in found], np.int64)
+        of = self._texts(batch, splits.group, good) if splits.group else identities
+        by_share = {name: splits.names.index(name) for name in splits.shares.names}
+        known: dict[bytes, int] = {}
+        for identity in of:
+            if identity not in known:
+                position = splits.shares.position(_name(identity, bool(splits.key or splits.group)))
+                known[identity] = by_share[splits.shares.split_at(position, self._borders)]
+        return np.array([known[identity] for identity in of], np.int64)
+
+    def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
+        """A column's values as texts; every row of `good` has one."""
+        values = batch.columns[column].take(pa.array(good)).to_pylist()
+        return [class_name(value).encode() for value in values]
+
+    def _identity_faults(self, batch: RowBatch) -> Iterator[Fault]:
+        """Rows without what they are divided by."""
+        for column in self._splits.columns:
+            array = batch.columns.get(column)
+            values = [None] * len(batch.lines) if array is None else array.to_pylist()
+            for place, value in enumerate(values):
+                if value is None or value == "":
+                    yield Fault(place, Reason.MISSING_VALUE, f"column {column} has no value")
+                elif column == self._splits.column and split_name(class_name(value)) not in self._splits.names:
+                    detail = f"column {column}: {shown(value)} is none of the splits {', '.join(self._splits.names)}"
+                    yield Fault(place, Reason.UNKNOWN_CLASS, detail)
+
+
+def split_name(value: str) -> str:
+    """A split as a table names it: in lower case.
+
+    >>> split_name(" Train")
+    'train'
+    """
+    return value.strip().lower()
+
+
+def _name(identity: bytes, is_text: bool) -> str:
+    """What the hash of a row's split is made of; of a record, its digest, as it may be megabytes."""
+    return identity.decode() if is_text else blake2b(identity, digest_size=16).hexdigest()
+
+
+def _spread(values: np.ndarray, absent: np.ndarray | None, rows: int) -> np.ndarray:
+    if absent is None:
+        return values
+    spread = np.zeros(rows, values.dtype)
+    spread[~absent] = values
+    return spread
+
+
+def _too_large(records: pa.LargeBinaryArray) -> Iterator[Fault]:
+    sizes = np.diff(np.frombuffer(records.buffers()[1], np.int64, len(records) + 1, records.offset * 8))
+    for place in np.flatnonzero(sizes > MAX_RECORD_BYTES).tolist():
+        text = f"its record would be {int(sizes[place]):,} bytes; at most {MAX_RECORD_BYTES:,} are read"
+        yield Fault(place, Reason.RECORD_TOO_LARGE, text)

@@ -1,0 +1,245 @@
+"""What a table's columns hold, summed up over all rows: from that follows how each is written."""
+
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.transforms.table.row_batch import RowBatch, shown
+
+MOST_DISTINCT = 100_000
+"""Classes that a column may have."""
+
+
+class Seen(str, Enum):
+    """What a value looks like."""
+
+    BOOL = "true or false"
+    INT64 = "whole numbers"
+    LARGE = "whole numbers beyond int64"
+    FLOAT = "numbers"
+    NOT_FINITE = "NaN or infinity"
+    DATE = "dates"
+    TIMESTAMP = "points in time"
+    TEXT = "text"
+    BINARY = "bytes"
+    OTHER = "values of a type that has no feature"
+
+
+class ColumnStats(msgspec.Struct):
+    """A column's values, summed up.
+
+    Attributes:
+        seen: how many values look how; of lists, their items.
+        first: an example of each, with its place: (file's number, line, value).
+        missing: rows without a value.
+        lists: rows with a list.
+        rounded: how many values lose more than one part in 10⁷ as float32.
+        distinct: values, of a column whose classes are asked for; None where there are more than MOST_DISTINCT.
+    """
+
+    seen: dict[Seen, int] = {}
+    first: dict[Seen, tuple[int, int, str]] = {}
+    missing: int = 0
+    lists: int = 0
+    rounded: int = 0
+    distinct: set[str] | None = msgspec.field(default_factory=set)
+
+    def add(self, other: "ColumnStats") -> None:
+        for look, number in other.seen.items():
+            self.seen[look] = self.seen.get(look, 0) + number
+        for look, example in other.first.items():
+            self.first[look] = min(self.first.get(look, example), example)
+        self.missing += other.missing
+        self.lists += other.lists
+        self.rounded += other.rounded
+        if self.distinct is None or other.distinct is None or len(self.distinct | other.distinct) > MOST_DISTINCT:
+            self.distinct = None
+        else:
+            self.distinct |= other.distinct
+
+
+class TableStats(msgspec.Struct):
+    """A table's rows, summed up.
+
+    Attributes:
+        rows, bad: rows that could be read, and those that could not, by the number of their file.
+        columns: in the order in which they are found.
+        lacking: numbers of files that lack a column which another has.
+    """
+
+    rows: dict[int, int] = {}
+    bad: dict[int, int] = {}
+    columns: dict[str, ColumnStats] = {}
+    in_files: dict[str, set[int]] = {}
+
+    def add(self, other: "TableStats") -> None:
+        for file, number in other.rows.items():
+            self.rows[file] = self.rows.get(file, 0) + number
+        for file, number in other.bad.items():
+            self.bad[file] = self.bad.get(file, 0) + number
+        for name, stats in other.columns.items():
+            self.columns.setdefault(name, ColumnStats()).add(stats)
+        for name, files in other.in_files.items():
+            self.in_files.setdefault(name, set()).update(files)
+
+
+_INT = r"^-?(0|[1-9][0-9]*)$"
+_FLOAT = r"^[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
+_NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
+_BOOL = r"(?i)^(true|false)$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+_LOOKS = (
+    (Seen.INT64, _INT),
+    (Seen.FLOAT, _FLOAT),
+    (Seen.DATE, _DATE),
+    (Seen.TIMESTAMP, _TIMESTAMP),
+    (Seen.BOOL, _BOOL),
+    (Seen.NOT_FINITE, _NOT_FINITE),
+)
+
+
+def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableStats:
+    """A batch of the file number `file`, summed up.
+
+    Args:
+        distinct: columns whose values are kept.
+    """
+    rows = len(batch.lines)
+    stats = TableStats({file: rows}, {file: len(batch.bad)})
+    for name, array in batch.columns.items():
+        column = ColumnStats(missing=array.null_count)
+        stats.columns[name] = column
+        stats.in_files[name] = {file}
+        lines = batch.lines
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if name in distinct:
+            values = array if batch.is_typed else _given(array)[0]
+            found = pc.unique(values.drop_null()).to_pylist() if not pa.types.is_nested(array.type) else []
+            column.distinct = set(map(class_name, found)) if len(found) <= MOST_DISTINCT else None
+        if not batch.is_typed:
+            given, is_given = _given(array)
+            column.missing = rows - len(given)
+            _observe_texts(given, lines[is_given], file, column)
+            continue
+        if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+            column.lists = rows - array.null_count
+            lines = lines[np.repeat(np.arange(rows), pc.fill_null(pc.list_value_length(array), 0).to_numpy())]
+            array = array.flatten()
+        _observe_values(array.drop_null(), lines[array.is_valid().to_numpy(zero_copy_only=False)], file, column)
+    return stats
+
+
+def class_name(value: object) -> str:
+    """What a class is called whose label is `value`.
+
+    >>> class_name("cat"), class_name(3), class_name(True)
+    ('cat', '3', 'true')
+    """
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _given(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The cells that are not empty, and where they are."""
+    is_given = pc.not_equal(texts, "").to_numpy(zero_copy_only=False)
+    return (texts if is_given.all() else texts.filter(pa.array(is_given))), is_given
+
+
+def _note(column: ColumnStats, look: Seen, values: pa.Array, lines: np.ndarray, file: int) -> None:
+    if len(values):
+        column.seen[look] = column.seen.get(look, 0) + len(values)
+        column.first.setdefault(look, (file, int(lines[0]), shown(values[0].as_py())))
+
+
+def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
+    for look, pattern in _LOOKS:
+        if not len(texts):
+            return
+        is_such = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+        if look is Seen.FLOAT:  # the pattern takes texts without any digit, too
+            is_such = is_such & pc.match_substring_regex(texts, "[0-9]").to_numpy(zero_copy_only=False)
+        such = texts if is_such.all() else texts.filter(pa.array(is_such))
+        _observe_such(look, such, lines[is_such], file, column)
+        if is_such.any():
+            texts, lines = texts.filter(pa.array(~is_such)), lines[~is_such]
+    _note(column, Seen.TEXT, texts, lines, file)
+
+
+def _observe_such(look: Seen, texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
+    """Texts of one look, where they fit its type; others are taken for what they still may be."""
+    if look is Seen.INT64:
+        fits = _fits(texts, pa.int64())
+        column.rounded += _rounded(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        _note(column, Seen.LARGE, texts.filter(pa.array(~fits)), lines[~fits], file)
+    elif look is Seen.FLOAT:
+        values = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        fits = np.isfinite(values)
+        column.rounded += _rounded(values)
+        _note(column, Seen.NOT_FINITE, texts.filter(pa.array(~fits)), lines[~fits], file)  # 1e999
+    elif look is Seen.DATE:
+        fits = _fits(texts, pa.date32())
+        _note(column, Seen.TEXT, texts.filter(pa.array(~fits)), lines[~fits], file)  # 2026-02-30
+    else:
+        fits = np.ones(len(texts), bool)
+    _note(column, look, texts.filter(pa.array(fits)), lines[fits], file)
+
+
+def _fits(texts: pa.Array, type_: pa.DataType) -> np.ndarray:
+    try:
+        texts.cast(type_)
+        return np.ones(len(texts), bool)
+    except pa.ArrowInvalid:
+        return np.array([_is_castable(text, type_) for text in texts], bool)
+
+
+def _is_castable(value: pa.Scalar, type_: pa.DataType) -> bool:
+    try:
+        value.cast(type_)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _observe_values(values: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
+    look = _look_of(values.type)
+    if look is Seen.FLOAT:
+        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        fits = np.isfinite(numbers)
+        column.rounded += _rounded(numbers)
+        _note(column, Seen.NOT_FINITE, values.filter(pa.array(~fits)), lines[~fits], file)
+        values, lines = values.filter(pa.array(fits)), lines[fits]
+    elif look is Seen.INT64:
+        if pa.types.is_uint64(values.type):
+            fits = pc.less(values, 1 << 63).to_numpy(zero_copy_only=False)
+            _note(column, Seen.LARGE, values.filter(pa.array(~fits)), lines[~fits], file)
+            values, lines = values.filter(pa.array(fits)), lines[fits]
+        column.rounded += _rounded(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    _note(column, look, values, lines, file)
+
+
+def _look_of(type_: pa.DataType) -> Seen:
+    types = pa.types
+    checks = (
+        (Seen.BOOL, types.is_boolean),
+        (Seen.INT64, types.is_integer),
+        (Seen.FLOAT, lambda t: types.is_floating(t) or types.is_decimal(t)),
+        (Seen.DATE, types.is_date),
+        (Seen.TIMESTAMP, types.is_timestamp),
+        (Seen.TEXT, lambda t: types.is_string(t) or types.is_large_string(t) or types.is_null(t)),
+        (Seen.BINARY, lambda t: types.is_binary(t) or types.is_large_binary(t) or types.is_fixed_size_binary(t)),
+    )
+    return next((look for look, check in checks if check(type_)), Seen.OTHER)
+
+
+def _rounded(values: np.ndarray) -> int:
+    """How many finite values lose more than a part in 10⁷ as float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(values.astype(np.float32).astype(np.float64) - values)
+        return int((np.isfinite(values) & ~(error <= 1e-7 * np.abs(values))).sum())

@@ -1,0 +1,172 @@
+"""CSV and TSV become batches of texts, by Arrow's reader."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.rejects import Reason
+from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
+
+MOST_COLUMNS = 10_000
+_BLOCK_BYTES = 16 << 20
+"""What is parsed at once. No row may be longer."""
+_BATCH_ROWS = 1 << 16
+_MOST_HEAD = 4 << 20
+
+
+def read_csv(
+    path: str, stream: BinaryIO, delimiter: str, encoding: str, columns: tuple[str, ...]
+) -> Iterator[RowBatch]:
+    """Batches of texts; empty cells are missing values. Lines without anything are no rows.
+
+    Raises:
+        AnnotationFileError: there is no head, or one that names a column twice; a row is too long; a quote is not
+            closed; bytes that are no text of an `encoding` other than UTF-8.
+    """
+    quoted = _QuoteCounter(stream)
+    names = _head(path, quoted, delimiter, encoding)
+    wanted = [name for name in names if not columns or name in columns]
+    bad: list[BadRow] = []
+    number, last = 0, None
+    try:
+        for batch in _open(quoted, names, wanted, delimiter, encoding, bad) if names else ():
+            for start in range(0, len(batch), _BATCH_ROWS):
+                last = batch.slice(start, _BATCH_ROWS)
+                numbers = _numbers(number, len(last), {row.line for row in bad})
+                number = int(numbers[-1])
+                yield _checked(RowBatch(dict(zip(wanted, last.columns, strict=True)), numbers, [], False))
+        if bad:
+            yield RowBatch(
+                {name: pa.array([], pa.large_string()) for name in wanted}, np.zeros(0, np.int64), bad, False
+            )
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        if "straddling" in str(error):
+            raise AnnotationFileError(
+                f"{path}: after row {number:,} a row is longer than {_BLOCK_BYTES >> 20} MB, or a quote is not closed"
+            ) from error
+        raise AnnotationFileError(f"{path}: after row {number:,}: {error}; is its encoding {encoding}?") from error
+    if last is not None and quoted.number % 2 and any(b"\n" in column[-1].as_py() for column in last.columns):
+        raise AnnotationFileError(
+            f"{path}: row {number:,} has a quote that is not closed, so that all lines after it would be one cell; "
+            "close it, or double a quote within a cell"
+        )
+
+
+_NOTHING = pa.array([], pa.large_string())
+
+
+class _QuoteCounter:
+    """A stream that counts quotes, as Arrow takes the end of a file for the end of a cell."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO):
+        self._stream = stream
+        self.number = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.number += data.count(b'"')
+        return data
+
+    def readline(self, size: int) -> bytes:
+        data = self._stream.readline(size)
+        self.number += data.count(b'"')
+        return data
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return False
+
+
+def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> list[str]:
+    def lines() -> Iterator[str]:
+        is_first = True
+        while line := stream.readline(_MOST_HEAD):
+            yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).decode(encoding)
+            is_first = False
+
+    try:
+        names = next(csv.reader(lines(), delimiter=delimiter, strict=True), [])
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise AnnotationFileError(f"{path}: its first line does not name columns ({error})") from error
+    if not any(names):
+        raise AnnotationFileError(f"{path} is empty, or its first line is; it must name the columns")
+    if len(names) > MOST_COLUMNS:
+        raise AnnotationFileError(f"{path} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
+    if twice := [name for name, number in Counter(names).items() if number > 1]:
+        raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
+    if "" in names:
+        raise AnnotationFileError(f"{path}: column {names.index('') + 1} has no name; give it one")
+    return names
+
+
+def _open(
+    stream: _QuoteCounter, names: list[str], wanted: list[str], delimiter: str, encoding: str, bad: list[BadRow]
+) -> Iterator[pa.RecordBatch]:  # each parameter is an option of Arrow's
+    def skip(row: Any) -> str:
+        found = f"{row.actual_columns} cells where there are {row.expected_columns} columns"
+        bad.append(BadRow(row.number, Reason.MALFORMED_ROW, found))
+        return "skip"
+
+    try:
+        return arrow_csv.open_csv(
+            pa.PythonFile(stream, "r"),
+            arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=names, encoding=encoding),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
+            arrow_csv.ConvertOptions(
+                check_utf8=False,
+                column_types=dict.fromkeys(names, pa.large_binary()),
+                strings_can_be_null=False,
+                include_columns=wanted,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV" in str(error):  # there is only the head
+            return iter(())
+        raise
+
+
+def _numbers(before: int, count: int, left_out: set[int]) -> np.ndarray:
+    """The numbers of the next rows, in a file of which some are left out."""
+    if not left_out:
+        return np.arange(before + 1, before + 1 + count)
+    found: list[int] = []
+    while len(found) < count:
+        before += 1
+        if before not in left_out:
+            found.append(before)
+    return np.array(found, np.int64)
+
+
+def _checked(batch: RowBatch) -> RowBatch:
+    """A batch of bytes as one of texts; rows that are none are bad."""
+    try:
+        columns = {name: array.cast(pa.large_string()) for name, array in batch.columns.items()}
+        return batch._replace(columns=columns)
+    except pa.ArrowInvalid:
+        pass
+    is_good = np.ones(len(batch.lines), bool)
+    bad = []
+    for name, array in batch.columns.items():
+        for place, cell in enumerate(array):
+            try:
+                cell.as_py().decode()
+            except UnicodeDecodeError:
+                if is_good[place]:
+                    detail = f"column {name} is no UTF-8: {shown(cell.as_py())}; give --encoding, latin-1 for example"
+                    bad.append(BadRow(int(batch.lines[place]), Reason.NOT_TEXT, detail))
+                is_good[place] = False
+    columns = {name: array.filter(pa.array(is_good)).cast(pa.large_string()) for name, array in batch.columns.items()}
+    return RowBatch(columns, batch.lines[is_good], batch.bad + bad, False)

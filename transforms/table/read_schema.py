@@ -1,0 +1,52 @@
+"""Types of columns, as a user gives them."""
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.tables import Column, ColumnType, TableSchema
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def read_schema(path: str) -> TableSchema:
+    """The schema in a file: JSON as `schema.json` of a data set, or TensorFlow Metadata's text form.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    data = storage_for(path).read(path)
+    if data.lstrip().startswith(b"{") or path.endswith(".json"):
+        try:
+            return msgspec.json.decode(data, type=TableSchema)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--schema {path} is no schema.json: {error}") from error
+    return _from_pbtxt(path, data)
+
+
+def _from_pbtxt(path: str, data: bytes) -> TableSchema:
+    try:
+        from google.protobuf import text_format
+        from tensorflow_metadata.proto.v0 import schema_pb2
+    except ImportError as error:
+        raise ConfigError(
+            f"--schema {path}: reading a schema.pbtxt needs tensorflow-metadata (pip install tensorflow-metadata)"
+        ) from error
+    try:
+        schema = text_format.Parse(data, schema_pb2.Schema())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--schema {path} is no schema.pbtxt: {error}") from error
+    types = {
+        schema_pb2.BYTES: ColumnType.BYTES,
+        schema_pb2.FLOAT: ColumnType.FLOAT,
+        schema_pb2.INT: ColumnType.INT64,
+    }
+    if unknown := [feature.name for feature in schema.feature if feature.type not in types]:
+        raise ConfigError(f"--schema {path}: the feature {unknown[0]!r} has a type that no record holds")
+    columns = []
+    for feature in schema.feature:
+        type_ = types[feature.type]
+        if type_ is ColumnType.INT64 and feature.HasField("bool_domain"):
+            type_ = ColumnType.BOOL
+        count = feature.value_count
+        is_list = feature.HasField("value_count") and (count.min, count.max) != (1, 1)
+        columns.append(Column(feature.name, feature.name, type_, is_list))
+    return TableSchema(tuple(columns))

@@ -1,0 +1,51 @@
+"""Rows as they are read: columns of a batch of rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.schemas.rejects import Reason, Rejected
+
+MOST_CELL_BYTES = 64 << 20
+"""A longer cell is a fault: of a quote that is not closed, or of a file without ends of lines."""
+_SHOWN = 60
+
+
+class BadRow(NamedTuple):
+    """A row that is left out.
+
+    Attributes:
+        line: see RowBatch.lines; the reject's id.
+        detail: what was found, for a person.
+    """
+
+    line: int
+    reason: Reason
+    detail: str
+
+    def reject(self, path: str) -> Rejected:
+        return Rejected("row", self.line, self.reason, f"{path} row {self.line}: {self.detail}")
+
+
+class RowBatch(NamedTuple):
+    """Rows that follow each other in a file.
+
+    Attributes:
+        columns: by name, of equal length; of nested columns the path, with dots.
+        lines: int64 [rows]: the number of each row in its file, from 1 for the first after the head; of JSON Lines the
+            line.
+        bad: rows that are not in `columns`.
+        is_typed: False where all values are texts that stand for what they may (CSV).
+    """
+
+    columns: dict[str, pa.Array]
+    lines: np.ndarray
+    bad: list[BadRow]
+    is_typed: bool
+
+
+def shown(value: object) -> str:
+    """A value for a message."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

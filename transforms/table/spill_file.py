@@ -1,0 +1,142 @@
+"""Records on their way from the rows' order to the shards': sorted runs in the folder of a split's state.
+
+A table's rows must be mixed, and there may be more of them than memory holds. So encoded records are sorted in pieces
+of bounded size, each written as one file, and whoever writes a shard reads a range of every file. What moves between
+workers is only where these files are.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from recordmill.schemas.manifest import state_folder
+from recordmill.transforms.storage.resolve import storage_for
+
+RANGES = 4096
+_HASH_BITS = 63
+_RANGE_SHIFT = _HASH_BITS - 12
+
+
+class Spill(msgspec.Struct, frozen=True):
+    """A file of records, sorted by order.
+
+    Attributes:
+        path: empty in a dry run, which writes none.
+        rows_before, bytes_before: int64 [RANGES + 1], as bytes: rows, and bytes of records, ahead of each range of
+            orders; at the end those of the file.
+        largest: bytes of its largest record.
+    """
+
+    split: str
+    path: str
+    rows_before: bytes
+    bytes_before: bytes
+    largest: int
+
+    @property
+    def rows(self) -> int:
+        return int(np.frombuffer(self.rows_before, np.int64)[-1])
+
+
+class Records(NamedTuple):
+    """Records and their orders.
+
+    Attributes:
+        orders: uint64 [rows].
+        records: a binary array.
+    """
+
+    orders: np.ndarray
+    records: pa.LargeBinaryArray
+
+    def sorted(self) -> "Records":
+        """By order; what has one order by its bytes, so that the input's order does not matter."""
+        places = np.argsort(self.orders, kind="stable")
+        orders = self.orders[places]
+        for start in np.flatnonzero(orders[1:] == orders[:-1]).tolist():
+            if start and orders[start - 1] == orders[start]:
+                continue  # within a run that is sorted already
+            end = int(np.searchsorted(orders, orders[start], "right"))
+            places[start:end] = sorted(places[start:end].tolist(), key=lambda place: self.records[place].as_py())
+        return Records(orders, self.records.take(pa.array(places)))
+
+
+def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
+    """The sort key of each record in its split, 0 .. 2**63 - 1: a hash, evenly distributed and the same on every
+    machine.
+
+    >>> record_orders(0, [b"139"]).tolist()
+    [4972096885692211845]
+    """
+    start = hashlib.blake2b(f"{seed}/".encode(), digest_size=8)
+    digests = []
+    for identity in identities:
+        digest = start.copy()
+        digest.update(identity)
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64) >> np.uint64(64 - _HASH_BITS)
+
+
+def write_spill(output: str, split: str, name: str, records: Records) -> Spill:
+    """Write sorted `records` as the file `name`; `output` is empty where nothing is to be written."""
+    lengths = np.diff(_offsets(records.records))
+    borders = (np.arange(RANGES + 1, dtype=np.uint64)) << np.uint64(_RANGE_SHIFT)
+    rows_before = np.searchsorted(records.orders, borders[:-1]).astype(np.int64)
+    rows_before = np.append(rows_before, len(records.orders))
+    bytes_before = np.concatenate([[0], np.cumsum(lengths)])[rows_before].astype(np.int64)
+    path = ""
+    if output:
+        storage = storage_for(output)
+        path = storage.join(output, f"{state_folder(split)}/{name}")
+        index = np.zeros(len(lengths), _INDEX)
+        index["order"], index["length"] = records.orders, lengths
+        upload = storage.create(path)
+        try:
+            upload.write(index.tobytes())
+            upload.write(_data(records.records))
+            upload.commit()
+        finally:
+            upload.abandon()
+    return Spill(split, path, rows_before.tobytes(), bytes_before.tobytes(), int(lengths.max(initial=0)))
+
+
+_INDEX = np.dtype([("order", "<u8"), ("length", "<u4")])
+
+
+def read_spill(spill: Spill, first: int, end: int) -> Records:
+    """The records of ranges `first` up to `end`.
+
+    Raises:
+        OSError: the file is gone or was cut short.
+    """
+    rows_before = np.frombuffer(spill.rows_before, np.int64)
+    bytes_before = np.frombuffer(spill.bytes_before, np.int64)
+    start, rows = int(rows_before[first]), int(rows_before[end] - rows_before[first])
+    size = int(bytes_before[end] - bytes_before[first])
+    if not rows:
+        return Records(np.zeros(0, np.uint64), pa.array([], pa.large_binary()))
+    storage = storage_for(spill.path)
+    index_bytes = storage.read_range(spill.path, start * _INDEX.itemsize, rows * _INDEX.itemsize)
+    data_start = int(rows_before[-1]) * _INDEX.itemsize + int(bytes_before[first])
+    data = storage.read_range(spill.path, data_start, size)
+    if len(index_bytes) != rows * _INDEX.itemsize or len(data) != size:
+        raise OSError(f"{spill.path} was cut short")
+    index = np.frombuffer(index_bytes, _INDEX)
+    ends = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
+    array = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), rows, [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(data)]
+    )
+    return Records(index["order"].astype(np.uint64), array)
+
+
+def _offsets(array: pa.LargeBinaryArray) -> np.ndarray:
+    return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
+
+
+def _data(array: pa.LargeBinaryArray) -> bytes:
+    """The bytes of all values."""
+    offsets = _offsets(array)
+    return array.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes() if len(array) else b""

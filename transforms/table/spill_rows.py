@@ -1,0 +1,125 @@
+"""Files of rows become sorted files of records, see `spill_file`."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import AsSingleton, PCollection
+
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import SplitReject
+from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
+from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.make_records import RecordMaker
+from recordmill.transforms.table.read_rows import read_rows
+from recordmill.transforms.table.spill_file import Records, Spill, write_spill
+
+_SPILL_BYTES = 64_000_000
+"""Of records, and so what a worker holds."""
+
+
+class RowsRecipe(NamedTuple):
+    """How rows become records.
+
+    Attributes:
+        output: folder of the data set; empty in a dry run.
+        read: the only columns that are read; all where empty.
+        encoding: of CSV files.
+    """
+
+    output: str
+    splits: RowSplits
+    seed: int
+    read: tuple[str, ...]
+    encoding: str
+
+
+class OfFile(NamedTuple):
+    """What a file gave to a split.
+
+    Attributes:
+        classes: records of each class index.
+    """
+
+    split: str
+    rows: InputRows
+    classes: dict[int, int]
+
+
+class SpillRows(beam.PTransform):
+    """RowsFile become Spill; further outputs are `rejected` (SplitReject), `files` (OfFile) and `counted` ((split,
+    Count)).
+
+    Args:
+        chosen: a PCollection of one ChosenSchema.
+    """
+
+    def __init__(self, chosen: PCollection, recipe: RowsRecipe):
+        super().__init__()
+        self._chosen = chosen
+        self._recipe = recipe
+
+    def expand(self, files: PCollection[RowsFile]):
+        return (
+            files
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "Spill"
+            >> beam.ParDo(_SpillFile(self._recipe), AsSingleton(self._chosen)).with_outputs(
+                REJECTED, COUNTED, OF_FILE, main="spills"
+            )
+        )
+
+
+OF_FILE = "of_file"
+
+
+class _SpillFile(beam.DoFn):
+    def __init__(self, recipe: RowsRecipe):
+        self._recipe = recipe
+
+    def process(self, file: RowsFile, chosen: ChosenSchema) -> Iterator[Any]:
+        progress.set_step("reading rows")
+        for item in count_rejects(spill_file(file, chosen, self._recipe)):
+            yield beam.pvalue.TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else next(route_outputs([item]))
+
+
+def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    """Spill of each split, SplitReject, and an OfFile a split."""
+    make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed)
+    pending: dict[str, list[Records]] = {split: [] for split in recipe.splits.names}
+    rows: Counter[str] = Counter()
+    classes: dict[str, Counter[int]] = {split: Counter() for split in recipe.splits.names}
+    size = number = 0
+    for batch in read_rows(file, recipe.read, recipe.encoding):
+        made = make(batch)
+        for split, records in made.by_split.items():
+            pending[split].append(records)
+            rows[split] += len(records.orders)
+            classes[split].update(made.classes[split])
+            size += records.records.nbytes
+        rows[recipe.splits.names[0]] += len(made.bad)
+        for bad in made.bad:
+            yield SplitReject(recipe.splits.names[0], bad.reject(file.path))
+        if size >= _SPILL_BYTES:
+            yield from _spills(pending, file, number, recipe.output)
+            size, number = 0, number + 1
+    yield from _spills(pending, file, number, recipe.output)
+    for split in recipe.splits.names:
+        if rows[split]:
+            yield OfFile(split, InputRows(file.path, "rows", rows[split], 0), dict(classes[split]))
+
+
+def _spills(pending: dict[str, list[Records]], file: RowsFile, number: int, output: str) -> Iterator[Spill]:
+    for split, parts in pending.items():
+        if any(len(part.orders) for part in parts):
+            orders = np.concatenate([part.orders for part in parts])
+            records = Records(orders, pa.concat_arrays([part.records for part in parts]))
+            parts.clear()
+            yield write_spill(output, split, f"rows-{file.number:05d}-{number:05d}", records.sorted())
+        parts.clear()

@@ -1,0 +1,149 @@
+"""Sorted files of records become shards."""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+
+import apache_beam as beam
+import google_crc32c
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
+
+from recordmill.schemas.manifest import Recipe
+from recordmill.schemas.rejects import Count, Metric
+from recordmill.schemas.shards import ShardInfo, ShardResult
+from recordmill.schemas.tfrecord import head, masked
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace
+from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.plan_row_shards import RowShard, row_shards
+from recordmill.transforms.table.spill_file import Records, Spill, read_spill
+
+_LOGGER = logging.getLogger(__name__)
+
+_READS = 16
+"""Files that are read at once."""
+_PIECE_ROWS = 1 << 14
+
+
+class WriteRowShards(beam.PTransform):
+    """(split, SplitPlan) become ShardResult.
+
+    Args:
+        spills: PCollection of Spill.
+        checked: a PCollection of one element, before which nothing is written.
+        chosen: one ChosenSchema.
+        recipes: of the splits.
+    """
+
+    def __init__(
+        self, spills: PCollection, checked: PCollection, chosen: PCollection, recipes: Sequence[Recipe], output: str
+    ):
+        super().__init__()
+        self._spills = spills
+        self._checked = checked
+        self._chosen = chosen
+        self._recipes = {recipe.split: recipe for recipe in recipes}
+        self._output = output
+
+    def expand(self, plans: PCollection[tuple[str, SplitPlan]]):
+        spills = AsList(self._spills)
+        return (
+            plans
+            | "RowShards" >> beam.FlatMap(_shards, spills).with_output_types(RowShard)
+            | "SpreadShards" >> beam.Reshuffle()
+            | "WriteShard"
+            >> beam.Map(
+                _write, self._output, self._recipes, spills, AsSingleton(self._chosen), AsSingleton(self._checked)
+            ).with_output_types(ShardResult)
+        )
+
+
+def _shards(of_split: tuple[str, SplitPlan], spills: list[Spill]) -> Iterable[RowShard]:
+    split, plan = of_split
+    return row_shards(split, plan, [spill for spill in spills if spill.split == split])
+
+
+def _write(
+    shard: RowShard, output: str, recipes: dict[str, Recipe], spills: list[Spill], chosen: ChosenSchema, _: object
+) -> ShardResult:
+    recipe = recipes[shard.key.split]
+    place = ShardPlace(output, recipe.name, recipe.layout, bool(recipe.options["gzip"]))
+    finished = FinishedShards(place)
+    plan = _digest(shard, recipe, chosen)
+    if done := finished.find(shard.key, plan):
+        _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
+        progress.skipped_images(done.info.examples)
+    else:
+        own = [spill for spill in spills if spill.split == shard.key.split]
+        done = write_row_shard(shard, place, own, plan)
+        finished.note(done)
+    progress.finished_shard()
+    return done
+
+
+def _digest(shard: RowShard, recipe: Recipe, chosen: ChosenSchema) -> str:
+    """What is to be written, as a hex digest. The recipe holds the checksums of all files of rows."""
+    parts = (shard.key, shard.first, shard.end, recipe, chosen.schema, chosen.labels)
+    return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
+
+
+def write_row_shard(shard: RowShard, place: ShardPlace, spills: Sequence[Spill], plan: str) -> ShardResult:
+    """
+    Raises:
+        OSError: a file of records is gone or cut short; the shard cannot be written.
+    """
+    size = 0
+    with ShardFile(place, shard.key) as file:
+        if shard.end > shard.first:
+            records = _read(shard, spills)
+            for start in range(0, len(records), _PIECE_ROWS):
+                piece = records.slice(start, _PIECE_ROWS)
+                file.append_framed(framed(piece), len(piece))
+                size += int(pc.sum(pc.binary_length(piece)).as_py())
+                progress.wrote_rows(len(piece))
+    counted = {Metric.RECORD_BYTES: size, Metric.IMAGES: file.examples}
+    return ShardResult(shard.key, plan, made_by(place.layout), file.info, counted, ())
+
+
+def _read(shard: RowShard, spills: Sequence[Spill]) -> pa.LargeBinaryArray:
+    """The shard's records in their order."""
+    with ThreadPoolExecutor(_READS) as pool:
+        read = partial(read_spill, first=shard.first_range, end=shard.end_range)
+        parts = list(pool.map(read, spills))
+    orders = np.concatenate([part.orders for part in parts])
+    records = Records(orders, pa.concat_arrays([part.records for part in parts])).sorted()
+    return records.records.slice(shard.first - shard.before, shard.end - shard.first)
+
+
+def framed(records: pa.LargeBinaryArray) -> bytes:
+    """Records as they stand in a TFRecord file, one after the other: the bytes of `recordmill.schemas.tfrecord.frame`
+    around each."""
+    crcs = np.fromiter((google_crc32c.value(record) for record in records.to_pylist()), np.uint32, len(records))
+    ends = pa.py_buffer(masked(crcs.astype(np.uint64)).astype("<u4").tobytes())
+    tails = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(records), [None, ends])
+    heads = pa.array([_head(length) for length in pc.binary_length(records).to_pylist()], pa.large_binary())
+    whole = pc.binary_join_element_wise(
+        heads, records, tails.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary())
+    )
+    return whole.buffers()[2].to_pybytes()
+
+
+@lru_cache(1 << 14)
+def _head(length: int) -> bytes:
+    return head(length)
+
+
+def shard_of(result: ShardResult) -> tuple[str, ShardInfo]:
+    return result.key.split, result.info
+
+
+def counted_in(result: ShardResult) -> list[tuple[str, Count]]:
+    return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]

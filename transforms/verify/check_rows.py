@@ -1,0 +1,60 @@
+"""Records of a table are parsed by TensorFlow, many at once, and their values are checked."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, parse_spec
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.tables import Column
+from recordmill.transforms.records.record_values import RecordFault, first_line
+
+
+class RowChecker:
+    """Checks records of one table. Imports TensorFlow."""
+
+    def __init__(self, table: FeatureTable, labels: LabelMap):
+        import tensorflow as tf
+
+        self._features = table.features
+        self._classes = len(labels.categories)
+        spec = parse_spec(table)
+        self._parse = tf.function(
+            lambda records: tf.io.parse_example(records, spec), input_signature=[tf.TensorSpec([None], tf.string)]
+        )
+
+    def __call__(self, records: Sequence[bytes]) -> list[list[RecordFault]]:
+        """The faults of each record."""
+        import tensorflow as tf
+
+        try:
+            parsed = self._parse(tf.constant(records, tf.string))
+        except tf.errors.InvalidArgumentError as error:
+            if len(records) == 1:
+                return [[("schema", first_line(error))]]
+            half = len(records) // 2  # to find those that do not parse
+            return self(records[:half]) + self(records[half:])
+        faults: list[list[RecordFault]] = [[] for _ in records]
+        for feature in self._features:
+            for place, fault in self._faults(feature, parsed[feature.name]):
+                faults[place].append(fault)
+        return faults
+
+    def _faults(self, feature: Feature, values: Any) -> Iterator[tuple[int, RecordFault]]:
+        """Values that no row becomes."""
+        if feature.shape:
+            lengths = values.row_lengths().numpy()
+            owners, flat = np.repeat(np.arange(len(lengths)), lengths), values.flat_values.numpy()
+            if Column.of_feature(feature).is_optional:
+                for place in np.flatnonzero(lengths > 1):
+                    yield int(place), ("schema", f"{feature.name} has {lengths[place]} values")
+        else:
+            flat = values.numpy()
+            owners = np.arange(len(flat))
+        if feature.kind is Kind.FLOAT:
+            for place in np.unique(owners[~np.isfinite(flat)]):
+                yield int(place), ("not_finite", f"{feature.name} has a value that is NaN or infinite")
+        if feature.source.startswith(CLASS_OF_ROW):
+            for place in np.flatnonzero((flat < 0) | (flat >= self._classes)):
+                yield int(place), ("class", f"{feature.name} {flat[place]} is no class index of the manifest")
