@@ -26,6 +26,7 @@ ROOMS = (
     "transforms.shards",
     "transforms.embed",
     "transforms.metadata",
+    "transforms.table",
     "transforms.verify",
     "transforms.extract",
     "transforms.sample",

@@ -17,8 +17,8 @@ COMMANDS: dict[str, type[ConvertOptions]] = {
 }
 """What can be started by parameters."""
 
-# Beam's flags and ours stand in one list there, and Beam has --labels, too.
-_RENAMED = {"labels": "label_files"}
+# Beam's flags and ours stand in one list there, and Beam has --labels and --label, too.
+_RENAMED = {"label": "class_column", "labels": "label_files"}
 
 # What a job that nobody watches has no use for.
 _LEFT_OUT = {"dry_run"}

@@ -14,7 +14,7 @@ from typing import Any
 
 from recordmill.launch.command_line.parameters import COMMANDS, parameters, plain_default
 from recordmill.launch.command_line.verbs import VERBS
-from recordmill.pipelines.options.option import Kind, Option, OptionField
+from recordmill.pipelines.options.option import READ, Kind, Option, OptionField
 
 FOLDER = Path(__file__).parents[1] / "dataflow"
 
@@ -80,6 +80,12 @@ def metadata(command: str) -> dict[str, Any]:
     }
 
 
+def _param_type(each: OptionField) -> str:
+    if each.option.kind is Kind.PATH and each.option.group == READ:
+        return "GCS_READ_FILE"
+    return _TYPES.get(each.option.kind, "TEXT")
+
+
 def _described(command: str, name: str, each: OptionField) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": name,
@@ -87,7 +93,7 @@ def _described(command: str, name: str, each: OptionField) -> dict[str, Any]:
         "helpText": _help(command, each),
         "isOptional": not each.is_required,
         "regexes": [f"^{_regex(each.option)}$"],
-        "paramType": _TYPES.get(each.option.kind, "TEXT"),
+        "paramType": _param_type(each),
     }
     if each.option.kind is Kind.CHOICE:
         described["enumOptions"] = [{"value": choice, "label": choice} for choice in each.option.choices]

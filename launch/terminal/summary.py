@@ -210,11 +210,7 @@ def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
 
 
 def _columns(features: Sequence[Feature]) -> str:
-    """What columns become.
-
-    >>> _columns([Feature("age", "row.age", Kind.INT64, (), "", "")])
-    '1: age int64'
-    """
+    """What columns become."""
     each = (f"{printable(f.name)} {f.kind.value}{' list' if f.shape else ''}" for f in features[:_COLUMNS_SHOWN])
     shown = ", ".join(each)
     return f"{len(features):,}: {shown}{' …' if len(features) > _COLUMNS_SHOWN else ''}"

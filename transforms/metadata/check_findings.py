@@ -131,7 +131,9 @@ def check_findings(
             f"none of the {total} images has a file in --images, so nothing is written: "
             f"{_compared(demands, images, files, is_all=True)}"
         )
-    advice = "Nothing was written: run again with the data mended, or with a larger --max-rejects to accept this"
+    unit = next(iter(rows.values())).what
+    nothing = "No picture was read" if unit == "image" else "No shard was written"
+    advice = f"{nothing}: run again with the data mended, or with a larger --max-rejects to accept this"
     if not_found > demands.max_rejects * total:
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:

@@ -14,12 +14,13 @@ from recordmill.schemas.errors import ConfigError
 PATHS = {
     "coco": {"images": "gs://b/i", "instances": "gs://b/a.json", "output": "gs://b/o"},
     "folder": {"images": "gs://b/i", "output": "gs://b/o"},
+    "table": {"rows": "gs://b/r.csv", "output": "gs://b/o"},
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_a_parameter(command):
-    renamed = {"labels": "label_files"} if command == "folder" else {}
+    renamed = {"labels": "label_files", "label": "class_column"}
     options = {renamed.get(field.name, field.name) for field in fields(COMMANDS[command])}
     assert set(parameters(command)) == options - {"dry_run"}
 
@@ -30,7 +31,7 @@ def test_what_must_be_given_is_what_the_command_misses(command):
     with pytest.raises(ConfigError) as caught:
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
-    assert required == {"--images", "--output"} <= missing
+    assert required == {"--rows" if command == "table" else "--images", "--output"} <= missing
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -63,6 +64,7 @@ NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "group_from", "stratify", "label_separator"),
     *("path_column", "label_column", "split_column", "caption_text"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
+    *("classes", "default", "encoding", "group_column", "rename"),
 }
 """What is refused, or does nothing, without another option."""
 

@@ -83,6 +83,15 @@ GIVEN = {
     "fit_split": "val",
     "encoders": ["gs://bucket/other"],
     "text_names": "index=i,value=v",
+    "rows": ["gs://bucket/rows-*.csv"],
+    "columns": "a,b",
+    "key": "id",
+    "class_column": "species",
+    "schema": "gs://bucket/schema.json",
+    "default": "a=0",
+    "rename": "a=b",
+    "encoding": "latin-1",
+    "group_column": "patient",
 }
 
 
@@ -92,7 +101,7 @@ def accept(monkeypatch) -> None:
 
 
 def given(command: str) -> dict:
-    more = {"layout": "classification"} if command == "folder" else {}
+    more = {"folder": {"layout": "classification"}, "table": {"layout": "table"}}.get(command, {})
     return {name: (GIVEN | more)[name] for name in parameters(command)}
 
 

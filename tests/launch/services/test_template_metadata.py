@@ -20,6 +20,7 @@ from recordmill.schemas.errors import ConfigError
 GIVEN = {
     "coco": {"images": "gs://b-1/images", "instances": "gs://b-1/a.json", "output": "gs://b-1/out"},
     "folder": {"images": "gs://b-1/images", "output": "gs://b-1/out"},
+    "table": {"rows": "gs://b-1/rows-*.csv", "output": "gs://b-1/out"},
 }
 # What must be given along with a parameter, or it would do nothing.
 WITH = {
@@ -34,12 +35,17 @@ WITH = {
 }
 OF_TEXT = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split", "encoders", "text_names")
 WITH |= {name: {"captions": "gs://b-1/c.json", "caption_text": "counts"} for name in OF_TEXT}
+WITH_OF_TABLE = WITH | {
+    "split_column": {},
+    "group_column": {"split": "a=1/2,b=1/2"},
+    "classes": {"class_column": "species"},
+}
 PAIRED = {"panoptic": "panoptic_masks", "panoptic_masks": "panoptic"}
 BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
 
 FIELDS = {"name", "label", "helpText", "isOptional", "regexes", "paramType", "enumOptions", "defaultValue"}
 """Those of ParameterMetadata that are used here, of all that it has."""
-TYPES = {"TEXT", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}
+TYPES = {"TEXT", "GCS_READ_FILE", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}
 
 PATHS = [
     "gs://my-bucket/train2017",
@@ -87,6 +93,14 @@ VALUES = {
     "text_features": (["1", "20000"], ["0", "-1", "1.5", ""]),
     "min_df": (["1", "2", "0.01", ".5", "1.0", "5e-3"], ["0", "-1", "1.5", "2.0", "1%", "1e3", ""]),
     "ngrams": (["1,1", "1,2", "2 , 3"], ["0,1", "1", "1,10", "1-2", ""]),
+    "columns": (["a", "a,b c.d"], ["", " , "]),
+    "key": (["id"], [""]),
+    "class_column": (["species"], [""]),
+    "group_column": (["patient"], [""]),
+    "schema": (PATHS[:3], NO_PATHS + PATHS[3:]),
+    "default": (["a=0", "a=0,b.c=x y", "a="], ["", "a", "=1", "a=1,b"]),
+    "rename": (["a=b", "a=b,c.d=e f"], ["", "a", "a=", "=b"]),
+    "encoding": (["utf-8", "latin-1", "cp1252"], ["", "a b"]),
     "fit_split": (["train", "val_2017"], ["", "a-b", "a=1", "ü"]),
     "text_names": (
         ["index=a_index,value=a_value", "index = {column}/i"],
@@ -213,7 +227,7 @@ def test_good_values_match_and_bad_ones_do_not(command, name):
 @pytest.mark.parametrize(("command", "name"), [it for it in EVERY if it[1] not in BEAMS])
 def test_good_values_are_taken(command, name):
     for value in values_of(command, name)[0]:
-        more = WITH.get(name, {})
+        more = (WITH_OF_TABLE if command == "table" else WITH).get(name, {})
         if name in PAIRED:  # as many of one as of the other
             more = {PAIRED[name]: ",".join(f"gs://b-1/{number}.zip" for number, _ in enumerate(value.split(",")))}
         options_of(command, **more, **{name: value})
@@ -254,7 +268,7 @@ def test_whatever_matches_is_a_split_or_shares(text):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_defaults_that_a_form_begins_with_change_nothing(command):
     defaults = {it["name"]: it["defaultValue"] for it in metadata(command)["parameters"] if "defaultValue" in it}
-    assert {"seed": "0", "gzip": "false", "check": "decode", "max_rejects": "0.01"}.items() <= defaults.items()
+    assert {"seed": "0", "gzip": "false", "max_rejects": "0.01"}.items() <= defaults.items()
     for name, value in defaults.items():
         assert re.fullmatch(described(command, name)["regexes"][0], value)
     assert options_of(command, **defaults) == options_of(command)
