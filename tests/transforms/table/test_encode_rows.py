@@ -1,0 +1,50 @@
+"""Rows encoded together are what they are one by one."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.transforms.table.encode_rows import FeatureColumn, encode_rows
+
+VALUES = {
+    Kind.INT64: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-1, 300),
+    Kind.FLOAT: st.floats(width=32, allow_nan=False),
+    Kind.BYTES: st.binary(max_size=300),
+}
+
+
+def column(name: str, kind: Kind, rows: list[list | None]) -> FeatureColumn:
+    flat = [value for row in rows for value in row or []]
+    values = (
+        pa.array(flat, pa.binary()) if kind is Kind.BYTES else np.array(flat, "<f4" if kind is Kind.FLOAT else "<i8")
+    )
+    ends = np.concatenate([[0], np.cumsum([len(row or []) for row in rows])]).astype(np.int64)
+    absent = np.array([row is None for row in rows])
+    return FeatureColumn(name, kind, values, ends, absent if absent.any() else None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_bytes_are_those_of_one_record_at_a_time(data):
+    rows = data.draw(st.integers(1, 5))
+    kinds = data.draw(st.dictionaries(st.text("abc/é", min_size=1, max_size=130), st.sampled_from(Kind), min_size=1))
+    cells = {
+        name: [data.draw(st.none() | st.lists(VALUES[kind], max_size=4)) for _ in range(rows)]
+        for name, kind in kinds.items()
+    }
+    made = encode_rows([column(name, kind, cells[name]) for name, kind in kinds.items()], rows)
+    for row in range(rows):
+        present = {name: kind for name, kind in kinds.items() if cells[name][row] is not None}
+        features = tuple(Feature(name, name, present[name], ("N",), "", "") for name in sorted(present))
+        expected = ExampleWriter(FeatureTable("t", features)).write({name: cells[name][row] for name in present})
+        assert made[row].as_py() == expected
+
+
+def test_lengths_that_differ_by_more_than_are_counted():
+    texts = [b"", b"x" * 200_000]
+    made = encode_rows([column("a", Kind.BYTES, [[text] for text in texts])], 2)
+    table = FeatureTable("t", (Feature("a", "a", Kind.BYTES, (), "", ""),))
+    assert made.to_pylist() == [ExampleWriter(table).write({"a": text}) for text in texts]

@@ -1,0 +1,114 @@
+"""Rows of files of each format, and what is wrong with them."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.rejects import Reason
+from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.table.read_rows import read_rows
+
+
+def read(path, data: bytes = b"", columns=(), encoding="utf-8"):
+    """Columns, numbers of rows, and (number, reason) of bad ones."""
+    if data:
+        path.write_bytes(data)
+    cells: dict = {}
+    lines, bad = [], []
+    for batch in read_rows(RowsFile(0, str(path), 0, ""), columns, encoding):
+        for name, array in batch.columns.items():
+            cells.setdefault(name, []).extend(array.to_pylist())
+        lines += batch.lines.tolist()
+        bad += [(row.line, row.reason) for row in batch.bad]
+    return cells, lines, bad
+
+
+@pytest.mark.parametrize(
+    ("data", "cells"),
+    [
+        (b"a,b\n1,x\n2,y\n", {"a": ["1", "2"], "b": ["x", "y"]}),
+        (b'\xef\xbb\xbfa,"b\nc"\r\n1,"x\n,""y"\r\n', {"a": ["1"], "b\nc": ['x\n,"y']}),
+        (b"a,b\n\n1,\n\n", {"a": ["1"], "b": [""]}),
+        (b'a,b\n1,5" disk\n2,=cmd()\n', {"a": ["1", "2"], "b": ['5" disk', "=cmd()"]}),
+        (b"a,b\n1,\0\n", {"a": ["1"], "b": ["\0"]}),
+    ],
+)
+def test_csv(tmp_path, data, cells):
+    assert read(tmp_path / "x.csv", data)[0] == cells
+    assert read(tmp_path / "y.csv.gz", gzip.compress(data))[0] == cells
+    assert read(tmp_path / "z.csv", gzip.compress(data))[0] == cells, "known by its bytes"
+
+
+def test_only_some_columns_and_tabs(tmp_path):
+    assert read(tmp_path / "x.tsv", b"a\tb\n1\tx,y\n", ("b",)) == ({"b": ["x,y"]}, [1], [])
+
+
+def test_rows_that_are_none_are_told_with_their_numbers_and_the_others_stay(tmp_path):
+    cells, lines, bad = read(tmp_path / "x.csv", b"a,b\n1\n\n3,4\n5,6,7\n8,9\n\xe9,x\n")
+    assert (cells, lines) == ({"a": ["3", "8"], "b": ["4", "9"]}, [2, 4])
+    assert sorted(bad) == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW), (5, Reason.NOT_TEXT)]
+
+
+def test_another_encoding(tmp_path):
+    assert read(tmp_path / "x.csv", "a\né\n".encode("latin-1"), encoding="latin-1")[0] == {"a": ["é"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (b"\n", "must name the columns"),
+        (b"a,a\n1,2\n", "'a' twice"),
+        (b"a,\n1,2\n", "column 2 has no name"),
+        (b"\xe9,b\n1,2\n", "does not name columns"),
+        (b'a,b\n1,2\n3,"4\n5,6\n', "row 2 has a quote that is not closed"),
+        (b",".join(b"c%d" % number for number in range(100_000)) + b"\n1\n", "100,000 columns"),
+        (b"a,b\n1," + b"x" * (40 << 20) + b"\n2,y\n", "longer than 16 MB"),
+    ],
+)
+def test_a_csv_file_that_cannot_be_read(tmp_path, data, fault):
+    with pytest.raises(AnnotationFileError, match=fault):
+        read(tmp_path / "x.csv", data)
+
+
+def test_a_file_cut_short(tmp_path):
+    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
+    with pytest.raises(AnnotationFileError, match="cut short"):
+        read(tmp_path / "x.csv.gz", whole[:-20])
+    pq.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "x.parquet")
+    with pytest.raises(AnnotationFileError, match="no Parquet file"):
+        read(tmp_path / "x.parquet", (tmp_path / "x.parquet").read_bytes()[:-20])
+
+
+def test_json_lines(tmp_path):
+    data = b'{"a": 1, "b": {"c": "x"}}\n\nnot json\n[1]\n{"b": {"c": null}, "b.c": 1}\n{"d": [1, 2], "a": null}\n'
+    cells, lines, bad = read(tmp_path / "x.jsonl", data)
+    assert cells == {"a": [1, None], "b.c": ["x", None], "d": [None, [1, 2]]}
+    assert (lines, bad) == ([1, 6], [(line, Reason.MALFORMED_ROW) for line in (3, 4, 5)])
+
+
+def test_json_of_mixed_types_is_text(tmp_path):
+    data = b'{"a": 1, "o": [{"x": 1}]}\n{"a": "x", "o": []}\n{"a": 18446744073709551616}\n{"a": true}\n'
+    assert read(tmp_path / "x.jsonl", data)[0] == {
+        "a": ["1", "x", "18446744073709551616", "true"],
+        "o": ['[{"x":1}]', "[]", None, None],
+    }
+
+
+def test_one_json_array_is_named(tmp_path):
+    with pytest.raises(AnnotationFileError, match="one JSON array"):
+        read(tmp_path / "x.json", b'[{"a": 1}]')
+
+
+def test_parquet(tmp_path):
+    nested = pa.array(
+        [{"x": 1, "y": {"z": "u"}}, None], pa.struct({"x": pa.int8(), "y": pa.struct({"z": pa.string()})})
+    )
+    table = pa.table({"s": nested, "l": [[1.5], []], "e": pa.array(["u", "v"]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "x.parquet")
+    cells, lines, _ = read(tmp_path / "x.parquet")
+    assert cells == {"s.x": [1, None], "s.y.z": ["u", None], "l": [[1.5], []], "e": ["u", "v"]}
+    assert lines == [1, 2]
+    assert read(tmp_path / "x.parquet", columns=("s.y.z",))[0] == {"s.y.z": ["u", None]}
