@@ -4,7 +4,6 @@ What a file says is scikit-learn's: the same texts and settings give the terms o
 same order, and the `idf_` of TfidfVectorizer.
 """
 
-import math
 from collections.abc import Iterable
 from enum import Enum
 from hashlib import sha256
@@ -23,6 +22,8 @@ CLASSES = f"{ENCODERS}/classes.json"
 FORMAT = 1
 TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 """scikit-learn's: runs of two or more letters, digits and underscores."""
+_MOST_IDF = 1e6
+"""That of any number of texts is below 50; squares of such weights have a sum."""
 MOST_TOKENS = 9
 """Of one term."""
 FIRST_TOKEN_ID = 2
@@ -221,6 +222,6 @@ def _fault(encoder: TextEncoder) -> str:
             return f"its vocabulary has {term[:80]!r} (index {index}) {what}"
     if len(idf) != (len(terms) if settings.form is TextForm.TFIDF else 0):
         return f"it has {len(idf):,} idf for {len(terms):,} terms of the form {settings.form.value}"
-    if odd := next((value for value in idf if not (math.isfinite(value) and value > 0)), None):
+    if odd := next((value for value in idf if not 0 < value < _MOST_IDF), None):
         return f"an idf is {odd}, which is no weight"
     return ""

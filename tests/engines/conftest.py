@@ -112,7 +112,7 @@ needs_shared_data = pytest.mark.skipif(
 def coco(request, sample) -> list[str]:
     """`coco` with all that a drawn data set has, which has files that are missing and broken, or a real one."""
     if request.param == "sample":
-        return ["coco", *every_kind(sample), "--masks", "both"]
+        return ["coco", *every_kind(sample), "--masks", "both", "--caption-text", "tfidf", "--ngrams", "1,2"]
     folder = SHARED_DATA / "coco_mini"
     annotations = folder / "annotations"
     files = ["--instances", annotations / "instances_train2017.json"]

@@ -49,6 +49,7 @@ def test_a_size_is_that_of_the_vector_and_of_the_token_ids():
         ({"idf": [1.0, 2.0]}, "2 idf for 3 terms"),
         ({"idf": []}, "0 idf for 3 terms"),
         ({"idf": [1.0, -2.0, 1.0]}, "an idf is -2.0"),
+        ({"idf": [1.0, 1e200, 1.0]}, r"an idf is 1e\+200"),
         ({"idf": [1.0, None, 1.0]}, "no encoder of Recordmill"),
         ({"format": 2}, "of format 2, and this program reads 1"),
         ({"settings": {"form": "raw"}}, "form raw"),

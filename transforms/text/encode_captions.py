@@ -8,6 +8,7 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder
@@ -98,10 +99,9 @@ class _EncodeCaptions(beam.DoFn):
         return self._vectorizer_of[1]
 
     def finish_bundle(self) -> Iterator[Any]:
-        window = GlobalWindow()
         for split, counts in self._counts.items():
             counted = (split, self._column), TextCounts(*counts)
-            yield TaggedOutput(_COUNTS, WindowedValue(counted, window.max_timestamp(), (window,)))
+            yield TaggedOutput(_COUNTS, WindowedValue(counted, MIN_TIMESTAMP, (GlobalWindow(),)))
 
 
 class AddTextCounts(beam.CombineFn):

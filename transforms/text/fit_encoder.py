@@ -15,6 +15,7 @@ from operator import attrgetter
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.schemas.encoders import FORMAT, TermCount, Terms, TextEncoder, TextForm, TextSettings
@@ -98,14 +99,13 @@ class _CountTerms(beam.DoFn):
             self.start_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        window = GlobalWindow()
         for share in self._shares():
-            yield WindowedValue(share, window.max_timestamp(), (window,))
+            yield WindowedValue(share, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _shares(self) -> Iterator[tuple[int, Terms]]:
         shares: dict[int, list[TermCount]] = defaultdict(list)
         for counted in self._counter.counts().kept:
-            shares[zlib.crc32(counted.term.encode(errors="surrogatepass")) % _SHARES].append(counted)
+            shares[zlib.crc32(counted.term.encode()) % _SHARES].append(counted)
         return ((share, Terms(counts, len(counts))) for share, counts in shares.items())
 
 

@@ -10,6 +10,7 @@ import pytest
 from recordmill.launch.preflight.recipe import coco_recipes, folder_recipes
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.schemas.encoders import EncoderSource, TextForm, TextSettings
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
 
@@ -53,6 +54,20 @@ def test_a_recipe_of_annotation_files_has_their_checksums(folder):
         FORMAT, "coco", "train", "detection", given.table.parts, inputs, ("images",), given.record_options
     )
     assert coco_recipes(given, None) == [expected]
+
+
+def test_a_recipe_of_texts_has_the_files_that_decide_what_they_become(folder):
+    (folder / "c.json").write_bytes(b"{}")
+    (folder / "stop.txt").write_bytes(b"the")
+    (folder / "e.json").write_bytes(b"[]")
+    settings = TextSettings(TextForm.COUNTS)
+    given = CocoOptions(
+        images=("images",), output="out", captions=("c.json",), caption_text="counts", stop_words=("stop.txt",)
+    )
+    (fitted,) = coco_recipes(given, EncoderSource("captions", settings, "train"))
+    (applied,) = coco_recipes(given, EncoderSource("captions", settings, path="e.json"))
+    assert fitted.inputs[1:] == (InputFile("stop_words", "stop.txt", 3, checksum(b"the")),)
+    assert applied.inputs[1:] == (InputFile("encoders", "e.json", 2, checksum(b"[]")),)
 
 
 def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder):

@@ -131,3 +131,13 @@ def test_masks_grow_with_their_image(side, max_side):
     (record,) = ExampleEncoder(LABELS, table, "clip").encode(large, picture).records
     assert RecordEstimate(table, max_side).bytes(large) == pytest.approx(len(record), rel=0.25)
     assert RecordEstimate(table, max_side).least_mask_bytes(large) < len(record)
+
+
+def test_texts_as_numbers_are_measured():
+    """Indices of a vocabulary of some thousands of terms, and their weights."""
+    index = tuple(range(50, 5_000, 25))
+    labels = ImageLabels((Caption(1, "a person"),), caption_index=index, caption_value=(0.1,) * len(index))
+    with_terms = msgspec.structs.replace(task(), labels=labels)
+    table = DETECTION.with_parts((Part.CAPTIONS, Part.CAPTION_TERMS))
+    assert expected_bytes(with_terms, table) == pytest.approx(framed_bytes(with_terms, table), rel=0.01)
+    assert expected_bytes(with_terms, table) - expected_bytes(task(captions=1), table) > 5 * len(index)
