@@ -107,9 +107,7 @@ def _convert(
         with np.errstate(over="ignore"):
             values = numbers.astype(np.float32)
         for place in np.flatnonzero(is_wanted & ~np.isfinite(values)):
-            faults.append(
-                Fault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)].as_py())}")
-            )
+            faults.append(Fault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)])}"))
         return values, faults
     if column.type is ColumnType.DATE:
         cast = cast.cast(pa.int32())
@@ -136,7 +134,7 @@ def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Ar
     faults = []
     for place, value in enumerate(array):
         try:
-            values.append(_cast_all(pa.array([value.as_py()], array.type), target)[0].as_py())
+            values.append(_cast_all(array.slice(place, 1), target)[0].as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             values.append(None)
             faults.append(Fault(place, Reason.OTHER_TYPE, _is_no(column, value)))
@@ -152,7 +150,9 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(target):
         if pa.types.is_string(source) or pa.types.is_large_string(source):
             return _timestamps(array)
-        return array.cast(pa.timestamp("us", source.tz) if pa.types.is_timestamp(source) else target).cast(target)
+        if pa.types.is_timestamp(source):  # what is finer than a microsecond is cut
+            array = array.cast(pa.timestamp("us", source.tz), safe=False)
+        return array.cast(target)
     if pa.types.is_boolean(source) and not pa.types.is_boolean(target):
         raise pa.ArrowInvalid("true and false are no numbers")
     if pa.types.is_float64(target) and pa.types.is_integer(source):
@@ -177,8 +177,8 @@ def _classes(
     indices = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     faults = []
     for place in np.flatnonzero(is_wanted & (indices < 0)):
-        value = array[int(place)].as_py()
-        faults.append(Fault(int(place), Reason.UNKNOWN_CLASS, f"column {column.name}: no class {shown(value)}"))
+        text = f"column {column.name}: no class {shown(array[int(place)])}"
+        faults.append(Fault(int(place), Reason.UNKNOWN_CLASS, text))
     return np.maximum(indices, 0), faults
 
 
@@ -198,4 +198,4 @@ def _texts(array: pa.Array) -> pa.Array:
 
 def _is_no(column: Column, value: pa.Scalar) -> str:
     kind = f"list of {column.type.value}" if column.is_list else column.type.value
-    return f"column {column.name}: {shown(value.as_py())} is no {kind}"
+    return f"column {column.name}: {shown(value)} is no {kind}"

@@ -88,7 +88,7 @@ class TableStats(msgspec.Struct):
 
 
 _INT = r"^-?(0|[1-9][0-9]*)$"
-_FLOAT = r"^[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
+_FLOAT = r"^[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 _NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
 _BOOL = r"(?i)^(true|false)$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -155,7 +155,7 @@ def _given(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
 def _note(column: ColumnStats, look: Seen, values: pa.Array, lines: np.ndarray, file: int) -> None:
     if len(values):
         column.seen[look] = column.seen.get(look, 0) + len(values)
-        column.first.setdefault(look, (file, int(lines[0]), shown(values[0].as_py())))
+        column.first.setdefault(look, (file, int(lines[0]), shown(values[0])))
 
 
 def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
@@ -163,8 +163,6 @@ def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: Column
         if not len(texts):
             return
         is_such = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-        if look is Seen.FLOAT:  # the pattern takes texts without any digit, too
-            is_such = is_such & pc.match_substring_regex(texts, "[0-9]").to_numpy(zero_copy_only=False)
         such = texts if is_such.all() else texts.filter(pa.array(is_such))
         _observe_such(look, such, lines[is_such], file, column)
         if is_such.any():
@@ -217,7 +215,7 @@ def _observe_values(values: pa.Array, lines: np.ndarray, file: int, column: Colu
         values, lines = values.filter(pa.array(fits)), lines[fits]
     elif look is Seen.INT64:
         if pa.types.is_uint64(values.type):
-            fits = pc.less(values, 1 << 63).to_numpy(zero_copy_only=False)
+            fits = pc.less(values, pa.scalar(1 << 63, pa.uint64())).to_numpy(zero_copy_only=False)
             _note(column, Seen.LARGE, values.filter(pa.array(~fits)), lines[~fits], file)
             values, lines = values.filter(pa.array(fits)), lines[fits]
         column.rounded += _rounded(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))

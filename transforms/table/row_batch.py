@@ -46,6 +46,11 @@ class RowBatch(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """A value for a message."""
+    """A value for a message; also one of Arrow's."""
+    if isinstance(value, pa.Scalar):
+        try:
+            value = value.as_py()
+        except ValueError:  # nanoseconds, which Python's datetime has not
+            return str(value.cast(pa.large_string()).as_py())
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,177 @@
+"""Types of columns follow from all their values."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recordmill.schemas.errors import CategoryError, ConfigError
+from recordmill.schemas.features import Kind
+from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema, schema_files
+from recordmill.transforms.table import choose_schema as chosen
+from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
+from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.read_schema import read_schema
+from recordmill.transforms.table.row_batch import RowBatch
+
+FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
+
+
+def batch(columns: dict, is_typed: bool) -> RowBatch:
+    arrays = {
+        name: values if isinstance(values, pa.Array) else pa.array(values, None if is_typed else pa.large_string())
+        for name, values in columns.items()
+    }
+    rows = len(next(iter(arrays.values())))
+    return RowBatch(arrays, np.arange(1, rows + 1), [], is_typed)
+
+
+def choose(*files: dict, is_typed: bool = False, **choice):
+    choice = ColumnChoice(**choice)
+    stats = TableStats()
+    for number, columns in enumerate(files):
+        stats.add(observe(batch(columns, is_typed), number, (choice.label,)))
+    return choose_schema(stats, choice, FILES)
+
+
+def types(*files: dict, is_typed: bool = False) -> dict[str, ColumnType]:
+    return {column.name: column.type for column in choose(*files, is_typed=is_typed).schema.columns}
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (["1", "-20", "0"], ColumnType.INT64),
+        (["9223372036854775807", "-9223372036854775808"], ColumnType.INT64),
+        (["1", "2.5", "-.5", "1e-3", "+7."], ColumnType.FLOAT),
+        (["9223372036854775808", "1.5"], ColumnType.FLOAT),
+        (["1.5", "nan", "-inf"], ColumnType.FLOAT),
+        (["true", "FALSE"], ColumnType.BOOL),
+        (["2026-11-22", "1969-12-31"], ColumnType.DATE),
+        (["2026-11-22", "2026-11-22T10:00:00Z"], ColumnType.TIMESTAMP),
+        (["2026-11-22 10:00", "2026-11-22T10:00:00.123456+02:00"], ColumnType.TIMESTAMP),
+        (["007", "08"], ColumnType.BYTES),  # zip codes, house numbers
+        (["9223372036854775808"], ColumnType.BYTES),
+        (["2026-02-30"], ColumnType.BYTES),
+        (["1", "x"], ColumnType.BYTES),
+        (["true", "1"], ColumnType.BYTES),
+        ([".", "e5"], ColumnType.BYTES),
+        (["nan"], ColumnType.FLOAT),
+    ],
+)
+def test_texts(values, type_):
+    assert types({"c": [*values, ""]}) == {"c": type_}
+    assert types({"c": values[:1]}, {"c": values[1:] or values}) == {"c": type_}, "in any batch or file"
+
+
+@pytest.mark.parametrize(
+    ("array", "type_", "is_list"),
+    [
+        (pa.array([1, 2], pa.uint8()), ColumnType.INT64, False),
+        (pa.array([1 << 63], pa.uint64()), ColumnType.BYTES, False),
+        (pa.array([1.5, None], pa.float16()), ColumnType.FLOAT, False),
+        (pa.array([True, None]), ColumnType.BOOL, False),
+        (pa.array([1], pa.timestamp("ns", "UTC")), ColumnType.TIMESTAMP, False),
+        (pa.array([1], pa.date64()), ColumnType.DATE, False),
+        (pa.array(["1", "2"]), ColumnType.BYTES, False),
+        (pa.array([b"\xff"]), ColumnType.BYTES, False),
+        (pa.array(["u", "v"]).dictionary_encode(), ColumnType.BYTES, False),
+        (pa.array([[1, 2], [], None]), ColumnType.INT64, True),
+        (pa.array([[1.5]], pa.large_list(pa.float32())), ColumnType.FLOAT, True),
+        (pa.array([[{"a": 1}]]), ColumnType.BYTES, True),
+    ],
+)
+def test_typed_values(array, type_, is_list):
+    (column,) = choose({"c": array}, is_typed=True).schema.columns
+    assert (column.type, column.is_list) == (type_, is_list)
+
+
+def test_columns_without_a_value_in_some_row_are_optional():
+    found = choose({"a": ["1", ""], "b": ["1", "2"], "c": ["", "x"]}, {"b": ["3"]}, defaults={"c": "y"})
+    assert found.schema.columns == (
+        Column("a", "a", ColumnType.INT64, is_optional=True),
+        Column("b", "b", ColumnType.INT64),
+        Column("c", "c", ColumnType.BYTES, default="y"),
+    )
+    assert [feature.shape for feature in found.schema.features] == [("0 or 1 of a",), (), ()]
+    assert [text for text in found.warnings if "column a is not in b.csv" in text]
+
+
+def test_what_is_odd_is_told_with_its_number_and_place():
+    (text,) = choose({"c": ["1", "2", "x"]}).warnings
+    assert text.startswith(
+        "column c is written as text, as it has 2 whole numbers and 1 text, the first 'x' in a.csv row 3"
+    )
+    (text,) = choose({"c": ["1e39", "1"]}).warnings
+    assert text.startswith("column c: 1 of 2 values lose")
+    (text,) = choose({"c": ["", ""], "d": ["x", "y"]}).warnings
+    assert text.startswith("column c has no value in any row")
+
+
+def test_classes_are_numbered(monkeypatch):
+    assert [c.name for c in choose({"c": ["b", "a", "", "b"]}, label="c").labels.categories] == ["a", "b"]
+    assert [c.name for c in choose({"c": ["10", "9"]}, label="c").labels.categories] == ["9", "10"]
+    given = choose({"c": ["b", "a"]}, label="c", classes=("b", "a", "x"))
+    assert [(c.id, c.name) for c in given.labels.categories] == [(0, "b"), (1, "a"), (2, "x")]
+    with pytest.raises(CategoryError, match="no row is of z"):
+        choose({"c": ["b"]}, label="c", classes=("z",))
+    with pytest.raises(CategoryError, match="no value in any row"):
+        choose({"c": [""], "d": ["1"]}, label="c")
+    monkeypatch.setattr("recordmill.transforms.table.observe_columns.MOST_DISTINCT", 2)
+    monkeypatch.setattr(chosen, "MOST_DISTINCT", 2)
+    with pytest.raises(CategoryError, match="more than 2 values"):
+        choose({"c": ["a", "b"]}, {"c": ["c"]}, label="c")
+
+
+@pytest.mark.parametrize(
+    ("choice", "fault"),
+    [
+        ({"columns": ("x",)}, "--columns: there is no column 'x'; there are a, b"),
+        ({"label": "b"}, "column b is not in b.csv; every row needs it"),
+        ({"required": ("x",)}, "there is no column 'x'"),
+        ({"features": {"a": "b"}}, "columns 'a' and 'b' would both be the feature 'b'"),
+        ({"types": {"x": (ColumnType.INT64, False)}}, "--schema: there is no column 'x'"),
+    ],
+)
+def test_what_the_table_has_not(choice, fault):
+    with pytest.raises(ConfigError) as caught:
+        choose({"a": ["1"], "b": ["2"]}, {"a": ["1"]}, **choice)
+    assert fault in str(caught.value)
+
+
+SCHEMA = TableSchema(
+    (
+        Column("a b", 'f"\n', ColumnType.INT64, is_list=True),
+        Column("c", "c", ColumnType.CLASS),
+        Column("d", "d", ColumnType.FLOAT, is_optional=True),
+        Column("e", "e", ColumnType.BOOL),
+        Column("t", "t", ColumnType.TIMESTAMP),
+        Column("x", "x", ColumnType.BYTES),
+        Column("y", "y", ColumnType.DATE),
+    )
+)
+
+
+def test_columns_follow_from_features():
+    assert set(TableSchema.of_features(SCHEMA.features).columns) == set(SCHEMA.columns)
+    assert {feature.name: feature.kind for feature in SCHEMA.features}["d"] is Kind.FLOAT
+
+
+def test_the_files_of_a_schema_are_read_back(tmp_path):
+    files = schema_files(SCHEMA, ["u", "v"])
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert read_schema(str(tmp_path / "schema.json")) == SCHEMA
+    by_name = {
+        column.name: (column.type, column.is_list) for column in read_schema(str(tmp_path / "schema.pbtxt")).columns
+    }
+    integers = dict.fromkeys(("c", "e", "t", "y"), (ColumnType.INT64, False))
+    assert by_name == {
+        'f"\n': (ColumnType.INT64, True),
+        "d": (ColumnType.FLOAT, False),
+        "x": (ColumnType.BYTES, False),
+        **integers,
+    }
+    for name in files:
+        (tmp_path / name).write_text("feature { nonsense }" if name.endswith("pbtxt") else "{}")
+        with pytest.raises(ConfigError, match="is no schema"):
+            read_schema(str(tmp_path / name))

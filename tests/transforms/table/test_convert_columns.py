@@ -1,0 +1,115 @@
+"""Values of columns as their features hold them, and those that do not fit."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recordmill.schemas.rejects import Reason
+from recordmill.schemas.tables import Column, ColumnType
+from recordmill.transforms.table.convert_columns import convert_column
+
+
+def convert(array, type_: ColumnType, is_typed: bool = True, classes=(), **column):
+    """The values of each row, None where it has none; and the places and reasons of faults."""
+    if not isinstance(array, pa.Array | None):
+        array = pa.array(array, None if is_typed else pa.large_string())
+    rows = 2 if array is None else len(array)
+    of = Column("c", "f", type_, **column)
+    feature, faults = convert_column(of, array, rows, is_typed, {name: index for index, name in enumerate(classes)})
+    values = feature.values.to_pylist() if isinstance(feature.values, pa.Array) else feature.values.tolist()
+    found = [values[begin:end] for begin, end in zip(feature.ends, feature.ends[1:], strict=False)]
+    absent = np.zeros(rows, bool) if feature.absent is None else feature.absent
+    return [None if gone else value for value, gone in zip(found, absent, strict=True)], [
+        (fault.place, fault.reason) for fault in faults
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "texts", "values"),
+    [
+        (ColumnType.INT64, ["1", "-9223372036854775808"], [[1], [-(1 << 63)]]),
+        (ColumnType.FLOAT, ["1", "2.5"], [[1.0], [2.5]]),
+        (ColumnType.BOOL, ["true", "False"], [[1], [0]]),
+        (ColumnType.DATE, ["1970-01-02", "1969-12-31"], [[1], [-1]]),
+        (ColumnType.TIMESTAMP, ["1970-01-01 00:00:01", "1970-01-01T01:00:00.5+01:00"], [[10**6], [500_000]]),
+        (ColumnType.TIMESTAMP, ["1970-01-02", "1970-01-01T00:00Z"], [[86_400 * 10**6], [0]]),
+        (ColumnType.BYTES, ["é", "1"], [["é".encode()], [b"1"]]),
+    ],
+)
+def test_texts(type_, texts, values):
+    assert convert(texts, type_, is_typed=False) == (values, [])
+
+
+@pytest.mark.parametrize(
+    ("type_", "array", "values"),
+    [
+        (ColumnType.INT64, pa.array([1, 2], pa.uint8()), [[1], [2]]),
+        (ColumnType.FLOAT, pa.array([1, (1 << 53) + 1]), [[1.0], [float(1 << 53)]]),
+        (ColumnType.BOOL, pa.array([True, False]), [[1], [0]]),
+        (ColumnType.DATE, pa.array([1, 2], pa.date32()), [[1], [2]]),
+        (ColumnType.TIMESTAMP, pa.array([1500, 2000], pa.timestamp("ns")), [[1], [2]]),
+        (ColumnType.TIMESTAMP, pa.array([1, 2], pa.date32()), [[86_400 * 10**6], [2 * 86_400 * 10**6]]),
+        (ColumnType.BYTES, pa.array([b"\xff", b""]), [[b"\xff"], [b""]]),
+        (ColumnType.BYTES, pa.array([1.5, 2.0]), [[b"1.5"], [b"2.0"]]),
+        (ColumnType.BYTES, pa.array([True, False]), [[b"true"], [b"false"]]),
+        (ColumnType.BYTES, pa.array(["u", "v"]).dictionary_encode(), [[b"u"], [b"v"]]),
+    ],
+)
+def test_typed_values(type_, array, values):
+    assert convert(array, type_) == (values, [])
+
+
+def test_lists():
+    array = pa.array([[1, 2], [], None, [3]])
+    assert convert(array, ColumnType.INT64, is_list=True, is_optional=True) == ([[1, 2], [], None, [3]], [])
+    found, faults = convert(pa.array([[1, None], [2]]), ColumnType.INT64, is_list=True)
+    assert (found[1], faults) == ([2], [(0, Reason.MISSING_VALUE)])
+    assert convert(pa.array([[b"x"], [b"y", b"z"]]), ColumnType.BYTES, is_list=True)[0] == [[b"x"], [b"y", b"z"]]
+    assert convert([1, 2], ColumnType.INT64, is_list=True) == ([[1], [2]], []), "a value is a list of one"
+    assert convert(array, ColumnType.BYTES, is_optional=True)[0] == [[b"[1,2]"], [b"[]"], None, [b"[3]"]]
+
+
+@pytest.mark.parametrize("array", [pa.array(["1", "", "3"], pa.large_string()), pa.array([1, None, 3])])
+def test_missing_values(array):
+    is_typed = array.type == pa.int64()
+    assert convert(array, ColumnType.INT64, is_typed, is_optional=True) == ([[1], None, [3]], [])
+    assert convert(array, ColumnType.INT64, is_typed, default="7") == ([[1], [7], [3]], [])
+    assert convert(array, ColumnType.INT64, is_typed)[1] == [(1, Reason.MISSING_VALUE)]
+
+
+def test_a_column_that_the_file_has_not():
+    assert convert(None, ColumnType.FLOAT, is_optional=True) == ([None, None], [])
+    assert convert(None, ColumnType.FLOAT, default="1.5") == ([[1.5], [1.5]], [])
+
+
+@pytest.mark.parametrize(
+    ("type_", "array", "reason"),
+    [
+        (ColumnType.INT64, ["x", "1"], Reason.OTHER_TYPE),
+        (ColumnType.INT64, ["9223372036854775808", "1"], Reason.OTHER_TYPE),
+        (ColumnType.INT64, [1.5, 1.0], Reason.OTHER_TYPE),
+        (ColumnType.INT64, pa.array([[1], None]), Reason.OTHER_TYPE),
+        (ColumnType.FLOAT, ["nan", "1"], Reason.NOT_FINITE),
+        (ColumnType.FLOAT, [float("inf"), 1.0], Reason.NOT_FINITE),
+        (ColumnType.FLOAT, ["1e39", "1"], Reason.NOT_FINITE),
+        (ColumnType.BOOL, ["yes", "true"], Reason.OTHER_TYPE),
+        (ColumnType.INT64, [True, False], Reason.OTHER_TYPE),
+        (ColumnType.DATE, ["2026-02-30", "2026-02-28"], Reason.OTHER_TYPE),
+        (ColumnType.TIMESTAMP, ["soon", "2026-02-28"], Reason.OTHER_TYPE),
+        (ColumnType.CLASS, ["z", "a"], Reason.UNKNOWN_CLASS),
+    ],
+)
+def test_what_does_not_fit_is_found_and_the_rest_is_kept(type_, array, reason):
+    found, faults = convert(
+        array, type_, is_typed=not isinstance(array, list) or not isinstance(array[0], str), classes=("a",)
+    )
+    assert (0, reason) in faults
+    if type_ is not ColumnType.INT64 or (isinstance(array, list) and array[0] is not True):
+        assert {place for place, _ in faults} == {0} and len(found) == 2
+
+
+def test_classes():
+    assert convert(["b", "a"], ColumnType.CLASS, False, classes=("a", "b")) == ([[1], [0]], [])
+    assert convert([3, 1], ColumnType.CLASS, classes=("1", "3")) == ([[1], [0]], [])
+    assert convert([True, False], ColumnType.CLASS, classes=("false", "true")) == ([[1], [0]], [])
+    assert convert(["a", ""], ColumnType.CLASS, False, classes=("a",))[1] == [(1, Reason.MISSING_VALUE)]
