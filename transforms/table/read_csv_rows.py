@@ -40,7 +40,9 @@ def read_csv(
                 last = batch.slice(start, _BATCH_ROWS)
                 numbers = _numbers(number, len(last), {row.line for row in bad})
                 number = int(numbers[-1])
-                yield _checked(RowBatch(dict(zip(wanted, last.columns, strict=True)), numbers, [], False))
+                before = [row for row in bad if row.line < number]
+                del bad[: len(before)]  # Arrow has read further, so there may be more of them
+                yield _checked(RowBatch(dict(zip(wanted, last.columns, strict=False)), numbers, before, False))
         if bad:
             yield RowBatch(
                 {name: pa.array([], pa.large_string()) for name in wanted}, np.zeros(0, np.int64), bad, False
@@ -129,7 +131,7 @@ def _open(
                 check_utf8=False,
                 column_types=dict.fromkeys(names, pa.large_binary()),
                 strings_can_be_null=False,
-                include_columns=wanted,
+                include_columns=wanted or names[:1],  # of none, Arrow gives all
             ),
         )
     except pa.ArrowInvalid as error:

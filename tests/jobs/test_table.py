@@ -1,0 +1,201 @@
+"""`recordmill table`, as a user runs it."""
+
+import csv
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+SHARES = ["--split", "train=0.7,val=0.2,test=0.1"]
+
+
+def drawn(count: int = 600) -> list[dict]:
+    rng = random.Random(0)
+    return [
+        {
+            "id": number,
+            "price": round(rng.random() * 100, 2),
+            "kind": rng.choice(["cat", "dog", "emu"]),
+            "patient": f"p{number // 7}",
+            "note": rng.choice(["", 'é, "quoted"', "two\nlines", "=1+1", "<script>"]),
+            "seen": rng.choice([True, False]),
+        }
+        for number in range(count)
+    ]
+
+
+def write_csv(path: Path, rows: list[dict]) -> Path:
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0].keys())
+        table.writeheader()
+        table.writerows(
+            {name: str(v).lower() if v is True or v is False else v for name, v in row.items()} for row in rows
+        )
+    return path
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> list[Path]:
+    """One table as CSV in three parts, JSON Lines and Parquet."""
+    folder, found = tmp_path_factory.mktemp("rows"), drawn()
+    write_csv(folder / "part-2.csv", found[:100])
+    write_csv(folder / "part-0.csv", found[100:400])
+    write_csv(folder / "part-1.csv", found[400:])
+    whole = [{name: value for name, value in row.items() if value != ""} for row in found]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in whole))
+    pq.write_table(
+        pa.Table.from_pylist([row | {"note": row["note"] or None} for row in found]), folder / "rows.parquet"
+    )
+    return [folder / "part-*.csv", folder / "rows.jsonl", folder / "rows.parquet"]
+
+
+def test_one_table_in_three_formats_gives_the_same_shards_on_any_engine(rows, tmp_path, recordmill):
+    """Whatever the order of files and rows: they are mixed by a hash of what they are."""
+    more = ["--label", "kind", *SHARES, "--num-shards", "3", "--gzip"]
+    two = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    for number, (path, engine) in enumerate(zip([*rows, rows[0]], [[], [], [], two], strict=True)):
+        outcome = recordmill("table", "--rows", path, "--output", tmp_path / str(number), *more, *engine)
+        assert outcome.code == 0, outcome
+        assert not list((tmp_path / str(number)).glob(".recordmill*"))
+    shards = [shard_bytes(tmp_path / str(number)) for number in range(4)]
+    assert shards[0] == shards[1] == shards[2] == shards[3]
+    assert len(shards[0]) == 9
+    assert recordmill("verify", tmp_path / "0").code == 0
+    splits = manifest_of(tmp_path / "0")["splits"]
+    assert {name: split["images"]["rows"] for name, split in splits.items()} == {"train": 434, "val": 106, "test": 60}
+
+
+def test_records_hold_the_rows(rows, tmp_path, recordmill):
+    assert (
+        recordmill("table", "--rows", rows[0], "--label", "kind", "--rename", "id=row/id", "--output", tmp_path).code
+        == 0
+    )
+    records = {record["row/id"][0]: record for record in read_examples(tmp_path)}
+    assert len(records) == 600
+    classes = ["cat", "dog", "emu"]
+    for row in drawn():
+        record = records[row["id"]]
+        expected = {"kind": [classes.index(row["kind"])], "seen": [int(row["seen"])], "row/id": [row["id"]]}
+        expected |= {"patient": [row["patient"].encode()]} | ({"note": [row["note"].encode()]} if row["note"] else {})
+        assert {name: values for name, values in record.items() if name != "price"} == expected
+        assert record["price"] == pytest.approx([row["price"]])
+    assert [row["id"] for row in drawn()] != [record["row/id"][0] for record in read_examples(tmp_path)], "mixed"
+    manifest = manifest_of(tmp_path)
+    assert manifest["num_classes"] == 3
+    assert sum(manifest["splits"]["train"]["class_counts"]) == 600
+    assert {"schema.json", "schema.pbtxt", "features.json", "labels.csv"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_rows_stay_in_their_split_when_others_join_and_groups_are_whole(tmp_path, recordmill):
+    def splits(rows: list[dict], out: Path, *more: str) -> dict[int, str]:
+        path = write_csv(tmp_path / f"{out.name}.csv", rows)
+        assert recordmill("table", "--rows", path, "--output", out, *SHARES, *more).code == 0
+        return {r["id"][0]: name for name in ("train", "val", "test") for r in read_examples(out, name)}
+
+    by_key = splits(drawn(), tmp_path / "a", "--key", "id")
+    changed = [row | {"price": row["price"] + 1} for row in drawn(500)]
+    fewer = splits(changed, tmp_path / "b", "--key", "id")
+    assert fewer == {id_: split for id_, split in by_key.items() if id_ < 500}
+    by_group = splits(drawn(), tmp_path / "c", "--group-column", "patient")
+    of_group = Counter((id_ // 7, split) for id_, split in by_group.items())
+    assert max(Counter(group for group, _ in of_group).values()) == 1
+    assert len(set(by_group.values())) == 3
+
+
+def test_a_column_of_splits(tmp_path, recordmill):
+    rows = [row | {"set": ("Train", "val")[row["id"] % 2] if row["id"] else ""} for row in drawn(50)]
+    path = write_csv(tmp_path / "rows.csv", rows)
+    flags = ["--rows", path, "--split-column", "set", "--columns", "id", "--output", tmp_path / "out"]
+    outcome = recordmill("table", *flags, "--max-rejects", "0.1")
+    assert outcome.code == 0, outcome
+    assert sorted(r["id"][0] for r in read_examples(tmp_path / "out", "val")) == list(range(1, 50, 2))
+    assert [(r["id"], r["reason"]) for r in rejects_of(tmp_path / "out")] == [(1, "missing_value")]
+    assert recordmill("table", *flags[:2], "--split-column", "x", "--output", tmp_path / "no").code == 2
+
+
+def test_rows_that_do_not_fit_are_rejects_and_nothing_is_lost(tmp_path, recordmill):
+    (tmp_path / "rows.csv").write_bytes(b"a,b\n1,x\n2\n3,\xff\nfour,y\n5,z\n1e99,w\n")
+    schema = {
+        "columns": [{"name": "a", "feature": "a", "type": "float32"}, {"name": "b", "feature": "b", "type": "bytes"}]
+    }
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    flags = ["--rows", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--output", tmp_path / "out"]
+    refused = recordmill("table", *flags)
+    assert refused.code == 1
+    assert "4 of 6 rows (66.7%) are rejected" in refused.err
+    assert recordmill("table", *flags, "--dry-run").code == 1
+    assert recordmill("table", *flags, "--max-rejects", "1").code == 0
+    assert [(r["what"], r["id"], r["reason"]) for r in rejects_of(tmp_path / "out")] == [
+        ("row", 2, "malformed_row"),
+        ("row", 3, "not_text"),
+        ("row", 4, "other_type"),
+        ("row", 6, "not_finite"),
+    ]
+    assert sorted(r["a"][0] for r in read_examples(tmp_path / "out")) == [1, 5]
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_the_plan_is_what_is_written(rows, tmp_path, recordmill):
+    flags = ["--rows", rows[1], "--output", tmp_path / "out", *SHARES, "--examples-per-shard", "100"]
+    plan = recordmill("table", *flags, "--dry-run")
+    assert plan.code == 0
+    assert not (tmp_path / "out").exists()
+    assert "600" in plan.out
+    assert "price float" in plan.out
+    assert recordmill("table", *flags).code == 0
+    lengths = [s["examples"] for split in manifest_of(tmp_path / "out")["splits"].values() for s in split["shards"]]
+    assert f"{len(lengths)}\n" in plan.out
+    assert sum(lengths) == 600
+    assert sum(length != 100 for length in lengths) == 3
+
+
+def test_what_there_is_not(rows, tmp_path, recordmill):
+    for flags, fault in (
+        (["--rows", tmp_path / "*.csv"], "no file matches"),
+        (["--rows", tmp_path], "is a folder; give the file"),
+        (["--rows", rows[1], "--rows", rows[1]], "is given twice"),
+        (["--rows", rows[1], "--columns", "x"], "there is no column 'x'"),
+        (["--rows", rows[1], "--label", "note"], "of 600 rows"),
+        (["--rows", rows[1], "--classes", "a"], "--classes are values of --label"),
+        (["--rows", rows[1], "--rename", "id"], "COLUMN=VALUE is expected"),
+        (["--rows", rows[1], "--group-column", "patient"], "--split names a single split"),
+    ):
+        outcome = recordmill("table", *flags, "--output", tmp_path / "out")
+        assert outcome.code in (1, 2)
+        assert fault in outcome.err
+        assert outcome.err.count("\n") == 1
+    (tmp_path / "rows.csv").write_bytes(b"a\n")
+    assert "nothing to write" in recordmill("table", "--rows", tmp_path / "rows.csv", "--output", tmp_path / "out").err
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the real data sets are not here")
+def test_annotations_of_coco_as_rows(tmp_path, recordmill):
+    (source,) = (DATA / "coco_mini").rglob("instances_train*.json")
+    document = json.loads(source.read_bytes())
+    names = {category["id"]: category["name"] for category in document["categories"]}
+    rows = [
+        {
+            "id": a["id"],
+            "image_id": a["image_id"],
+            "box": a["bbox"],
+            "area": a["area"],
+            "category": names[a["category_id"]],
+        }
+        for a in document["annotations"]
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ["--rows", tmp_path / "rows.jsonl", "--label", "category", "--group-column", "image_id", "--output"]
+    outcome = recordmill("table", *flags, tmp_path / "out", "--split", "train=0.8,val=0.2")
+    assert outcome.code == 0, outcome
+    records = {r["id"][0]: r for split in ("train", "val") for r in read_examples(tmp_path / "out", split)}
+    assert len(records) == len(rows)
+    for row in rows:
+        assert records[row["id"]]["box"] == pytest.approx(row["box"])
+    assert recordmill("verify", tmp_path / "out").code == 0
