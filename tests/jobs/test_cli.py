@@ -110,6 +110,8 @@ TOGETHER = [
     ["--instances", "--images", "--output"],
 ]
 ELSEWHERE = {
+    "--group-from",
+    "--split-seed",
     "--encoders",
     "--fit-split",
     "--stop-words",

@@ -134,6 +134,8 @@ def test_a_group_is_found_in_the_path_of_the_file_and_told_in_plan_and_run(input
     (text,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
     assert warned == [text]
     assert "of 23 images train has 39.1% where 50.0% were asked for" in text
+    other = recordmill(*job, "--match", "name", "--dry-run", "--split-seed", 7)
+    assert re.findall("  groups       (.*)", other.out) == ["train 4, val 4"]
 
 
 def test_classes_of_a_group_go_together(inputs, tmp_path, recordmill):

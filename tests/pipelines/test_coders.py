@@ -23,12 +23,12 @@ def commands(sample, out) -> dict[str, list[str]]:
             *(*plain, *annotations, masks, "--match", "name", *groups, "--caption-text", "tfidf")
         ],
         "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam"],
-        "folder": images,
+        "folder by group": [*images, *groups],
         "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],
     }
 
 
-KINDS = ("coco", "every kind by name and group", "no list, Beam's sink", "folder", "stratified, Beam's sink")
+KINDS = ("coco", "every kind by name and group", "no list, Beam's sink", "folder by group", "stratified, Beam's sink")
 
 
 @pytest.mark.parametrize("kind", KINDS)
