@@ -25,7 +25,10 @@ class Reason(str, Enum):
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
     NO_CLASS = "no_class"  # image: its path or name gives no class
     NO_GROUP = "no_group"  # image: its name gives no group, and --group-from asks for one
-    NOT_FINITE = "not_finite"  # image: the model makes features of it that are NaN or infinite; row: a number is
+    NOT_FINITE = "not_finite"  # row: a number is NaN, infinite, or beyond float32
+    UNUSABLE_FEATURE = (
+        "unusable_feature"  # image: the model makes NaN of it, infinity, or nothing that float16 can hold
+    )
     UNSAFE_FILE_NAME = "unsafe_file_name"  # image: `../x`, an absolute path, a URL, control characters
     UNKNOWN_IMAGE = "unknown_image"  # annotation: no image row has that id
     UNKNOWN_CATEGORY = "unknown_category"  # annotation: no category has that id

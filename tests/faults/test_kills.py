@@ -46,6 +46,28 @@ def test_killed_at_random_moments(where, command, pictures, tmp_path, server, re
     kill_at_random(job, {}, request.node.callspec.id)
 
 
+def embed(pictures: Path, output: str) -> list[object]:
+    model = ["--model", "mobilenet-v2", "--weights", "none", "--input-size", "32x32"]
+    return ["embed", "--images", pictures / "images", *model, "--output", output, "--num-shards", 6]
+
+
+def test_features_after_a_kill_between_shards(pictures, tmp_path):
+    job = Job(LocalPlace(tmp_path), tmp_path, partial(embed, pictures))
+    whole = job.undisturbed()
+    output = job.new_output()
+    process = job.start(output)
+    while not finished_shards(job.place.files(output)):
+        assert process.process.is_alive()
+        process.process.join(0.01)
+    process.kill()
+    process.end()
+    before = Left(job.place, output)
+    assert 0 < len(finished_shards(job.place.files(output))) < 6
+    assert "Going on with an unfinished run" in job.run(output).out
+    before.assert_kept()
+    assert job.place.files(output) == whole
+
+
 def coco_with_another_seed(pictures: Path, output: str) -> list[object]:
     return coco(pictures, output, "--seed", 1, "--overwrite")
 

@@ -6,7 +6,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.verbs import coco, folder
+from recordmill.launch.verbs import coco, embed, folder
 from tests.conftest import coco_flags
 
 
@@ -16,6 +16,7 @@ def commands(sample, out) -> dict[str, list[str]]:
     masks = f"--panoptic-masks={sample.panoptic_masks}"
     plain = coco_flags(sample, out)
     images = ["folder", "--images", sample.images, "--output", str(out), "--label-from", "name"]
+    model = ["--model", "mobilenet-v2", "--input-size", "32x32"]
     groups = ["--split", "train=0.5,val=0.5", "--group-from", "[0-9]"]
     return {
         "coco": plain,
@@ -24,17 +25,25 @@ def commands(sample, out) -> dict[str, list[str]]:
         ],
         "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam"],
         "folder by group": [*images, *groups],
+        "features of random weights": ["embed", *images[1:], *model, "--weights", "none"],
         "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],
     }
 
 
-KINDS = ("coco", "every kind by name and group", "no list, Beam's sink", "folder by group", "stratified, Beam's sink")
+KINDS = (
+    "coco",
+    "every kind by name and group",
+    "no list, Beam's sink",
+    "folder by group",
+    "features of random weights",
+    "stratified, Beam's sink",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_flattened_has_one_coder(sample, tmp_path, kind):
     command = parse([str(word) for word in commands(sample, tmp_path / "out")[kind]])
-    conversion = {"coco": coco, "folder": folder}[command.verb].conversion(command.options)
+    conversion = {"coco": coco, "folder": folder, "embed": embed}[command.verb].conversion(command.options)
     p = beam.Pipeline(options=PipelineOptions([]))
     conversion.write(p, conversion.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))

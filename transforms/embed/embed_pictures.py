@@ -104,14 +104,9 @@ class FeatureEncoder:
         """The record of an image, whose feature is float32; or why there is none."""
         with np.errstate(over="ignore"):  # which is looked for here
             values = feature.astype(self._dtype)
-        if not np.isfinite(values).all():
-            number = np.count_nonzero(~np.isfinite(values))
-            largest = np.abs(feature, where=np.isfinite(feature), out=np.zeros_like(feature)).max()
-            detail = (
-                f"{task.file_name!r}: {number:,} of the {values.size:,} numbers that the model gives are NaN or "
-                f"infinite as {self._dtype.name}; the largest other is {largest:g}"
-            )
-            return Rejected("image", task.image_id, Reason.NOT_FINITE, detail, annotations=task.annotation_rows)
+        if fault := _fault(feature, values):
+            detail = f"{task.file_name!r}: of the {values.size:,} numbers that the model gives for it, {fault}"
+            return Rejected("image", task.image_id, Reason.UNUSABLE_FEATURE, detail, annotations=task.annotation_rows)
         name = task.labels.class_name or ""
         record = self._writer.write(
             {
@@ -125,3 +120,14 @@ class FeatureEncoder:
             }
         )
         return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1})
+
+
+def _fault(feature: np.ndarray, values: np.ndarray) -> str:
+    """Why a feature cannot be trained on as the values that a record would have; empty if it can."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        given = np.count_nonzero(~np.isfinite(feature))
+        return f"{np.count_nonzero(~finite):,} are NaN or infinite as {values.dtype.name}, {given:,} of them as float32"
+    if feature.any() and not values.any():
+        return f"none is other than 0 as {values.dtype.name}; the largest is {np.abs(feature).max():.3g}"
+    return ""

@@ -24,4 +24,6 @@ def made_by(layout: str) -> dict[str, str]:
         import tensorflow as tf
 
         found |= {"keras": keras.__version__, "tensorflow": tf.__version__}
+        # Pillow takes zlib from TensorFlow where that came first; what is unpacked is the same, and nothing is packed.
+        found = {name: text for name, text in found.items() if name not in ("pillow/zlib", "pillow/zlib_ng")}
     return found | {"zlib": zlib.ZLIB_RUNTIME_VERSION}

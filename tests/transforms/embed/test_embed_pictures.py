@@ -77,14 +77,29 @@ def test_a_record_of_half_precision_has_bytes():
 
 
 @pytest.mark.parametrize(
-    ("value", "dtype", "told"),
-    [(np.nan, "float32", "1 of the 4"), (-np.inf, "float32", "1 of the 4"), (70_000.0, "float16", "as float16")],
+    ("values", "dtype", "told"),
+    [
+        (
+            (1, 2, np.nan, 3),
+            "float32",
+            "the 4 numbers that the model gives for it, 1 are NaN or infinite as float32, 1",
+        ),
+        ((1, 2, -np.inf, np.nan), "float32", "2 are NaN or infinite as float32, 2 of them"),
+        ((1, 2, 70_000, 3), "float16", "1 are NaN or infinite as float16, 0 of them as float32"),
+        ((0, 1e-9, -2e-9, 0), "float16", "none is other than 0 as float16; the largest is 2e-09"),
+    ],
 )
-def test_what_is_no_number_is_a_reject(value, dtype, told):
-    made, _ = encoded(np.array([1, 2, value, 3], np.float32), dtype)
+def test_what_nobody_could_train_on_is_a_reject(values, dtype, told):
+    made, _ = encoded(np.array(values, np.float32), dtype)
     assert isinstance(made, Rejected)
-    assert (made.id, made.reason) == (7, Reason.NOT_FINITE)
+    assert (made.id, made.reason) == (7, Reason.UNUSABLE_FEATURE)
     assert told in made.detail
+
+
+@pytest.mark.parametrize(("values", "dtype"), [((0, 0), "float16"), ((1e-9, 1), "float16"), ((0, 1e-30), "float32")])
+def test_small_numbers_are_none(values, dtype):
+    made, _ = encoded(np.array(values, np.float32), dtype)
+    assert made.counted == {Metric.IMAGES: 1}
 
 
 @pytest.fixture
