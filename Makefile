@@ -63,6 +63,7 @@ bench: $(VENV)/installed-dev  ## Measure speed and memory (minutes)
 	cd benchmarks && ../$(BIN)/python read_coco.py
 	cd benchmarks && ../$(BIN)/python coco.py
 	cd benchmarks && ../$(BIN)/python buckets.py
+	cd benchmarks && ../$(BIN)/python table.py
 	cd benchmarks && ../$(BIN)/python embed.py
 	cd benchmarks && ../$(BIN)/python text.py
 

@@ -5,26 +5,29 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, Recipe
+from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import RowsFile, TableSchema
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import REJECTED, Written
+from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
 from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
+from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
-from recordmill.transforms.table.spill_file import Spill
+from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
 from recordmill.transforms.table.write_row_shards import WriteRowShards, counted_in, shard_of
 
@@ -62,17 +65,48 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     gathered = _gather(p, job, job.options.output)
     demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, job.options.output)
     checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
-    results = gathered.plans | "WriteRowShards" >> WriteRowShards(
-        gathered.spills, checked, gathered.chosen, recipes, job.options.output
-    )
+    if job.options.writer == "beam":
+        shards, counted = _with_beam_sink(gathered, checked, job)
+    else:
+        results = gathered.plans | "WriteRowShards" >> WriteRowShards(
+            gathered.spills, checked, gathered.chosen, recipes, job.options.output
+        )
+        shards = results | "Shards" >> beam.Map(shard_of)
+        counted = results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any)
     written = Written(
-        results | "Shards" >> beam.Map(shard_of),
-        results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any),
-        p | "NoRejects" >> beam.Create([]),
-        gathered.of_files | "Classes" >> beam.FlatMap(_classes),
+        shards, counted, p | "NoRejects" >> beam.Create([]), gathered.of_files | "Classes" >> beam.FlatMap(_classes)
     )
     target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
     written | "WriteMetadata" >> WriteMetadata(gathered.labels, gathered.table, gathered.findings, target)
+
+
+def _with_beam_sink(gathered: _Gathered, checked: PCollection, job: TableJob) -> tuple[PCollection, PCollection]:
+    """(split, ShardInfo), and (split, Count) of what is in them."""
+    options = job.options
+    place = ShardPlace(options.output, options.name, options.layout, options.gzip)
+    shards, counted = [], []
+    for split in job.splits:
+        records = (
+            gathered.spills
+            | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
+            | f"SpreadSpills-{split}" >> beam.Reshuffle()
+            | f"Records-{split}" >> beam.FlatMap(_records, AsSingleton(checked)).with_output_types(bytes)
+        )
+        shards.append(records | f"Sink-{split}" >> SinkRecords(place, split, options.num_shards or 0))
+        counted.append(records | f"Count-{split}" >> beam.FlatMap(_counted) | f"CountsOf-{split}" >> of_split(split))
+    return tuple(shards) | "Shards" >> beam.Flatten(), tuple(counted) | "Counted" >> beam.Flatten()
+
+
+def _is_of_split(spill: Spill, split: str) -> bool:
+    return spill.split == split
+
+
+def _records(spill: Spill, _: object) -> Iterable[bytes]:
+    return read_spill(spill, 0, RANGES).records.to_pylist()
+
+
+def _counted(record: bytes) -> tuple[Count, Count]:
+    return Count(Metric.IMAGES, 1), Count(Metric.RECORD_BYTES, len(record))
 
 
 def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:

@@ -46,3 +46,10 @@ def test_two_splits_of_classes_on_a_cluster(classes, flink_cluster, convert):
     output = convert("engine", classes, flink_cluster)
     assert files_of(output) == files_of(reference)
     assert len(read_examples(output, "train")) + len(read_examples(output, "val")) == 60
+
+
+def test_rows_of_a_table_on_each_engine(sample, engine, convert):
+    rows = ["table", "--rows", sample.objects, "--label", "shape", "--split", "train=0.7,val=0.3", "--num-shards", "3"]
+    reference = convert("reference", rows)
+    assert len(read_examples(reference, "train")) > 40
+    assert files_of(convert("engine", rows, engine)) == files_of(reference)

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
+from recordmill.transforms.table import write_row_shards
+from recordmill.transforms.table.write_row_shards import write_row_shard
+from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes, staged_shards
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SHARES = ["--split", "train=0.7,val=0.2,test=0.1"]
@@ -70,6 +72,43 @@ def test_one_table_in_three_formats_gives_the_same_shards_on_any_engine(rows, tm
     assert recordmill("verify", tmp_path / "0").code == 0
     splits = manifest_of(tmp_path / "0")["splits"]
     assert {name: split["images"]["rows"] for name, split in splits.items()} == {"train": 434, "val": 106, "test": 60}
+
+
+def test_beams_sink_writes_the_same_records(rows, tmp_path, recordmill):
+    flags = ["--rows", rows[1], *SHARES, "--num-shards", "2", "--gzip"]
+    for out, more in (("planned", []), ("sink", ["--writer", "beam"])):
+        outcome = recordmill("table", *flags, "--output", tmp_path / out, *more)
+        assert outcome.code == 0, outcome
+    for split in ("train", "val", "test"):
+        planned, sink = (read_examples(tmp_path / out, split) for out in ("planned", "sink"))
+        assert sorted(map(str, planned)) == sorted(map(str, sink))
+    assert recordmill("verify", tmp_path / "sink").code == 0
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(rows, tmp_path, recordmill, monkeypatch):
+    """Shards that were finished are not written again; those that were not, and the records on their way, are."""
+    flags = ["--rows", rows[0], "--num-shards", "6"]
+    assert recordmill("table", *flags, "--output", tmp_path / "whole").code == 0
+    written = []
+
+    def write(shard, *more):
+        if len(written) == 3:
+            raise OSError(28, "no space left", "disk")
+        written.append(shard.key.index)
+        return write_row_shard(shard, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_row_shards, "write_row_shard", write)
+        assert recordmill("table", *flags, "--output", tmp_path / "out").code == 1
+    assert not shard_bytes(tmp_path / "out")
+    finished = {path.name: path.stat().st_mtime_ns for path in staged_shards(tmp_path / "out").values()}
+    assert len([name for name in finished if "-of-00006" in name]) == 3
+    goes_on = recordmill("table", *flags, "--output", tmp_path / "out")
+    assert goes_on.code == 0
+    assert "3 finished shards are kept" in goes_on.out
+    assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "whole")
+    times = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert {name: times[name] for name in finished if name in times} == finished
 
 
 def test_records_hold_the_rows(rows, tmp_path, recordmill):

@@ -6,7 +6,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.verbs import coco, embed, folder
+from recordmill.launch.verbs import coco, embed, folder, table
 from tests.conftest import coco_flags
 
 
@@ -18,6 +18,7 @@ def commands(sample, out) -> dict[str, list[str]]:
     images = ["folder", "--images", sample.images, "--output", str(out), "--label-from", "name"]
     model = ["--model", "mobilenet-v2", "--input-size", "32x32"]
     groups = ["--split", "train=0.5,val=0.5", "--group-from", "[0-9]"]
+    rows = ["table", "--rows", sample.objects, "--label", "shape", "--output", str(out)]
     return {
         "coco": plain,
         "every kind by name and group": [
@@ -27,6 +28,8 @@ def commands(sample, out) -> dict[str, list[str]]:
         "folder by group": [*images, *groups],
         "features of random weights": ["embed", *images[1:], *model, "--weights", "none"],
         "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],
+        "table": rows,
+        "table, Beam's sink": [*rows, "--split", "train=0.5,val=0.5", "--writer", "beam"],
     }
 
 
@@ -37,13 +40,17 @@ KINDS = (
     "folder by group",
     "features of random weights",
     "stratified, Beam's sink",
+    "table",
+    "table, Beam's sink",
 )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_flattened_has_one_coder(sample, tmp_path, kind):
     command = parse([str(word) for word in commands(sample, tmp_path / "out")[kind]])
-    conversion = {"coco": coco, "folder": folder, "embed": embed}[command.verb].conversion(command.options)
+    conversion = {"coco": coco, "folder": folder, "embed": embed, "table": table}[command.verb].conversion(
+        command.options
+    )
     p = beam.Pipeline(options=PipelineOptions([]))
     conversion.write(p, conversion.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))
@@ -58,5 +65,5 @@ def test_what_is_flattened_has_one_coder(sample, tmp_path, kind):
             for transform in components.transforms.values()
             if transform.spec.urn == primitives.FLATTEN.urn
         }
-        assert len(coders) >= 3
+        assert len(coders) >= (1 if "table" in kind else 3)
         assert {name for name, found in coders.items() if len(found) > 1} == set()

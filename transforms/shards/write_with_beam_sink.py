@@ -23,8 +23,41 @@ from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe
 from recordmill.transforms.storage.resolve import storage_for
+
+
+class SinkRecords(beam.PTransform):
+    """Records of a split become (split, ShardInfo); their files are in the folder of its state.
+
+    Args:
+        num_shards: how many; 0 lets the runner choose.
+    """
+
+    def __init__(self, place: ShardPlace, split: str, num_shards: int):
+        super().__init__()
+        self._place = place
+        self._split = split
+        self._num_shards = num_shards
+
+    def expand(self, records: PCollection[bytes]):
+        place = self._place
+        names = shard_names(place.name, self._split, place.layout)
+        path = storage_for(place.output).join(place.output, f"{state_folder(self._split)}/{names.stable_prefix}")
+        return (
+            records
+            | "WriteToTFRecord"
+            >> beam.io.WriteToTFRecord(
+                path,
+                file_name_suffix=".gz" if place.gzip else "",
+                num_shards=self._num_shards,
+                compression_type=CompressionTypes.GZIP if place.gzip else CompressionTypes.UNCOMPRESSED,
+            )
+            # The sink's names have the window's last timestamp, at which Prism takes side inputs as complete.
+            | "OfNoTime" >> beam.Map(_of_no_time)
+            | "DescribeShard" >> beam.Map(describe_shard)
+            | "ShardsBySplit" >> of_split(self._split)
+        )
 
 
 class WriteWithBeamSink(beam.PTransform):
@@ -59,7 +92,6 @@ class WriteWithBeamSink(beam.PTransform):
 
     def expand(self, tasks: PCollection[ImageTask]):
         recipe, maker = self._recipe, self._maker
-        output = storage_for(recipe.output)
         loaded = (
             tasks
             | "SpreadImages" >> beam.Reshuffle()
@@ -68,22 +100,7 @@ class WriteWithBeamSink(beam.PTransform):
         )
         encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, maker.boxes)
         records = encoded.encoded | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
-        shards = (
-            records
-            | "WriteToTFRecord"
-            >> beam.io.WriteToTFRecord(
-                output.join(
-                    recipe.output,
-                    f"{state_folder(self._split)}/{shard_names(recipe.name, self._split, recipe.layout).stable_prefix}",
-                ),
-                file_name_suffix=".gz" if recipe.gzip else "",
-                num_shards=self._num_shards,
-                compression_type=CompressionTypes.GZIP if recipe.gzip else CompressionTypes.UNCOMPRESSED,
-            )
-            # The sink's names have the window's last timestamp, at which Prism takes side inputs as complete.
-            | "OfNoTime" >> beam.Map(_of_no_time)
-            | "DescribeShard" >> beam.Map(describe_shard)
-        )
+        shards = records | "SinkRecords" >> SinkRecords(recipe, self._split, self._num_shards)
         rejected = (
             loaded[REJECTED],
             encoded[REJECTED],
@@ -94,7 +111,7 @@ class WriteWithBeamSink(beam.PTransform):
             records | "RecordBytes" >> beam.Map(_record_bytes),
         ) | "AllCounted" >> beam.Flatten()
         return Written(
-            shards | "ShardsBySplit" >> of_split(self._split),
+            shards,
             counted | "CountedBySplit" >> of_split(self._split),
             rejected | "RejectedBySplit" >> of_split(self._split),
             encoded.encoded | "Classes" >> beam.FlatMap(_classes, self._split),

@@ -1,6 +1,6 @@
 """Rows as they are read: columns of a batch of rows."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ class RowBatch(NamedTuple):
     is_typed: bool
 
 
-def shown(value: object) -> str:
+def shown(value: Any) -> str:
     """A value for a message; also one of Arrow's."""
     if isinstance(value, pa.Scalar):
         try:
