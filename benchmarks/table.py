@@ -2,7 +2,7 @@
 
     python table.py [--rows 300000] [--runs 3]
 
-Ratios of medians of one sitting. Both read the file with the types of its columns given, ten columns; the loop is that of
+Ratios of medians of one sitting. The loop is that of
 https://www.tensorflow.org/tutorials/load_data/tfrecord with Python's csv module.
 """
 
