@@ -50,7 +50,7 @@ def embed(paths: list[Path], choice: ModelChoice, output: Path) -> None:
     """One shard, as a worker writes it."""
     found = load_model(choice).found
     maker = EmbedPictures(choice, found, BATCH, "float32", "nearest")
-    recipe = ShardRecipe(str(output), "features", 0, "features", False, maker, FORMAT)
+    recipe = ShardRecipe(str(output), "features", "features", False, 0, maker, FORMAT)
     labels, table = LabelMap((Category(0, "thing"),)), features_table(found.feature_shape, "float32")
     tasks = [
         ImageTask(id_, path.name, None, None, ImageRef(str(path), 1), "train", (), ImageLabels(class_name="thing"))

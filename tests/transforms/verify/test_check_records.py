@@ -13,7 +13,7 @@ from recordmill.schemas.encoders import EncoderInfo, TextForm
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.verify.check_records import RecordChecker, text_faults
 
@@ -308,3 +308,40 @@ def test_a_record_is_held_against_its_encoders(values):
     assert RecordChecker(DETECTION, LABELS, True)(record) == (2, [])
     _, faults = RecordChecker(DETECTION, LABELS, True, (COUNTS,))(record)
     assert [reason for reason, _ in faults] == ["text"]
+
+
+def feature_record(dtype: str, feature: np.ndarray, shape: tuple[int, ...]) -> bytes:
+    values = {"feature.bytes": feature.astype("<f2").tobytes(), "feature.values": feature.ravel()}
+    named = {"image.class_index": 1, "image.class_name": b"dog", "image.file_name": b"a.jpg", "image.id": b"7"}
+    return ExampleWriter(features_table((2, 3, 4), dtype)).write(values | named | {"feature.shape": shape})
+
+
+FEATURE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("feature", "shape", "reasons"),
+    [
+        (FEATURE, (2, 3, 4), []),
+        (FEATURE, (4, 3, 3), ["feature_shape"]),
+        (FEATURE * np.inf, (2, 3, 4), ["feature_values"]),
+    ],
+)
+def test_what_a_model_made_of_a_picture(dtype, feature, shape, reasons):
+    check = RecordChecker(features_table((2, 3, 4), dtype), LABELS, boxes_inside=True)
+    assert [reason for reason, _ in check(feature_record(dtype, feature, shape))[1]] == reasons
+
+
+def test_a_shape_that_is_not_the_manifest_s():
+    check = RecordChecker(features_table((2, 3, 4), "float32"), LABELS, boxes_inside=True)
+    ((reason, detail),) = check(feature_record("float32", FEATURE, (3, 2, 4)))[1]
+    assert (reason, detail) == ("feature_shape", "24 numbers, feature/shape says (3, 2, 4), the manifest (2, 3, 4)")
+
+
+def test_half_a_number_is_found():
+    values = {"feature.bytes": FEATURE.astype("<f2").tobytes() + b"\0", "feature.shape": (2, 3, 4)}
+    named = {"image.class_index": 1, "image.class_name": b"dog", "image.file_name": b"a.jpg", "image.id": b"7"}
+    table = features_table((2, 3, 4), "float16")
+    check = RecordChecker(table, LABELS, boxes_inside=True)
+    assert [reason for reason, _ in check(ExampleWriter(table).write(values | named))[1]] == ["feature_shape"]
