@@ -3,6 +3,7 @@
 import pytest
 
 from recordmill.launch import flat
+from recordmill.launch.command_line.parameters import COMMANDS
 from recordmill.launch.flat import from_flat
 from recordmill.schemas.errors import ConfigError
 from tests.conftest import shard_bytes
@@ -73,8 +74,8 @@ def test_what_is_given_twice_is_handed_on_twice():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "--command= must be one of coco, folder"),
-        (["--command=verify"], "--command=verify must be one of coco, folder"),
+        ([], f"--command= must be one of {', '.join(COMMANDS)}"),
+        (["--command=verify"], f"--command=verify must be one of {', '.join(COMMANDS)}"),
         (["--command=coco", "--output", "x"], "--output needs its value in the same word: --output=…"),
         (["--command=coco", "--gzip=perhaps"], "gzip=perhaps must be true or false"),
     ],
