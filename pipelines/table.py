@@ -8,13 +8,14 @@ import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardSizing
-from recordmill.schemas.tables import RowsFile, TableSchema
+from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
@@ -24,12 +25,14 @@ from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
-from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice
+from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
+from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
 from recordmill.transforms.table.write_row_shards import WriteRowShards, counted_in, shard_of
+from recordmill.transforms.text.encode_captions import EncodedTexts
 
 
 class TableJob(NamedTuple):
@@ -39,17 +42,19 @@ class TableJob(NamedTuple):
         files: in the order of their paths.
         given: the schema that the user gave; None to infer it.
         splits: names of all.
+        texts: what encodes each column of texts.
     """
 
     options: TableOptions
     files: tuple[RowsFile, ...]
     given: TableSchema | None
     splits: tuple[str, ...]
+    texts: tuple[EncoderSource, ...] = ()
 
 
 class _Gathered(NamedTuple):
     """What the steps before the writing give: ChosenSchema, LabelMap, FeatureTable (one of each), Spill, OfFile,
-    (split, SplitPlan), and what was found."""
+    (split, SplitPlan), and what was found; of texts, None where none are encoded."""
 
     chosen: PCollection
     labels: PCollection
@@ -58,6 +63,7 @@ class _Gathered(NamedTuple):
     of_files: PCollection
     plans: PCollection
     findings: Findings
+    texts: EncodedTexts | None
 
 
 def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> None:
@@ -77,7 +83,9 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
         shards, counted, p | "NoRejects" >> beam.Create([]), gathered.of_files | "Classes" >> beam.FlatMap(_classes)
     )
     target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
-    written | "WriteMetadata" >> WriteMetadata(gathered.labels, gathered.table, gathered.findings, target)
+    written | "WriteMetadata" >> WriteMetadata(
+        gathered.labels, gathered.table, gathered.findings, target, gathered.texts
+    )
 
 
 def _with_beam_sink(gathered: _Gathered, checked: PCollection, job: TableJob) -> tuple[PCollection, PCollection]:
@@ -116,7 +124,7 @@ def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:
     checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
     classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
     gathered.plans | "ReportPlan" >> ReportPlan(
-        checked, gathered.findings, classes, gathered.labels, gathered.table, report
+        checked, gathered.findings, classes, gathered.labels, gathered.table, report, gathered.texts
     )
 
 
@@ -128,14 +136,22 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         options.written_columns,
         options.label or "",
         options.classes,
-        {} if job.given is None else {column.name: (column.type, column.is_list) for column in job.given.columns},
+        {} if job.given is None else _types(job.given),
         options.defaults,
         options.renamed,
         divided.columns,
+        tuple(source.column for source in job.texts),
     )
     chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
+    texts = None
+    if job.texts:
+        encoders = files | "FitTexts" >> FitTexts(job.texts, divided, options.defaults, options.encoding, chosen)
+        chosen = chosen | "WithTexts" >> beam.Map(with_texts, AsList(encoders), options.text_names_by_column)
     recipe = RowsRecipe(output, divided, options.seed, options.read_columns, options.encoding)
     spilled = files | "SpillRows" >> SpillRows(chosen, recipe)
+    if job.texts:
+        counts = spilled[OF_FILE] | "TextCounts" >> beam.FlatMap(_text_counts)
+        texts = EncodedTexts(encoders, counts)
     plans = (
         p
         | "Splits" >> beam.Create(job.splits)
@@ -162,7 +178,20 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         spilled[OF_FILE],
         plans,
         findings,
+        texts,
     )
+
+
+def _types(given: TableSchema) -> dict[str, tuple[ColumnType, bool]]:
+    """Types by column; of columns whose texts became numbers, that of the texts."""
+    return {
+        column.name: (ColumnType.BYTES, False) if column.type in TEXT_PARTS else (column.type, column.is_list)
+        for column in given.columns
+    }
+
+
+def _text_counts(of: OfFile) -> Iterator[tuple[tuple[str, str], TextCounts]]:
+    return (((of.split, column), counts) for column, counts in of.texts.items())
 
 
 def _plan(split: str, spills: list[Spill], sizing: ShardSizing) -> tuple[str, SplitPlan]:

@@ -137,6 +137,11 @@ class EncodedText(msgspec.Struct, frozen=True):
     terms: int
     unknown: int
 
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Its part of TextCounts."""
+        return 1, int(self.terms == self.unknown), self.terms, self.unknown
+
 
 class TextCounts(msgspec.Struct, frozen=True):
     """What was encoded of a column, in a split.

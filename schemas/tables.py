@@ -22,9 +22,12 @@ class ColumnType(str, Enum):
     DATE = "date"  # int64, days since 1970-01-01
     TIMESTAMP = "timestamp"  # int64, microseconds since 1970-01-01 UTC
     CLASS = "class"  # int64, the class index
+    TERM_INDEX = "term_index"  # int64, of the terms of a text
+    TERM_VALUE = "term_value"  # float, their weights
+    TOKEN_IDS = "token_ids"  # int64, of the tokens of a text
 
 
-_KINDS = {ColumnType.FLOAT: Kind.FLOAT, ColumnType.BYTES: Kind.BYTES}
+_KINDS = {ColumnType.FLOAT: Kind.FLOAT, ColumnType.BYTES: Kind.BYTES, ColumnType.TERM_VALUE: Kind.FLOAT}
 _UNITS = {
     ColumnType.INT64: "",
     ColumnType.FLOAT: "",
@@ -33,11 +36,16 @@ _UNITS = {
     ColumnType.DATE: "days since 1970-01-01",
     ColumnType.TIMESTAMP: "microseconds since 1970-01-01 UTC",
     ColumnType.CLASS: "0..classes-1",
+    ColumnType.TERM_INDEX: "0..terms-1",
+    ColumnType.TERM_VALUE: "count or tf-idf",
+    ColumnType.TOKEN_IDS: "1..terms+1",
 }
+TEXT_PARTS = {ColumnType.TERM_INDEX: "index", ColumnType.TERM_VALUE: "value", ColumnType.TOKEN_IDS: "tokens"}
+"""What a column of texts becomes, which may be two features; see `recordmill.schemas.encoders.EncodedText`."""
 
 
 _ROW = "row."
-_LIST, _OPTIONAL = "N of ", "0 or 1 of "
+_LIST, _OPTIONAL, _TERMS = "N of ", "0 or 1 of ", "T of "
 
 SCHEMA_FILES = ("schema.json", "schema.pbtxt")
 """Beside the shards of a table."""
@@ -68,10 +76,17 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def as_feature(self) -> Feature:
         """Its feature. Of an optional column it is a list of no value or one, so that readers take records without."""
+        if self.type in TEXT_PARTS:
+            source = f"{self.name}.{TEXT_PARTS[self.type]}"
+            return Feature(self.feature, source, self.kind, (f"{_TERMS}{self.name}",), _UNITS[self.type], self._meaning)
         source = f"{CLASS_OF_ROW if self.type is ColumnType.CLASS else _ROW}{self.name}"
         # Lists whose dimensions have one name have one length, and those of columns do not.
         shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
-        return Feature(self.feature, source, self.kind, shape, _UNITS[self.type], f"column {self.name}")
+        return Feature(self.feature, source, self.kind, shape, _UNITS[self.type], self._meaning)
+
+    @property
+    def _meaning(self) -> str:
+        return f"column {self.name}"
 
     @classmethod
     def of_feature(cls, feature: Feature) -> "Column":
@@ -80,6 +95,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         of_kind = (type_ for type_ in ColumnType if _KINDS.get(type_, Kind.INT64) is feature.kind)
         type_ = next(type_ for type_ in of_kind if _UNITS[type_] == feature.unit)
         shape = "".join(feature.shape)
+        if type_ in TEXT_PARTS:
+            return cls(feature.source.removesuffix(f".{TEXT_PARTS[type_]}"), feature.name, type_, is_list=True)
         return cls(name, feature.name, type_, shape.startswith(_LIST), shape.startswith(_OPTIONAL))
 
 
@@ -139,7 +156,8 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str]) -> str:
         elif column.type is ColumnType.BOOL:
             lines += ["  int_domain { min: 0 max: 1 }"]
         lines += [f"  presence {{ min_fraction: {0 if column.is_optional else 1} min_count: 1 }}"]
-        lines += ["  value_count { min: 1 }" if column.is_list else "  shape { }", "}"]
+        least = 0 if column.type in TEXT_PARTS else 1
+        lines += [f"  value_count {{ min: {least} }}" if column.is_list else "  shape { }", "}"]
         if column.is_optional and not column.is_list:
             lines[-2] = "  value_count { min: 1 max: 1 }"
     return "".join(f"{line}\n" for line in lines)

@@ -80,6 +80,9 @@ def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
     _raise_all(
         *(_fault(_rows_fault, "--rows", path) for path in paths),
         *([_fault(_file_fault, "--schema", options.schema)] if options.schema else []),
+        *(_fault(_file_fault, "--stop-words", path) for path in options.stop_words),
+        *(_fault(_folder_fault, "--encoders", path) for path in options.encoders),
+        *(fault for column in options.text_column for fault in _encoder_faults(options.output, column)),
         *_output_faults(options.output, [*paths, *filter(None, [options.schema])]),
     )
 

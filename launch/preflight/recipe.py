@@ -67,11 +67,15 @@ def embed_recipes(options: EmbedOptions, found: FeatureModel) -> list[Recipe]:
     return [msgspec.structs.replace(recipe, options=recipe.options | of_model) for recipe in folder_recipes(options)]
 
 
-def table_recipes(options: TableOptions, paths: Sequence[str], splits: Sequence[str]) -> list[Recipe]:
-    """What decides the bytes of each split of a table whose rows are in the files `paths`."""
+def table_recipes(
+    options: TableOptions, paths: Sequence[str], splits: Sequence[str], texts: Sequence[EncoderSource]
+) -> list[Recipe]:
+    """What decides the bytes of each split of a table whose rows are in the files `paths`; `texts` is what encodes its
+    columns of texts."""
     inputs = [_read_file("rows", path) for path in paths]
     if options.schema:
         inputs.append(_read_file("schema", options.schema))
+    inputs += dict.fromkeys(file for text in texts for file in _text_files(options, text))
     return [
         Recipe(FORMAT, options.name, split, options.layout, (), tuple(inputs), (), options.record_options)
         for split in splits

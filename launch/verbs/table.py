@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_table_inputs
+from recordmill.launch.preflight.choose_encoders import choose_encoder
 from recordmill.launch.preflight.find_rows import find_rows
 from recordmill.launch.preflight.recipe import table_recipes
 from recordmill.launch.verbs.convert import Conversion
 from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.storage.resolve import storage_for
@@ -23,8 +25,11 @@ def conversion(options: TableOptions) -> Conversion:
     paths = find_rows(options.rows)
     check_table_inputs(options, paths)
     splits = _splits(options, paths)
-    job = _Job(options, paths, splits)
-    return Conversion(options, splits, lambda: table_recipes(options, paths, splits), job.write, job.report)
+    texts = tuple(
+        choose_encoder(options, options.text_form, column, options.output, splits) for column in options.text_column
+    )
+    job = _Job(options, paths, splits, texts)
+    return Conversion(options, splits, lambda: table_recipes(options, paths, splits, texts), job.write, job.report)
 
 
 def _files(paths: Sequence[str]) -> tuple[RowsFile, ...]:
@@ -45,17 +50,24 @@ def _splits(options: TableOptions, paths: Sequence[str]) -> tuple[str, ...]:
 class _Job:
     """Imports Beam where it is called, and not before."""
 
-    def __init__(self, options: TableOptions, paths: Sequence[str], splits: tuple[str, ...]):
+    def __init__(
+        self,
+        options: TableOptions,
+        paths: Sequence[str],
+        splits: tuple[str, ...],
+        texts: tuple[EncoderSource, ...],
+    ):
         self._options = options
         self._paths = paths
         self._splits = splits
+        self._texts = texts
 
     def _table_job(self) -> Any:
         from recordmill.pipelines.table import TableJob
         from recordmill.transforms.table.read_schema import read_schema
 
         given = read_schema(self._options.schema) if self._options.schema else None
-        return TableJob(self._options, _files(self._paths), given, self._splits)
+        return TableJob(self._options, _files(self._paths), given, self._splits, self._texts)
 
     def write(self, p: Any, recipes: Sequence[Recipe]) -> None:
         from recordmill.pipelines.table import write_table

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from recordmill.pipelines.options.convert_options import ALL_TRAIN, ConvertOptions, RecipeValue
-from recordmill.pipelines.options.option import READ, WRITE, Kind, option, redefined
+from recordmill.pipelines.options.option import READ, TEXTS, WRITE, Kind, option, redefined
+from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
+from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.table_splits import RowSplits
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(ConvertOptions):
+class TableOptions(TextOptions, ConvertOptions):
     """What `recordmill table` is asked to do. Names are those of the flags; see docs/cli.md."""
 
     rows: tuple[str, ...] = option(
@@ -134,9 +136,36 @@ class TableOptions(ConvertOptions):
         ),
     )
 
+    text_column: tuple[str, ...] = option(
+        (),
+        kind=Kind.NAMES,
+        group=TEXTS,
+        metavar="COLUMN[,COLUMN…]",
+        help="columns of texts that become numbers",
+        docs="columns of texts that become what `--text` says, in their place; see [text.md](text.md)",
+        pattern=".*[^ ,].*",
+    )
+    text: str = option(
+        "raw",
+        kind=Kind.CHOICE,
+        group=TEXTS,
+        help="what they become",
+        docs="what they become: `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, bytes as they are",
+        choices=TEXT_FORMS,
+    )
+
     @property
     def paths(self) -> tuple[str, ...]:
         return (*self.rows, *filter(None, [self.schema]), *super().paths)
+
+    @property
+    def text_form(self) -> TextForm:
+        return TextForm(self.text)
+
+    @property
+    def text_names_by_column(self) -> dict[str, dict[str, str]]:
+        """Names of features that are asked for, see `TextOptions.text_feature_names`."""
+        return {column: self.text_feature_names(self.text_form, column) for column in self.text_column}
 
     @property
     def name_sources(self) -> NameSources:
@@ -167,12 +196,13 @@ class TableOptions(ConvertOptions):
         if not self.columns:
             return ()
         divided = self.row_splits(()).columns
-        return tuple(dict.fromkeys((*self.columns, *divided, *filter(None, [self.label]))))
+        return tuple(dict.fromkeys((*self.columns, *divided, *filter(None, [self.label]), *self.text_column)))
 
     @property
     def written_columns(self) -> tuple[str, ...]:
         """The columns that are written; all but one that names splits where empty."""
-        return tuple(dict.fromkeys((*self.columns, *filter(None, [self.label])))) if self.columns else ()
+        asked = *self.columns, *filter(None, [self.label]), *self.text_column
+        return tuple(dict.fromkeys(asked)) if self.columns else ()
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
@@ -188,6 +218,8 @@ class TableOptions(ConvertOptions):
             "label": self.label,
             "rename": list(self.rename),
             "split_column": self.split_column,
+            **({"text": self.text, "text_column": list(self.text_column)} if self.text_column else {}),
+            **(self.text_record_options() if self.text_column else {}),
         }
 
     def _faults(self) -> Iterator[str]:
@@ -203,6 +235,8 @@ class TableOptions(ConvertOptions):
             yield "--split-column says which split a row is of, and so does --split: give one"
         if self.group_column and (self.split_column or not divides):
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
+        if self.text in TEXT_FORMS:
+            yield from self._text_column_faults()
         if self.classes and not self.label:
             yield "--classes are values of --label, and none is given"
         if len(set(self.classes)) < len(self.classes):
@@ -211,6 +245,33 @@ class TableOptions(ConvertOptions):
             "".encode(self.encoding)
         except LookupError:
             yield f"--encoding {self.encoding} is none that Python knows"
+
+    def _text_column_faults(self) -> Iterator[str]:
+        form = self.text_form
+        yield from self._text_faults({form}, "--text")
+        if form is TextForm.RAW:
+            if self.text_column:
+                yield "--text-column says which columns become numbers, and --text not what: counts, tfidf or tokens"
+            return
+        if not self.text_column:
+            yield f"--text {form.value} is of the columns of --text-column, and none is given"
+        if len(set(self.text_column)) < len(self.text_column):
+            yield "--text-column names a column twice"
+        for name in sorted({self.label or _CLASSES_FILE, _CLASSES_FILE} & set(self.text_column)):
+            yield f"--text-column {name}: encoders/ has the classes by that name, or they are its values; rename it"
+        divides_by_record = len(self.split) > 1 and not (self.key or self.group_column or self.split_column)
+        if divides_by_record:
+            yield "--text-column is learned from one split, before there are records to divide rows by: give --key"
+        try:
+            names = [name for of in self.text_names_by_column.values() for name in of.values()]
+        except ValueError as fault:
+            yield f"--text-names {fault}"
+            return
+        if len(set(names)) < len(names):
+            yield "--text-names gives features of two columns one name; {column} in it stands for the column"
+
+
+_CLASSES_FILE = "classes"
 
 
 def _pairs(values: tuple[str, ...]) -> dict[str, str]:

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.encoders import TextEncoder, TextForm
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, ColumnStats, Seen, TableStats
+from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
 _NUMBERS = {Seen.INT64, Seen.FLOAT, Seen.LARGE, Seen.NOT_FINITE}
 _TYPES = (
@@ -27,6 +29,7 @@ class ColumnChoice(NamedTuple):
         classes: in the order of their indices; those that are found, sorted, where empty.
         types, defaults, features: by column.
         required: columns that every row must have: key, group, split.
+        texts: columns that become numbers.
     """
 
     columns: tuple[str, ...] = ()
@@ -36,14 +39,16 @@ class ColumnChoice(NamedTuple):
     defaults: Mapping[str, str] = {}
     features: Mapping[str, str] = {}
     required: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 class ChosenSchema(NamedTuple):
-    """A table's schema, its classes, and what is not likely to be meant."""
+    """A table's schema, its classes, what is not likely to be meant, and what texts are encoded by."""
 
     schema: TableSchema
     labels: LabelMap
     warnings: tuple[str, ...]
+    encoders: tuple[TextEncoder, ...] = ()
 
 
 def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsFile]) -> ChosenSchema:
@@ -71,10 +76,48 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     return ChosenSchema(TableSchema(tuple(columns)), _labels(stats, choice), tuple(warnings))
 
 
+def with_texts(
+    chosen: ChosenSchema, encoders: Iterable[TextEncoder], names: Mapping[str, Mapping[str, str]]
+) -> ChosenSchema:
+    """The schema with the features of texts as numbers in place of the texts.
+
+    Args:
+        names: of features, by column, and by what TEXT_PARTS calls them.
+
+    Raises:
+        ConfigError: two columns would be one feature.
+    """
+    by_column = {encoder.column: encoder for encoder in encoders}
+    columns: list[Column] = []
+    warnings = list(chosen.warnings)
+    for column in chosen.schema.columns:
+        encoder = by_column.get(column.name)
+        if encoder is None:
+            columns.append(column)
+            continue
+        for type_ in _OF_FORM[encoder.settings.form]:
+            part = TEXT_PARTS[type_]
+            name = names.get(column.name, {}).get(part, f"{column.feature}/{part}")
+            columns.append(Column(column.name, name, type_, is_list=True, default=column.default))
+        warnings += encoder_warnings(encoder)
+    _check_features(columns)
+    ordered = sorted(by_column.values(), key=lambda encoder: encoder.column)
+    return ChosenSchema(TableSchema(tuple(columns)), chosen.labels, tuple(warnings), tuple(ordered))
+
+
+_OF_FORM = {
+    TextForm.COUNTS: (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE),
+    TextForm.TFIDF: (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE),
+    TextForm.TOKENS: (ColumnType.TOKEN_IDS,),
+}
+
+
 def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     feature = choice.features.get(name, name)
     if name == choice.label:
         return Column(name, feature, ColumnType.CLASS)
+    if name in choice.texts:
+        return Column(name, feature, ColumnType.BYTES, default=choice.defaults.get(name))
     type_, is_list = choice.types.get(name) or (_type(found), found.lists > 0)
     return Column(name, feature, type_, is_list, default=choice.defaults.get(name))
 
@@ -104,7 +147,7 @@ def _warnings(
             "which is what records hold"
         )
     others = found.seen.keys() - {Seen.TEXT, Seen.BINARY}
-    if column.type is ColumnType.BYTES and others and name not in choice.types:
+    if column.type is ColumnType.BYTES and others and name not in (*choice.types, *choice.texts):
         look = max(others, key=lambda each: found.seen[each])
         odd = min(found.seen.keys() - {look}, key=lambda each: found.seen[each], default=look)
         file, row, value = found.first[odd]
@@ -122,6 +165,7 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
         "--columns": choice.columns,
         "--label": (choice.label,) if choice.label else (),
         "--schema": tuple(choice.types),
+        "--text-column": choice.texts,
         "--default": tuple(choice.defaults),
         "--rename": tuple(choice.features),
         "--key, --group-column or --split-column": choice.required,

@@ -1,22 +1,25 @@
 """A batch of rows becomes records, each with its split and its place in the order; rows that do not fit are rejects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.table_splits import RowSplits
-from recordmill.schemas.tables import ColumnType, TableSchema
+from recordmill.schemas.tables import TEXT_PARTS, ColumnType, TableSchema
 from recordmill.transforms.table.convert_columns import Fault, convert_column
+from recordmill.transforms.table.convert_texts import convert_texts, text_columns
 from recordmill.transforms.table.encode_rows import encode_rows
 from recordmill.transforms.table.observe_columns import class_name
 from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
 from recordmill.transforms.table.spill_file import Records, record_orders
+from recordmill.transforms.text.encode_texts import TextVectorizer
 
 
 class BatchRecords(NamedTuple):
@@ -26,11 +29,13 @@ class BatchRecords(NamedTuple):
         by_split: records in the rows' order.
         classes: by split, how many records there are of each class index.
         bad: the rows that are left out.
+        texts: by split and column, what TextCounts has.
     """
 
     by_split: dict[str, Records]
     classes: dict[str, dict[int, int]]
     bad: list[BadRow]
+    texts: dict[str, dict[str, np.ndarray]] = {}
 
 
 class RecordMaker:
@@ -38,20 +43,32 @@ class RecordMaker:
 
     Args:
         seed: orders them.
+        encoders: of its texts.
     """
 
-    def __init__(self, schema: TableSchema, labels: LabelMap, splits: RowSplits, seed: int):
+    def __init__(
+        self,
+        schema: TableSchema,
+        labels: LabelMap,
+        splits: RowSplits,
+        seed: int,
+        encoders: Sequence[TextEncoder] = (),
+    ):
         self._schema = schema
         self._classes = {category.name: index for index, category in enumerate(labels.categories)}
         self._splits = splits
         self._borders = splits.shares.borders
         self._seed = seed
+        self._texts_of = text_columns(schema.columns)
+        self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in encoders}
 
     def __call__(self, batch: RowBatch) -> BatchRecords:
         rows = len(batch.lines)
         faults: dict[int, Fault] = {}
         features, label = [], None
         for column in self._schema.columns:
+            if column.type in TEXT_PARTS:
+                continue
             array = batch.columns.get(column.name)
             converted = convert_column(column, array, rows, batch.is_typed, self._classes)
             features.append(converted.feature)
@@ -59,6 +76,13 @@ class RecordMaker:
                 faults.setdefault(fault.place, fault)
             if column.type is ColumnType.CLASS:
                 label = converted.feature
+        counts = {}
+        for name, columns in self._texts_of.items():
+            texts = convert_texts(columns, batch.columns.get(name), rows, batch.is_typed, self._vectorizers[name])
+            features += texts.features
+            counts[name] = texts.counts
+            for fault in texts.faults:
+                faults.setdefault(fault.place, fault)
         for fault in self._identity_faults(batch):
             faults.setdefault(fault.place, fault)
         records = encode_rows(features, rows)
@@ -69,23 +93,41 @@ class RecordMaker:
         indices = None if label is None else _spread(label.values, label.absent, rows)[good]
         records = records.take(pa.array(good)) if faults else records
         bad = [BadRow(int(batch.lines[place]), fault.reason, fault.detail) for place, fault in sorted(faults.items())]
-        return self._divided(batch, good, records, indices, batch.bad + bad)
+        of_good = {name: of_rows[good] for name, of_rows in counts.items()}
+        return self._divided(batch, good, records, indices, of_good)._replace(bad=batch.bad + bad)
+
+    def splits_of(self, batch: RowBatch) -> np.ndarray:
+        """Each row's split, as its index in the names of splits; -1 of a row that has none. Of several, rows have
+        to be divided by a column."""
+        rows = len(batch.lines)
+        bad = {fault.place for fault in self._identity_faults(batch)}
+        good = np.array([place for place in range(rows) if place not in bad], np.int64)
+        identities = self._texts(batch, self._splits.key, good) if self._splits.key else []
+        found = np.full(rows, -1)
+        found[good] = self._split_names(batch, good, identities)
+        return found
 
     def _divided(
-        self, batch: RowBatch, good: np.ndarray, records: pa.Array, indices: np.ndarray | None, bad: list[BadRow]
+        self,
+        batch: RowBatch,
+        good: np.ndarray,
+        records: pa.Array,
+        indices: np.ndarray | None,
+        counts: dict[str, np.ndarray],
     ) -> BatchRecords:
         splits = self._splits
         identities = self._texts(batch, splits.key, good) if splits.key else records.to_pylist()
         orders = record_orders(self._seed, identities)
         names = self._split_names(batch, good, identities)
-        by_split, classes = {}, {}
+        by_split, classes, texts = {}, {}, {}
         for number, split in enumerate(splits.names):
             places = np.flatnonzero(names == number) if len(splits.names) > 1 else slice(None)
             of_split = records if isinstance(places, slice) else records.take(pa.array(places))
             by_split[split] = Records(orders[places], of_split)
-            counts = np.bincount(indices[places]) if indices is not None else np.zeros(0, np.int64)
-            classes[split] = {index: int(counts[index]) for index in np.flatnonzero(counts).tolist()}
-        return BatchRecords(by_split, classes, bad)
+            found = np.bincount(indices[places]) if indices is not None else np.zeros(0, np.int64)
+            classes[split] = {index: int(found[index]) for index in np.flatnonzero(found).tolist()}
+            texts[split] = {name: of_rows[places].sum(axis=0) for name, of_rows in counts.items()}
+        return BatchRecords(by_split, classes, [], texts)
 
     def _split_names(self, batch: RowBatch, good: np.ndarray, identities: list[bytes]) -> np.ndarray:
         """Each row's split, as its index in the names of splits."""

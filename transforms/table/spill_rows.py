@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import SplitReject
 from recordmill.schemas.table_splits import RowSplits
@@ -45,11 +46,13 @@ class OfFile(NamedTuple):
 
     Attributes:
         classes: records of each class index.
+        texts: what was encoded, by column.
     """
 
     split: str
     rows: InputRows
     classes: dict[int, int]
+    texts: dict[str, TextCounts]
 
 
 class SpillRows(beam.PTransform):
@@ -91,10 +94,11 @@ class _SpillFile(beam.DoFn):
 
 def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
     """Spill of each split, SplitReject, and an OfFile a split."""
-    make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed)
+    make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed, chosen.encoders)
     pending: dict[str, list[Records]] = {split: [] for split in recipe.splits.names}
     rows: Counter[str] = Counter()
     classes: dict[str, Counter[int]] = {split: Counter() for split in recipe.splits.names}
+    texts: dict[str, Counter[tuple[str, int]]] = {split: Counter() for split in recipe.splits.names}
     size = number = 0
     for batch in read_rows(file, recipe.read, recipe.encoding):
         made = make(batch)
@@ -102,6 +106,8 @@ def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iter
             pending[split].append(records)
             rows[split] += len(records.orders)
             classes[split].update(made.classes[split])
+            for column, counts in made.texts[split].items():
+                texts[split].update({(column, place): int(count) for place, count in enumerate(counts)})
             size += records.records.nbytes
         rows[recipe.splits.names[0]] += len(made.bad)
         for bad in made.bad:
@@ -112,7 +118,13 @@ def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iter
     yield from _spills(pending, file, number, recipe.output)
     for split in recipe.splits.names:
         if rows[split]:
-            yield OfFile(split, InputRows(file.path, "rows", rows[split], 0), dict(classes[split]))
+            yield OfFile(
+                split, InputRows(file.path, "rows", rows[split], 0), dict(classes[split]), _text_counts(texts[split])
+            )
+
+
+def _text_counts(counts: Counter[tuple[str, int]]) -> dict[str, TextCounts]:
+    return {column: TextCounts(*(counts[column, place] for place in range(4))) for column, _ in counts}
 
 
 def _spills(pending: dict[str, list[Records]], file: RowsFile, number: int, output: str) -> Iterator[Spill]:

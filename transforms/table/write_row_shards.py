@@ -91,7 +91,8 @@ def _write(
 
 def _digest(shard: RowShard, recipe: Recipe, chosen: ChosenSchema) -> str:
     """What is to be written, as a hex digest. The recipe holds the checksums of all files of rows."""
-    parts = (shard.key, shard.first, shard.end, recipe, chosen.schema, chosen.labels)
+    encoders = [encoder.info for encoder in chosen.encoders]
+    parts = (shard.key, shard.first, shard.end, recipe, chosen.schema, chosen.labels, encoders)
     return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
 
 

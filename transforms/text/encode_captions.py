@@ -86,9 +86,8 @@ class _EncodeCaptions(beam.DoFn):
             yield task
             return
         encoded = self._vectorizer(encoder)(caption_text(task))
-        counted = 1, encoded.terms == encoded.unknown, encoded.terms, encoded.unknown
         counts = self._counts[task.split]
-        counts[:] = map(int.__add__, counts, counted)
+        counts[:] = map(int.__add__, counts, encoded.counts)
         labels = msgspec.structs.replace(task.labels, caption_index=encoded.index, caption_value=encoded.value)
         yield msgspec.structs.replace(task, labels=labels)
 

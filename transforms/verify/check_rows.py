@@ -5,20 +5,23 @@ from typing import Any
 
 import numpy as np
 
+from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, parse_spec
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.tables import Column
+from recordmill.schemas.tables import TEXT_PARTS, Column
 from recordmill.transforms.records.record_values import RecordFault, first_line
+from recordmill.transforms.verify.check_texts import text_faults
 
 
 class RowChecker:
-    """Checks records of one table. Imports TensorFlow."""
+    """Checks records of one table, whose texts `encoders` has encoded. Imports TensorFlow."""
 
-    def __init__(self, table: FeatureTable, labels: LabelMap):
+    def __init__(self, table: FeatureTable, labels: LabelMap, encoders: tuple[EncoderInfo, ...] = ()):
         import tensorflow as tf
 
         self._features = table.features
         self._classes = len(labels.categories)
+        self._encoders = {f"{encoder.column}.{part}": encoder for encoder in encoders for part in TEXT_PARTS.values()}
         spec = parse_spec(table)
         self._parse = tf.function(
             lambda records: tf.io.parse_example(records, spec), input_signature=[tf.TensorSpec([None], tf.string)]
@@ -52,6 +55,9 @@ class RowChecker:
         else:
             flat = values.numpy()
             owners = np.arange(len(flat))
+        if encoder := self._encoders.get(feature.source):
+            for row, own in enumerate(np.split(flat, np.cumsum(lengths)[:-1])):
+                yield from ((row, fault) for fault in text_faults({feature.source: own}, encoder))
         if feature.kind is Kind.FLOAT:
             for place in np.unique(owners[~np.isfinite(flat)]):
                 yield int(place), ("not_finite", f"{feature.name} has a value that is NaN or infinite")

@@ -97,7 +97,7 @@ def _of_pictures(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_M
 
 
 def _of_rows(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:
-    check = RowChecker(expected.table, expected.labels)
+    check = RowChecker(expected.table, expected.labels, expected.encoders)
     return lambda records: [
         _Measured(len(record), 0, faults) for record, faults in zip(records, check(records), strict=True)
     ]

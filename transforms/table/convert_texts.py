@@ -1,0 +1,78 @@
+"""Texts of a column become numbers; rows with a text that is none are found."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.schemas.rejects import Reason
+from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType
+from recordmill.transforms.table.convert_columns import Fault, convert_column
+from recordmill.transforms.table.encode_rows import FeatureColumn
+from recordmill.transforms.table.row_batch import shown
+from recordmill.transforms.text.encode_texts import TextVectorizer
+
+
+class ConvertedTexts(NamedTuple):
+    """A column's features; those of rows with a fault are whatever.
+
+    Attributes:
+        counts: int64 [rows, 4]: what TextCounts has, of each row.
+    """
+
+    features: list[FeatureColumn]
+    faults: list[Fault]
+    counts: np.ndarray
+
+
+def convert_texts(
+    columns: Sequence[Column], array: pa.Array | None, rows: int, is_typed: bool, vectorize: TextVectorizer
+) -> ConvertedTexts:
+    """The features of a column of texts. A row without a text has no terms.
+
+    Args:
+        columns: what the column becomes, one a feature.
+        array, is_typed: see `convert_column`.
+    """
+    texts, faults = column_texts(columns[0], array, rows, is_typed)
+    encoded = [None if text is None else vectorize(text) for text in texts]
+    counts = np.array([(0, 0, 0, 0) if each is None else each.counts for each in encoded], np.int64).reshape(rows, 4)
+    lengths = np.array([0 if each is None else len(each.index) for each in encoded], np.int64)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    features = []
+    for column in columns:
+        is_value = column.type is ColumnType.TERM_VALUE
+        values = [value for each in encoded if each for value in (each.value if is_value else each.index)]
+        array_of = np.array(values, np.float32 if is_value else np.int64)
+        features.append(FeatureColumn(column.feature, column.kind, array_of, ends))
+    return ConvertedTexts(features, faults, counts)
+
+
+def column_texts(
+    column: Column, array: pa.Array | None, rows: int, is_typed: bool
+) -> tuple[list[str | None], list[Fault]]:
+    """The text of each row, None where it has none; and rows whose bytes are no UTF-8."""
+    raw = Column(column.name, column.name, ColumnType.BYTES, is_optional=True, default=column.default)
+    converted = convert_column(raw, array, rows, is_typed, {})
+    found = iter(converted.feature.values.to_pylist())
+    absent = converted.feature.absent
+    texts: list[str | None] = []
+    faults = list(converted.faults)
+    for place in range(rows):
+        data = None if absent is not None and absent[place] else next(found)
+        try:
+            texts.append(None if data is None else data.decode())
+        except UnicodeDecodeError:
+            texts.append(None)
+            faults.append(Fault(place, Reason.OTHER_TYPE, f"column {column.name}: {shown(data)} is no UTF-8 text"))
+    return texts, faults
+
+
+def text_columns(columns: Sequence[Column]) -> dict[str, list[Column]]:
+    """What each column of texts becomes, by its name."""
+    found: dict[str, list[Column]] = {}
+    for column in columns:
+        if column.type in TEXT_PARTS:
+            found.setdefault(column.name, []).append(column)
+    return found
