@@ -140,7 +140,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         options.defaults,
         options.renamed,
         divided.columns,
-        tuple(source.column for source in job.texts),
+        options.text_column,
     )
     chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
     texts = None

@@ -82,7 +82,7 @@ def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
         *([_fault(_file_fault, "--schema", options.schema)] if options.schema else []),
         *(_fault(_file_fault, "--stop-words", path) for path in options.stop_words),
         *(_fault(_folder_fault, "--encoders", path) for path in options.encoders),
-        *(fault for column in options.text_column for fault in _encoder_faults(options.output, column)),
+        *(fault for column in options.encoded_columns for fault in _encoder_faults(options.output, column)),
         *_output_faults(options.output, [*paths, *filter(None, [options.schema])]),
     )
 

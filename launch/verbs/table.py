@@ -26,7 +26,7 @@ def conversion(options: TableOptions) -> Conversion:
     check_table_inputs(options, paths)
     splits = _splits(options, paths)
     texts = tuple(
-        choose_encoder(options, options.text_form, column, options.output, splits) for column in options.text_column
+        choose_encoder(options, options.text_form, column, options.output, splits) for column in options.encoded_columns
     )
     job = _Job(options, paths, splits, texts)
     return Conversion(options, splits, lambda: table_recipes(options, paths, splits, texts), job.write, job.report)

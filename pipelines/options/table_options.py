@@ -145,8 +145,8 @@ class TableOptions(TextOptions, ConvertOptions):
         docs="columns of texts that become what `--text` says, in their place; see [text.md](text.md)",
         pattern=".*[^ ,].*",
     )
-    text: str = option(
-        "raw",
+    text: str | None = option(
+        None,
         kind=Kind.CHOICE,
         group=TEXTS,
         help="what they become",
@@ -160,12 +160,17 @@ class TableOptions(TextOptions, ConvertOptions):
 
     @property
     def text_form(self) -> TextForm:
-        return TextForm(self.text)
+        return TextForm(self.text or "raw")
+
+    @property
+    def encoded_columns(self) -> tuple[str, ...]:
+        """The columns whose texts become numbers."""
+        return () if self.text_form is TextForm.RAW else self.text_column
 
     @property
     def text_names_by_column(self) -> dict[str, dict[str, str]]:
         """Names of features that are asked for, see `TextOptions.text_feature_names`."""
-        return {column: self.text_feature_names(self.text_form, column) for column in self.text_column}
+        return {column: self.text_feature_names(self.text_form, column) for column in self.encoded_columns}
 
     @property
     def name_sources(self) -> NameSources:
@@ -235,7 +240,7 @@ class TableOptions(TextOptions, ConvertOptions):
             yield "--split-column says which split a row is of, and so does --split: give one"
         if self.group_column and (self.split_column or not divides):
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
-        if self.text in TEXT_FORMS:
+        if self.text is None or self.text in TEXT_FORMS:
             yield from self._text_column_faults()
         if self.classes and not self.label:
             yield "--classes are values of --label, and none is given"
@@ -250,7 +255,7 @@ class TableOptions(TextOptions, ConvertOptions):
         form = self.text_form
         yield from self._text_faults({form}, "--text")
         if form is TextForm.RAW:
-            if self.text_column:
+            if self.text_column and not self.text:
                 yield "--text-column says which columns become numbers, and --text not what: counts, tfidf or tokens"
             return
         if not self.text_column:

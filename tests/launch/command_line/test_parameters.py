@@ -64,6 +64,7 @@ NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "group_from", "stratify", "label_separator"),
     *("path_column", "label_column", "split_column", "caption_text"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
+    *("text", "text_column"),
     *("classes", "default", "encoding", "group_column", "rename"),
 }
 """What is refused, or does nothing, without another option."""

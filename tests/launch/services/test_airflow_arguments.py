@@ -83,6 +83,8 @@ GIVEN = {
     "fit_split": "val",
     "encoders": ["gs://bucket/other"],
     "text_names": "index=i,value=v",
+    "text": "counts",
+    "text_column": "words",
     "rows": ["gs://bucket/rows-*.csv"],
     "columns": "a,b",
     "key": "id",

@@ -39,6 +39,9 @@ WITH_OF_TABLE = WITH | {
     "split_column": {},
     "group_column": {"split": "a=1/2,b=1/2"},
     "classes": {"class_column": "species"},
+    "text": {"text_column": "words"},
+    "text_column": {"text": "counts"},
+    **{name: {"text_column": "words", "text": "counts"} for name in OF_TEXT},
 }
 PAIRED = {"panoptic": "panoptic_masks", "panoptic_masks": "panoptic"}
 BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
@@ -81,6 +84,7 @@ VALUES = {
     "min_area": (["0", "0.0", "100", "2.5", "1e3", "1.5e-2"], ["-1", "inf", "nan", "1,5", "10px", ""]),
     "categories": (["person", "person,traffic light", "猫"], ["", " ", ",", " , "]),
     "classes": (["cat,dog", "3"], ["", ","]),
+    "text_column": (["description", "title, body"], ["", " ", ","]),
     "path_column": (["path"], [""]),
     "label_column": (["a column"], [""]),
     "split_column": (["set"], [""]),

@@ -1,0 +1,129 @@
+"""Columns of texts as numbers, from the command to the records; held against scikit-learn."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+import recordmill as package
+from tests.conftest import manifest_of, rejects_of, shard_bytes
+from tests.transforms.text.drawn_texts import ODD, captions
+
+TEXTS = [*captions(180), *ODD]
+ROWS = [{"id": number, "title": text, "part": ("train", "val")[number % 3 == 0]} for number, text in enumerate(TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    return path
+
+
+def flags(rows: Path, output: Path, *more: object) -> list[str]:
+    of_texts = ["--text-column", "title", "--split-column", "part", *more]
+    return ["table", "--rows", str(rows), "--output", str(output), *map(str, of_texts)]
+
+
+def dense(folder: Path, split: str) -> tuple[list[int], np.ndarray]:
+    """Ids, and the texts' vectors."""
+    records = [
+        record
+        for path in sorted(folder.glob(f"table-{split}.tfrecord-*"))
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    ]
+    spec = {"id": tf.io.FixedLenFeature([], tf.int64), "title": package.encoders(str(folder))["title"].spec()}
+    parsed = tf.io.parse_example(records, spec)
+    return parsed["id"].numpy().tolist(), tf.sparse.to_dense(parsed["title"]).numpy()
+
+
+def texts_of(split: str) -> dict[int, str]:
+    """An empty text is one of no terms, where it is no missing value."""
+    return {row["id"]: row["title"] for row in ROWS if row["part"] == split}
+
+
+@pytest.mark.parametrize(("form", "vectorizer"), [("tfidf", TfidfVectorizer), ("counts", CountVectorizer)])
+def test_columns_and_values_are_those_of_scikit_learn(rows, tmp_path, recordmill, form, vectorizer):
+    done = recordmill(*flags(rows, tmp_path, "--text", form, "--ngrams", "1,2", "--min-df", 2))
+    assert done.code == 0, done
+    expected = vectorizer(ngram_range=(1, 2), min_df=2).fit(texts_of("train").values())
+    words = package.encoders(str(tmp_path))["title"]
+    assert list(words.vocabulary) == expected.get_feature_names_out().tolist()
+    assert words.fitted.texts == len(texts_of("train"))
+    for split in ("train", "val"):
+        ids, vectors = dense(tmp_path, split)
+        texts = texts_of(split)
+        assert sorted(ids) == sorted(texts)
+        np.testing.assert_allclose(vectors, expected.transform([texts[id_] for id_ in ids]).toarray(), rtol=1e-6)
+        counts = manifest_of(tmp_path)["splits"][split]["texts"]["title"]
+        terms = [term for text in texts.values() for term in expected.build_analyzer()(text)]
+        assert (counts["texts"], counts["terms"]) == (len(texts), len(terms))
+        assert counts["unknown"] == len([term for term in terms if term not in expected.vocabulary_])
+    assert recordmill("verify", tmp_path).code == 0
+
+
+def test_the_same_bytes_by_saved_encoders(rows, tmp_path, recordmill):
+    more = ["--text", "tfidf", "--text-features", 40]
+    assert recordmill(*flags(rows, tmp_path / "one", *more)).code == 0
+    again = recordmill(*flags(rows, tmp_path / "saved", "--text", "tfidf", "--encoders", tmp_path / "one"))
+    assert again.code == 0
+    first = shard_bytes(tmp_path / "one")
+    assert first == shard_bytes(tmp_path / "saved")
+    file = "encoders/title.json"
+    assert (tmp_path / "saved" / file).read_bytes() == (tmp_path / "one" / file).read_bytes()
+
+
+def test_texts_that_are_none(tmp_path, recordmill):
+    """A missing one is no text; bytes that are no UTF-8 are a reject."""
+    values = [b"dog", None, b"\xff\xfe", b"cat \x00 dog"]
+    pq.write_table(pa.table({"title": pa.array(values, pa.binary()), "id": [1, 2, 3, 4]}), tmp_path / "r.parquet")
+    more = ["--text-column", "title", "--text", "tokens", "--text-names", "tokens={column}_ids", "--max-rejects", 0.5]
+    done = recordmill("table", "--rows", tmp_path / "r.parquet", "--output", tmp_path / "out", *more)
+    assert done.code == 0, done
+    found = {}
+    for path in (tmp_path / "out").glob("table-train.tfrecord-*"):
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            features = tf.train.Example.FromString(record).features.feature
+            found[features["id"].int64_list.value[0]] = list(features["title_ids"].int64_list.value)
+    assert found == {1: [3], 2: [], 4: [2, 3]}
+    (reject,) = rejects_of(tmp_path / "out")
+    assert (reject["id"], reject["reason"]) == (3, "other_type")
+    assert "title" in reject["detail"]
+    assert manifest_of(tmp_path / "out")["splits"]["train"]["texts"]["title"]["texts"] == 2
+    assert json.loads((tmp_path / "out" / "encoders" / "title.json").read_text())["vocabulary"] == ["cat", "dog"]
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--text-column", "title"], "--text-column says which columns become numbers, and --text not what"),
+        (["--text", "counts"], "--text counts is of the columns of --text-column, and none is given"),
+        (["--text", "counts", "--text-column", "classes"], "encoders/ has the classes by that name"),
+        (["--text", "counts", "--text-column", "a,a"], "--text-column names a column twice"),
+        (["--text", "counts", "--text-column", "a", "--split", "train=.5,val=.5"], "give --key"),
+        (
+            ["--text", "counts", "--text-column", "a,b", "--text-names", "index=i,value=v"],
+            "gives features of two columns one name",
+        ),
+        (["--text", "counts", "--text-column", "nothing"], "--text-column: there is no column 'nothing'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(rows, tmp_path, recordmill, more, said):
+    done = recordmill("table", "--rows", rows, "--output", tmp_path / "out", *more)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_raw_texts_are_bytes_even_if_they_look_like_numbers(tmp_path, recordmill):
+    (tmp_path / "r.csv").write_text("title,other\n1,1\n2,2\n")
+    more = ["--text-column", "title", "--text", "raw", "--output", tmp_path / "out"]
+    assert recordmill("table", "--rows", tmp_path / "r.csv", *more).code == 0
+    features = {each["name"]: each["kind"] for each in manifest_of(tmp_path / "out")["features"]}
+    assert features == {"title": "bytes", "other": "int64"}
+    assert not (tmp_path / "out" / "encoders").exists()
