@@ -105,7 +105,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
         try:
             job.run()
-        except (AnnotationFileError, EmptyVocabularyError, NoImageFoundError):  # before any picture is read
+        except (AnnotationFileError, ConfigError, EmptyVocabularyError, NoImageFoundError):  # before a shard is written
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
             raise

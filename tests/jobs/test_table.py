@@ -196,20 +196,24 @@ def test_the_plan_is_what_is_written(rows, tmp_path, recordmill):
 
 
 def test_what_there_is_not(rows, tmp_path, recordmill):
-    for flags, fault in (
-        (["--rows", tmp_path / "*.csv"], "no file matches"),
-        (["--rows", tmp_path], "is a folder; give the file"),
-        (["--rows", rows[1], "--rows", rows[1]], "is given twice"),
-        (["--rows", rows[1], "--columns", "x"], "there is no column 'x'"),
-        (["--rows", rows[1], "--label", "note"], "of 600 rows"),
-        (["--rows", rows[1], "--classes", "a"], "--classes are values of --label"),
-        (["--rows", rows[1], "--rename", "id"], "COLUMN=VALUE is expected"),
-        (["--rows", rows[1], "--group-column", "patient"], "--split names a single split"),
+    for number, (flags, fault) in enumerate(
+        (
+            (["--rows", tmp_path / "*.csv"], "no file matches"),
+            (["--rows", tmp_path], "is a folder; give the file"),
+            (["--rows", rows[1], "--rows", rows[1]], "is given twice"),
+            (["--rows", rows[1], "--columns", "x"], "there is no column 'x'"),
+            (["--rows", rows[1], "--label", "note"], "of 600 rows"),
+            (["--rows", rows[1], "--classes", "a"], "--classes are values of --label"),
+            (["--rows", rows[1], "--rename", "id"], "COLUMN=VALUE is expected"),
+            (["--rows", rows[1], "--group-column", "patient"], "--split names a single split"),
+        )
     ):
-        outcome = recordmill("table", *flags, "--output", tmp_path / "out")
+        out = tmp_path / str(number)
+        outcome = recordmill("table", *flags, "--output", out)
         assert outcome.code in (1, 2)
         assert fault in outcome.err
         assert outcome.err.count("\n") == 1
+        assert out.exists() == ("--label" in flags), "nothing is left but rejects"
     (tmp_path / "rows.csv").write_bytes(b"a\n")
     assert "nothing to write" in recordmill("table", "--rows", tmp_path / "rows.csv", "--output", tmp_path / "out").err
 

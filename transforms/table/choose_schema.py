@@ -9,8 +9,10 @@ from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, ColumnStats, Seen, TableStats
+from recordmill.transforms.table.row_batch import shown
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
+_MOST_LABEL_BYTES = 200
 _NUMBERS = {Seen.INT64, Seen.FLOAT, Seen.LARGE, Seen.NOT_FINITE}
 _TYPES = (
     ({Seen.BOOL}, ColumnType.BOOL),
@@ -115,11 +117,21 @@ _OF_FORM = {
 def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     feature = choice.features.get(name, name)
     if name == choice.label:
+        _check_label(feature)
         return Column(name, feature, ColumnType.CLASS)
     if name in choice.texts:
         return Column(name, feature, ColumnType.BYTES, default=choice.defaults.get(name))
     type_, is_list = choice.types.get(name) or (_type(found), found.lists > 0)
     return Column(name, feature, type_, is_list, default=choice.defaults.get(name))
+
+
+def _check_label(feature: str) -> None:
+    """TFDS has a file of class names that is called as the feature."""
+    if len(feature.encode()) > _MOST_LABEL_BYTES or not feature.isprintable():
+        raise ConfigError(
+            f"--label: a file is called as the feature {shown(feature)}, which is too long or has a control character; "
+            "--rename it"
+        )
 
 
 def _type(found: ColumnStats) -> ColumnType:

@@ -128,6 +128,8 @@ def test_classes_are_numbered(monkeypatch):
         ({"columns": ("x",)}, "--columns: there is no column 'x'; there are a, b"),
         ({"label": "b"}, "column b is not in b.csv; every row needs it"),
         ({"required": ("x",)}, "there is no column 'x'"),
+        ({"label": "a", "features": {"a": "x" * 201}}, "--rename it"),
+        ({"label": "a", "features": {"a": "x\ny"}}, "--rename it"),
         ({"features": {"a": "b"}}, "columns 'a' and 'b' would both be the feature 'b'"),
         ({"types": {"x": (ColumnType.INT64, False)}}, "--schema: there is no column 'x'"),
     ],

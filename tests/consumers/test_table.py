@@ -1,0 +1,67 @@
+"""Tables are read as TensorFlow's users read them, and a model learns from them."""
+
+import csv
+import random
+
+import pytest
+
+from recordmill import dataset, decode_manifest, parse_spec
+from recordmill.launch.cli import main
+
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """Rows whose species follows from two of their numbers."""
+    folder = tmp_path_factory.mktemp("table")
+    rng = random.Random(0)
+    with (folder / "rows.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "length", "width", "note", "species"])
+        for number in range(ROWS):
+            species = number % 3
+            note = "" if number % 5 else "seen"
+            table.writerow([number, rng.gauss(species, 0.2), rng.gauss(-species, 0.2), note, "abc"[species]])
+    flags = ["--label", "species", "--key", "id", "--split", "train=0.8,val=0.2", "--gzip", "--num-shards", "2"]
+    assert main(["table", "--rows", str(folder / "rows.csv"), "--output", str(folder / "out"), *flags]) == 0
+    return folder / "out"
+
+
+def batches(out, split: str):
+    import tensorflow as tf
+
+    manifest = decode_manifest((out / "manifest.json").read_bytes(), str(out))
+    return tf.data.experimental.make_batched_features_dataset(
+        str(out / f"*-{split}.tfrecord-*"),
+        32,
+        parse_spec(manifest.table),
+        reader=lambda files: tf.data.TFRecordDataset(files, "GZIP"),
+        label_key="species",
+        num_epochs=1,
+    )
+
+
+def test_the_reader_of_batches_of_features(out):
+    read = [number for features, _ in batches(out, "train") for number in features["id"].numpy().tolist()]
+    read += [number for features, _ in batches(out, "val") for number in features["id"].numpy().tolist()]
+    assert sorted(read) == list(range(ROWS))
+    (features, _), *_ = batches(out, "val")
+    notes = dict(zip(features["id"].numpy().tolist(), features["note"].to_list(), strict=True))
+    assert all(note == ([] if number % 5 else [b"seen"]) for number, note in notes.items())
+    assert sum(1 for _ in dataset(str(out), "train")) + sum(1 for _ in dataset(str(out), "val")) == ROWS
+
+
+def test_a_model_learns_the_species(out):
+    import keras
+    import tensorflow as tf
+
+    def numbers(features, species):
+        return tf.stack([features["length"], features["width"]], axis=-1), species
+
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Dense(16, "relu"), keras.layers.Dense(3, "softmax")])
+    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.fit(batches(out, "train").map(numbers).repeat(), steps_per_epoch=150, epochs=2, verbose=0)
+    _, accuracy = model.evaluate(batches(out, "val").map(numbers), verbose=0)
+    assert accuracy > 0.9
