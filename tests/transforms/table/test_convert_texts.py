@@ -1,0 +1,68 @@
+"""Columns of texts become the features of their numbers."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.rejects import Reason
+from recordmill.schemas.splits import SplitShares
+from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
+from recordmill.transforms.table.convert_texts import convert_texts
+from recordmill.transforms.table.fit_texts import RowTexts, row_texts
+from recordmill.transforms.text.encode_texts import TextVectorizer
+
+ENCODER = TextEncoder(1, "title", TextSettings(TextForm.COUNTS), "train", 3, ("cat", "dog"))
+INDEX = Column("title", "title/index", ColumnType.TERM_INDEX, is_list=True)
+VALUE = Column("title", "title/value", ColumnType.TERM_VALUE, is_list=True)
+SCHEMA = TableSchema((Column("id", "id", ColumnType.INT64), Column("title", "title", ColumnType.BYTES)))
+CHOSEN = ChosenSchema(SCHEMA, LabelMap(()), ("w",))
+
+
+def test_rows_without_a_text_have_no_terms_and_bytes_that_are_none_are_faults():
+    array = pa.array([b"dog cat dog", None, b"\xff", b"", b"yak"], pa.binary())
+
+    found = convert_texts((INDEX, VALUE), array, 5, True, TextVectorizer(ENCODER))
+    index, value = found.features
+    assert (index.name, value.name) == ("title/index", "title/value")
+    assert (index.values.tolist(), value.values.tolist()) == ([0, 1], [1.0, 2.0])
+    assert index.ends.tolist() == value.ends.tolist() == [0, 2, 2, 2, 2, 2]
+    assert (index.values.dtype, value.values.dtype) == (np.int64, np.float32)
+    assert [(fault.place, fault.reason) for fault in found.faults] == [(2, Reason.OTHER_TYPE)]
+    assert found.counts.tolist() == [[1, 0, 3, 0], [0] * 4, [0] * 4, [1, 1, 0, 0], [1, 1, 1, 1]]
+
+
+def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():
+    chosen = with_texts(CHOSEN, [ENCODER], {"title": {"value": "words"}})
+    assert chosen.schema.columns[1:] == (INDEX, Column("title", "words", ColumnType.TERM_VALUE, is_list=True))
+    assert chosen.encoders == (ENCODER,)
+    assert chosen.warnings == ("w",)
+    features = chosen.schema.features
+    assert [(each.name, each.source, each.shape) for each in features[1:]] == [
+        ("title/index", "title.index", ("T of title",)),
+        ("words", "title.value", ("T of title",)),
+    ]
+    assert set(TableSchema.of_features(features).columns) == set(chosen.schema.columns)
+
+
+def test_a_name_that_another_column_has_is_refused():
+    with pytest.raises(ConfigError, match="would both be the feature 'id'"):
+        with_texts(CHOSEN, [ENCODER], {"title": {"index": "id"}})
+
+
+def test_texts_are_those_of_one_split_s_rows(tmp_path):
+    """A row whose split is not known is of none; a default is a text."""
+    table = {"title": ["a", None, "b", "c", "d"], "part": ["train", "Train ", "val", "x", None]}
+    pq.write_table(pa.table(table), tmp_path / "r.parquet")
+    splits = RowSplits(SplitShares((("train", 1),), 0), ("train", "val"), column="part")
+    file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
+
+    def texts(split: str, default: str | None = None) -> list[str]:
+        return list(row_texts(file, RowTexts("title", split, splits, default, "utf-8")))
+
+    assert (texts("train"), texts("val"), texts("train", "none")) == (["a"], ["b"], ["a", "none"])
