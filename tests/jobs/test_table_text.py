@@ -78,11 +78,17 @@ def test_the_same_bytes_by_saved_encoders(rows, tmp_path, recordmill):
     assert (tmp_path / "saved" / file).read_bytes() == (tmp_path / "one" / file).read_bytes()
 
 
+COUNTED = {"texts": 2, "without": 0, "terms": 3, "unknown": 0}
+
+
 def test_texts_that_are_none(tmp_path, recordmill):
-    """A missing one is no text; bytes that are no UTF-8 are a reject."""
-    values = [b"dog", None, b"\xff\xfe", b"cat \x00 dog"]
-    pq.write_table(pa.table({"title": pa.array(values, pa.binary()), "id": [1, 2, 3, 4]}), tmp_path / "r.parquet")
+    """A missing one is no text; bytes that are no UTF-8 are a reject; of one for another column, the text is
+    not counted."""
+    values = pa.array([b"dog", None, b"\xff\xfe", b"cat \x00 dog", b"dog dog"], pa.binary())
+    kinds = ["a", "a", "a", "a", "of no class"]
+    pq.write_table(pa.table({"title": values, "id": [1, 2, 3, 4, 5], "kind": kinds}), tmp_path / "r.parquet")
     more = ["--text-column", "title", "--text", "tokens", "--text-names", "tokens={column}_ids", "--max-rejects", 0.5]
+    more += ["--label", "kind", "--classes", "a"]
     done = recordmill("table", "--rows", tmp_path / "r.parquet", "--output", tmp_path / "out", *more)
     assert done.code == 0, done
     found = {}
@@ -91,10 +97,10 @@ def test_texts_that_are_none(tmp_path, recordmill):
             features = tf.train.Example.FromString(record).features.feature
             found[features["id"].int64_list.value[0]] = list(features["title_ids"].int64_list.value)
     assert found == {1: [3], 2: [], 4: [2, 3]}
-    (reject,) = rejects_of(tmp_path / "out")
-    assert (reject["id"], reject["reason"]) == (3, "other_type")
+    reject, other = rejects_of(tmp_path / "out")
+    assert (reject["id"], reject["reason"], other["id"]) == (3, "other_type", 5)
     assert "title" in reject["detail"]
-    assert manifest_of(tmp_path / "out")["splits"]["train"]["texts"]["title"]["texts"] == 2
+    assert manifest_of(tmp_path / "out")["splits"]["train"]["texts"]["title"] == COUNTED
     assert json.loads((tmp_path / "out" / "encoders" / "title.json").read_text())["vocabulary"] == ["cat", "dog"]
     assert recordmill("verify", tmp_path / "out").code == 0
 
