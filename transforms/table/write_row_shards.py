@@ -104,7 +104,7 @@ def write_row_shard(shard: RowShard, place: ShardPlace, spills: Sequence[Spill],
     size = 0
     with ShardFile(place, shard.key) as file:
         if shard.end > shard.first:
-            records = _read(shard, spills)
+            records = read_shard(shard, spills)
             for start in range(0, len(records), _PIECE_ROWS):
                 piece = records.slice(start, _PIECE_ROWS)
                 file.append_framed(framed(piece), len(piece))
@@ -114,7 +114,7 @@ def write_row_shard(shard: RowShard, place: ShardPlace, spills: Sequence[Spill],
     return ShardResult(shard.key, plan, made_by(place.layout), file.info, counted, ())
 
 
-def _read(shard: RowShard, spills: Sequence[Spill]) -> pa.LargeBinaryArray:
+def read_shard(shard: RowShard, spills: Sequence[Spill]) -> pa.LargeBinaryArray:
     """The shard's records in their order."""
     with ThreadPoolExecutor(_READS) as pool:
         read = partial(read_spill, first=shard.first_range, end=shard.end_range)
