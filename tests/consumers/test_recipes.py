@@ -1,0 +1,20 @@
+"""Every command of docs/recipes.md does what the page says, in its order."""
+
+import shlex
+from pathlib import Path
+
+from recordmill import dataset
+from recordmill.launch.cli import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
+
+
+def test_the_recipes_run_in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    commands = [shlex.split(line) for line in PAGE.read_text().splitlines() if line.startswith("    recordmill ")]
+    assert [main(command[1:]) for command in commands] == [0] * 7
+    outputs = [command[command.index("--output") + 1] for command in commands if "--output" in command]
+    assert outputs == ["annotations", "pictures", "rows", "features", "texts"]
+    for output in outputs:
+        assert next(iter(dataset(output, "train")))
+        assert output == "pictures" or main(["verify", output]) == 0
