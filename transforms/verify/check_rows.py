@@ -55,7 +55,7 @@ class RowChecker:
         else:
             flat = values.numpy()
             owners = np.arange(len(flat))
-        if False and (encoder := self._encoders.get(feature.source)):
+        if encoder := self._encoders.get(feature.source):
             for row, own in enumerate(np.split(flat, np.cumsum(lengths)[:-1])):
                 yield from ((row, fault) for fault in text_faults({feature.source: own}, encoder))
         if feature.kind is Kind.FLOAT:
