@@ -26,9 +26,17 @@ def read_rows(file: RowsFile, columns: tuple[str, ...] = (), encoding: str = "ut
         encoding: of CSV and TSV.
 
     Raises:
-        AnnotationFileError: it is no file of its kind, or is cut short or damaged.
+        AnnotationFileError: it is no file of its kind, or is cut short or damaged; or it is not the one that was found
+            when the job began, as it is read twice.
         OSError: see `Storage.open`.
     """
+    yield from _read(file, columns, encoding)
+    found = storage_for(file.path).stat(file.path)
+    if file.version and (found is None or found.version != file.version):
+        raise AnnotationFileError(f"{file.path} was changed while the job read it; run again")
+
+
+def _read(file: RowsFile, columns: tuple[str, ...], encoding: str) -> Iterator[RowBatch]:
     of_format = rows_format(file.path)
     with storage_for(file.path).open(file.path) as stream:
         if of_format == "parquet":

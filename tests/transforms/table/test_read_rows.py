@@ -9,6 +9,7 @@ import pytest
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.read_rows import read_rows
 
 
@@ -112,3 +113,16 @@ def test_parquet(tmp_path):
     assert cells == {"s.x": [1, None], "s.y.z": ["u", None], "l": [[1.5], []], "e": ["u", "v"]}
     assert lines == [1, 2]
     assert read(tmp_path / "x.parquet", columns=("s.y.z",))[0] == {"s.y.z": ["u", None]}
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a\n1\n")
+    found = storage_for(str(path)).stat(str(path))
+    rows = RowsFile(0, str(path), found.size_bytes, found.version)
+    assert len(list(read_rows(rows))) == 1
+    batches = read_rows(rows)
+    next(batches)
+    path.write_bytes(b"a\n2\n3\n")
+    with pytest.raises(AnnotationFileError, match="was changed while"):
+        list(batches)
