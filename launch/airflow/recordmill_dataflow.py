@@ -1,4 +1,4 @@
-"""DAGs recordmill_coco_dataflow and recordmill_folder_dataflow: a conversion on Dataflow, by the Flex Template.
+"""DAGs recordmill_coco_dataflow, and likewise of folder and table: a conversion on Dataflow, by the Flex Template.
 
 Copy this file and recordmill_tasks.py into the dags folder; docs/airflow.md lists the settings.
 """

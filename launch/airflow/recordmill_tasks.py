@@ -61,7 +61,7 @@ def final(function: Callable[..., Any]) -> Callable[..., Any]:
 def verify_and_publish(command: str, dag_id: str, site: Site) -> tuple[Any, Any]:
     """The tasks after a conversion, one after the other.
 
-    The asset `recordmill_coco`, or `recordmill_folder`, is that of both DAGs of a command; its event says where the
+    The asset, `recordmill_coco` and so on, is that of both DAGs of a command; its event says where the
     data set is and what is in it.
     """
 

@@ -9,7 +9,7 @@ MAX_WORKERS=20
 
 usage() {
     cat <<USAGE
-launch/dataflow/run.sh coco|folder --project PROJECT --region REGION --temp gs://BUCKET [OPTION…] -- NAME=VALUE …
+launch/dataflow/run.sh coco|folder|table --project PROJECT --region REGION --temp gs://BUCKET [OPTION…] -- NAME=VALUE …
 
 Starts a job. NAME=VALUE are Recordmill's options with underscores: images=gs://…, instances=gs://…, output=gs://…,
 gzip=true; of those that may be repeated, several with commas between them. launch/dataflow/coco.json lists them.
@@ -17,8 +17,8 @@ gzip=true; of those that may be repeated, several with commas between them. laun
   --project PROJECT          the project that runs it
   --region REGION            where it runs: that of the buckets
   --temp gs://BUCKET         for staged and temporary files (staging/, temp/); a folder in it will do
-  --template gs://FILE       the template (default: templates/coco.json or templates/folder.json in --temp)
-  --job-name NAME            (default: recordmill-coco- or recordmill-folder- and the time)
+  --template gs://FILE       the template (default: templates/COMMAND.json in --temp)
+  --job-name NAME            (default: recordmill-COMMAND- and the time)
   --service-account EMAIL    that launcher and workers run as (default: Compute Engine's, which may do much more)
   --as EMAIL                 start the job as this account
   --no-public-ips            workers have no public addresses; needs a --subnetwork with Private Google Access
@@ -59,7 +59,7 @@ machine_type=$MACHINE_TYPE max_workers=$MAX_WORKERS num_workers="" public_ips=ye
 labels=() experiments=() parameters=()
 while [ $# -gt 0 ]; do
     case $1 in
-        coco | folder)
+        coco | folder | table)
             [ -z "$command" ] || fail "$command and $1 cannot both be run"
             command=$1
             shift
@@ -94,7 +94,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 
-[ -n "$command" ] || fail "coco or folder is missing"
+[ -n "$command" ] || fail "coco, folder or table is missing"
 [ -n "$project" ] || fail "--project is missing"
 [ -n "$region" ] || fail "--region is missing"
 [[ $region =~ ^[a-z]+-[a-z]+[0-9]+$ ]] || fail "--region $region is no region like europe-west4"

@@ -55,7 +55,7 @@ class DataflowSite(Site):
     """Settings of a DAG that runs its jobs on Dataflow.
 
     Attributes:
-        templates: gs:// folder of the Flex Templates coco.json and folder.json, which launch/dataflow/build.sh writes.
+        templates: gs:// folder of the Flex Templates, coco.json and so on, which launch/dataflow/build.sh writes.
         image: container image of the workers; None for the one that the template runs in.
         deferrable: whether Airflow's triggerer waits for the job, rather than a worker.
     """

@@ -11,7 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from conftest import DATAFLOW_SETTINGS, copy_dags
 
 FILES = ("recordmill_beam.py", "recordmill_dataflow.py")
-DAGS = ["recordmill_coco", "recordmill_coco_dataflow", "recordmill_folder", "recordmill_folder_dataflow"]
+COMMANDS = ("coco", "folder", "table")
+DAGS = [f"recordmill_{command}{engine}" for command in COMMANDS for engine in ("", "_dataflow")]
 INPUTS = {"images": ["gs://b/images"], "instances": ["gs://b/a.json"]}
 
 
@@ -104,10 +105,10 @@ def test_a_setting_that_is_wrong_is_an_import_error_that_names_it(load, settings
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"images": "gs://b/images"},
-        {"images": []},
-        {"images": ["images"]},
-        {"images": ["gs://b/one,gs://b/two"]},
+        {"INPUT": "gs://b/images"},
+        {"INPUT": []},
+        {"INPUT": ["images"]},
+        {"INPUT": ["gs://b/one,gs://b/two"]},
         {"num_shards": 0},
         {"num_shards": 2.5},
         {"layout": "tfrecord"},
@@ -118,8 +119,10 @@ def test_a_setting_that_is_wrong_is_an_import_error_that_names_it(load, settings
 )
 def test_params_that_break_their_schema_are_refused(load, dag_id, wrong):
     params = load().dags[dag_id].params
-    params["images"] = ["gs://b/images"]
+    name = "rows" if "table" in dag_id else "images"
+    params[name] = ["gs://b/images"]
     params.validate()
+    wrong = {key.replace("INPUT", name): value for key, value in wrong.items()}
     with pytest.raises(ValueError, match=f"Invalid input for param {next(iter(wrong))}"):
         params.update(wrong)
 

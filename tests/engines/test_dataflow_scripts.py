@@ -179,7 +179,7 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--project", "p-1"], "coco or folder"),
+        (["--project", "p-1"], "coco, folder or table"),
         ([*RUN, "folder"], "coco and folder"),
         (["coco", "--project", "p-1"], "--region"),
         ([*RUN, "--region", "europe-west4-a"], "europe-west4-a"),
@@ -207,13 +207,13 @@ def test_run_refuses_before_it_calls_gcloud(scripts, arguments, named):
 def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
     done = scripts("build.sh", *BUILD, "--build-service-account", "b@p-1.iam.gserviceaccount.com")
     assert done.returncode == 0, done.stderr
-    build, coco, folder = scripts.calls
+    build, *templates = scripts.calls
     assert build[:3] == ["gcloud", "builds", "submit"]
     assert value(build, "--config") == f"{build[3]}/cloudbuild.yaml"
     assert value(build, "--gcs-source-staging-dir") == "gs://t-1/build"
     assert value(build, "--service-account") == "projects/p-1/serviceAccounts/b@p-1.iam.gserviceaccount.com"
     assert value(build, "--substitutions") == f"_IMAGES={BUILD[3]},_TAG=t,_LAUNCHER_TAG=latest"
-    for command, call in (("coco", coco), ("folder", folder)):
+    for command, call in zip(("coco", "folder", "table"), templates, strict=True):
         assert call == [
             *("gcloud", "dataflow", "flex-template", "build", f"gs://t-1/templates/{command}.json", "--project=p-1"),
             *(f"--image={IMAGE}{command}:t", "--sdk-language=PYTHON", f"--metadata-file={DATAFLOW / command}.json"),
@@ -229,10 +229,11 @@ def test_images_are_built_by_docker(scripts):
         ["docker", "push", f"{IMAGE}coco:t"],
         ["docker", "build", "--platform=linux/amd64"],
         ["docker", "push", f"{IMAGE}folder:t"],
-        ["gcloud", "dataflow", "flex-template"],
-        ["gcloud", "dataflow", "flex-template"],
+        ["docker", "build", "--platform=linux/amd64"],
+        ["docker", "push", f"{IMAGE}table:t"],
+        *[["gcloud", "dataflow", "flex-template"]] * 3,
     ]
-    for command, call in (("coco", scripts.calls[0]), ("folder", scripts.calls[2])):
+    for command, call in zip(("coco", "folder", "table"), scripts.calls[:6:2], strict=True):
         image = f"{IMAGE}{command}:t"
         given = {f"COMMAND={command}", f"IMAGE={image}", "LAUNCHER_TAG=2026"}
         assert {word.partition("=")[2] for word in call if word.startswith("--build-arg=")} == given

@@ -110,6 +110,7 @@ def test_cloud_build_and_docker_build_alike():
     assert [image.rpartition("/")[2] for image in steps["images"]] == [
         "recordmill-coco:${_TAG}",
         "recordmill-folder:${_TAG}",
+        "recordmill-table:${_TAG}",
     ]
 
 
