@@ -9,7 +9,8 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import NoReturn
 
 from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
@@ -110,16 +111,9 @@ def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
 
 def _convert(command: Command, beam_arguments: list[str]) -> int:
     _check_beam(beam_arguments, command.options)
-    from recordmill.launch.verbs import coco, embed, folder, table
     from recordmill.launch.verbs.convert import convert, show_plan
 
-    of_verb: dict[str, Callable[[Any], Any]] = {
-        "coco": coco.conversion,
-        "folder": folder.conversion,
-        "embed": embed.conversion,
-        "table": table.conversion,
-    }
-    conversion = of_verb[command.verb](command.options)
+    conversion = import_module(f"recordmill.launch.verbs.{command.verb}").conversion(command.options)
     if command.options.dry_run:
         show_plan(conversion, command.terminal.progress)
     else:
