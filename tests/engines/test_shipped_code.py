@@ -105,6 +105,8 @@ def tfds(inputs: Inputs) -> Words:
         "--gzip",
         "--match",
         "name",
+        "--split",
+        "train=0.6,val=0.4",
     ]
 
 
@@ -123,6 +125,11 @@ def a_table_with_splits(inputs: Inputs) -> Words:
     return ["folder", "--images", inputs.classes, *flags]
 
 
+def rows_of_a_table(inputs: Inputs) -> Words:
+    flags = ["--label", "shape", "--split", "train=0.6,val=0.4", "--num-shards", 2]
+    return ["table", "--rows", inputs.sample.objects, *flags]
+
+
 JOBS = (
     every_kind_of_a_zip,
     stuff_without_a_list,
@@ -132,6 +139,7 @@ JOBS = (
     class_folders_stratified,
     names_by_the_stock_writer,
     a_table_with_splits,
+    rows_of_a_table,
 )
 
 

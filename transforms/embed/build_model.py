@@ -5,8 +5,8 @@ What is wrong with a choice is a ConfigError in one line, whatever Keras raises.
 
 import difflib
 import hashlib
+import math
 import os
-import random
 import re
 import warnings
 from collections.abc import Iterator
@@ -102,16 +102,26 @@ def _own_size(name: str) -> tuple[int, int]:
 
 
 def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
-    state = random.getstate()
-    random.seed(_SEED)  # Keras takes the seeds of its initializers from here
     try:
-        return _constructor(name)(include_top=False, weights=weights, input_shape=(*size, 3))
+        model = _constructor(name)(include_top=False, weights=weights, input_shape=(*size, 3))
     except ConfigError:
         raise
     except Exception as error:  # of downloads, of sizes that are too small …
         raise ConfigError(f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {brief(error)}") from error
-    finally:
-        random.setstate(state)
+    if weights is None:
+        _draw_weights(model)
+    return model
+
+
+def _draw_weights(model: Any) -> None:
+    """Random weights that are the same in every process. Keras takes the seeds of its own from Python's `random`, which
+    other threads use, too. They keep the size of what goes through (He et al., https://arxiv.org/abs/1502.01852)."""
+    for number, variable in enumerate(model.weights):
+        shape = tuple(variable.shape)
+        if len(shape) > 1:  # others are constants to begin with
+            inputs = math.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])  # of a depthwise kernel, one channel each
+            drawn = np.random.default_rng((_SEED, number)).normal(0, math.sqrt(2 / inputs), shape)
+            variable.assign(drawn.astype(np.float32))
 
 
 def _constructor(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import threading
 
 import keras
 import msgspec
@@ -36,19 +37,27 @@ def test_features_of_a_named_model_are_those_of_keras_with_its_own_preprocessing
     model = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
     model.set_weights(build_model(NAMED).get_weights())
     prepared = keras.applications.mobilenet_v2.preprocess_input(pixels.astype(np.float32))
-    np.testing.assert_allclose(loaded.features(pixels), model.predict(prepared, verbose=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(loaded.features(pixels), model.predict(prepared, verbose=0), rtol=1e-3, atol=1e-4)
     assert loaded.found.layer == "out_relu"
     assert loaded.found.feature_shape == (1, 1, 1280)
     assert loaded.found.preprocess == "keras.applications.mobilenet_v2.preprocess_input"
 
 
-def test_random_weights_are_always_the_same_and_nobody_else_s_numbers_change():
-    random.seed(5)
-    expected = random.random()
-    random.seed(5)
+def test_random_weights_are_always_the_same_whoever_draws_numbers_meanwhile():
+    done = threading.Event()
+
+    def draw() -> None:
+        while not done.is_set():
+            random.random()
+
     first = build_model(NAMED).get_weights()
-    assert random.random() == expected
-    second = build_model(NAMED).get_weights()
+    other = threading.Thread(target=draw)
+    other.start()
+    try:
+        second = build_model(NAMED).get_weights()
+    finally:
+        done.set()
+        other.join()
     assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
     assert np.std(first[0]) > 0
 
