@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 from conftest import airflow, copy_dags
 
+from recordmill.launch.command_line.parameters import COMMANDS
+
 _START_S = 120
 
 
@@ -74,7 +76,7 @@ def running(home: Path, folder: Path, more_dags: Mapping[str, str], settings: Ma
         services = Services(f"http://127.0.0.1:{port}", root / "logs")
         wait_until(lambda: _answers(services), "Airflow to answer", _START_S)
         services.sign_in()
-        wait_until(lambda: _dags(services) == 2 + len(more_dags), "the DAGs to be read", _START_S)
+        wait_until(lambda: _dags(services) == len(COMMANDS) + len(more_dags), "the DAGs to be read", _START_S)
         yield services
     finally:
         _end(processes)

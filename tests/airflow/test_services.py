@@ -46,7 +46,9 @@ def slow_job(folder: Path) -> dict:
 
 
 def finished(root: Path) -> list[Path]:
-    return sorted(root.glob("*/*/[!.]*.tfrecord-*"))
+    """Shards of a run that is not done, which are in the folder of its state with a note of each."""
+    notes = root.glob("*/*/.recordmill-*/[!.]*.tfrecord-*.json")
+    return sorted(note.with_suffix("") for note in notes)
 
 
 def a_task_that_is_marked_failed_ends_and_goes_on(services: Services, root: Path, params: dict) -> None:
@@ -68,7 +70,7 @@ def a_task_that_is_marked_failed_ends_and_goes_on(services: Services, root: Path
     services.ask("POST", "/api/v2/dags/recordmill_coco/clearTaskInstances", again)
     wait_until(lambda: len(finished(root)) > len(kept), "the next shard", 120)
     services.ask("PATCH", convert, {"new_state": "failed"})
-    goes_on = f"Going on with an unfinished run in {finished(root)[0].parent}: {len(kept)} finished shards are kept"
+    goes_on = f"Going on with an unfinished run in {finished(root)[0].parents[1]}: {len(kept)} finished shards are kept"
     wait_until(lambda: goes_on in services.log("convert"), "what the second try said", 60)
     assert {path: path.read_bytes() for path in kept} == kept
 
