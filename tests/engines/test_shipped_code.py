@@ -69,7 +69,8 @@ def inputs(sample, tmp_path_factory) -> Inputs:
 def every_kind_of_a_zip(inputs: Inputs) -> Words:
     flags = every_kind(inputs.sample)
     flags[flags.index("--images") + 1] = str(inputs.images)
-    return ["coco", *flags, "--masks", "both", "--format", "jpeg", "--num-shards", 40]
+    texts = ["--caption-text", "tfidf", "--ngrams", "1,2"]
+    return ["coco", *flags, "--masks", "both", "--format", "jpeg", "--num-shards", 40, *texts]
 
 
 def stuff_without_a_list(inputs: Inputs) -> Words:
@@ -107,6 +108,8 @@ def tfds(inputs: Inputs) -> Words:
         "name",
         "--split",
         "train=0.6,val=0.4",
+        "--group-from",
+        "([0-9][0-9])[.]",
     ]
 
 

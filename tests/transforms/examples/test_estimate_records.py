@@ -52,7 +52,7 @@ def framed_bytes(task: ImageTask, table) -> int:
 @pytest.mark.parametrize("objects", [0, 1, 7])
 def test_a_record_is_of_an_image_or_of_an_object(objects):
     found = {layout: RecordEstimate(table).examples(task(objects)) for layout, table in LAYOUTS.items()}
-    assert found == {"detection": 1, "tfds": 1, "keras": objects, "classification": 1, "features": 1}
+    assert found == {"detection": 1, "tfds": 1, "keras": objects, "classification": 1, "features": 1, "table": 1}
 
 
 @pytest.mark.parametrize("objects", [1, 7, 60])
