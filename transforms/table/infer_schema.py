@@ -1,12 +1,16 @@
 """All rows of a table are looked at, and the types of its columns follow."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.cores import usable_cores
+from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_rows import read_rows
@@ -41,8 +45,11 @@ class InferSchema(beam.PTransform):
 def _observe(file: RowsFile, read: tuple[str, ...], encoding: str, distinct: tuple[str, ...]) -> Iterator[TableStats]:
     progress.set_step("looking at columns")
     stats = TableStats()
-    for batch in read_rows(file, read, encoding):
-        stats.add(observe(batch, file.number, distinct))
+    cores = usable_cores()
+    with ThreadPoolExecutor(cores) as pool:  # Arrow's work needs no interpreter
+        look = partial(observe, file=file.number, distinct=distinct)
+        for seen in look_ahead(look, read_rows(file, read, encoding), pool, cores):
+            stats.add(seen)
     yield stats
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -15,9 +16,11 @@ from recordmill.schemas.rejects import SplitReject
 from recordmill.schemas.table_splits import RowSplits
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.cores import usable_cores
+from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import RecordMaker
+from recordmill.transforms.table.make_records import BatchRecords, RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.spill_file import Records, Spill, write_spill
 
@@ -100,8 +103,7 @@ def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iter
     classes: dict[str, Counter[int]] = {split: Counter() for split in recipe.splits.names}
     texts: dict[str, Counter[tuple[str, int]]] = {split: Counter() for split in recipe.splits.names}
     size = number = 0
-    for batch in read_rows(file, recipe.read, recipe.encoding):
-        made = make(batch)
+    for made in _made_ahead(make, file, recipe):
         for split, records in made.by_split.items():
             pending[split].append(records)
             rows[split] += len(records.orders)
@@ -125,6 +127,13 @@ def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iter
 
 def _text_counts(counts: Counter[tuple[str, int]]) -> dict[str, TextCounts]:
     return {column: TextCounts(*(counts[column, place] for place in range(4))) for column, _ in counts}
+
+
+def _made_ahead(make: RecordMaker, file: RowsFile, recipe: RowsRecipe) -> Iterator[BatchRecords]:
+    """Records of batches in their order; threads make them, as Arrow's work needs no interpreter."""
+    cores = usable_cores()
+    with ThreadPoolExecutor(cores) as pool:
+        yield from look_ahead(make, read_rows(file, recipe.read, recipe.encoding), pool, cores)
 
 
 def _spills(pending: dict[str, list[Records]], file: RowsFile, number: int, output: str) -> Iterator[Spill]:
