@@ -1,7 +1,7 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -11,7 +11,6 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
 from recordmill.schemas.names import name_key
-from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import Division
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_classes import CountClasses
@@ -20,10 +19,10 @@ from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans, SplitPlan
+from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.sizing_warnings import sizing_warnings
+from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink
 from recordmill.transforms.storage.interface import is_remote
@@ -109,19 +108,12 @@ def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOpti
         )
     if planned is None:
         return findings
-    of_plan = planned.plans | "SizingWarnings" >> beam.FlatMap(_sizing_warnings, options.sizing).with_output_types(
-        Any
-    )  # as those of `findings`
+    of_plan = planned.plans | "SizingWarnings" >> WarnOfSizes(options.sizing)
     return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
 
 
 def _group(task: ImageTask, division: Division) -> tuple[str, str]:
     return task.split, division.group_of(name_key(task.file_name))
-
-
-def _sizing_warnings(of_split: tuple[str, SplitPlan], asked: ShardSizing) -> Iterator[tuple[str, str]]:
-    split, plan = of_split
-    return ((split, text) for text in sizing_warnings(split, plan, asked))
 
 
 def _demands(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:

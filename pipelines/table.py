@@ -23,7 +23,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
 from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.shards.shard_file import ShardPlace
-from recordmill.transforms.shards.sizing_warnings import sizing_warnings
+from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.fit_texts import FitTexts
@@ -132,16 +132,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     options = job.options
     files = p | "Files" >> beam.Create(job.files)
     divided = options.row_splits(job.splits)
-    choice = ColumnChoice(
-        options.written_columns,
-        options.label or "",
-        options.classes,
-        {} if job.given is None else _types(job.given),
-        options.defaults,
-        options.renamed,
-        divided.columns,
-        options.text_column,
-    )
+    choice = _choice(options, job.given, divided.columns)
     chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
     texts = None
     if job.texts:
@@ -159,7 +150,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     )
     warnings = (
         chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any),
-        plans | "OfSizes" >> beam.FlatMap(_sizing_warnings, options.sizing).with_output_types(Any),
+        plans | "OfSizes" >> WarnOfSizes(options.sizing, "row"),
     ) | "Warnings" >> beam.Flatten()
     nothing = p | "Nothing" >> beam.Create([])
     findings = Findings(
@@ -182,12 +173,22 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     )
 
 
-def _types(given: TableSchema) -> dict[str, tuple[ColumnType, bool]]:
-    """Types by column; of columns whose texts became numbers, that of the texts."""
-    return {
-        column.name: (ColumnType.BYTES, False) if column.type in TEXT_PARTS else (column.type, column.is_list)
-        for column in given.columns
-    }
+def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
+    """What the flags say of columns, and what the schema says that they do not. Of columns whose texts became numbers,
+    it says only that they were texts."""
+    columns = given.columns if given else ()
+    plain = [column for column in columns if column.type not in TEXT_PARTS]
+    return ColumnChoice(
+        options.written_columns,
+        options.label or "",
+        options.classes,
+        {column.name: (ColumnType.BYTES, False) for column in columns}
+        | {column.name: (column.type, column.is_list) for column in plain},
+        {column.name: column.default for column in plain if column.default is not None} | options.defaults,
+        {column.name: column.feature for column in plain if column.feature != column.name} | options.renamed,
+        required,
+        options.text_column,
+    )
 
 
 def _text_counts(of: OfFile) -> Iterator[tuple[tuple[str, str], TextCounts]]:
@@ -202,11 +203,6 @@ def _plan(split: str, spills: list[Spill], sizing: ShardSizing) -> tuple[str, Sp
 
 def _warnings(chosen: ChosenSchema, split: str) -> Iterator[tuple[str, str]]:
     return ((split, text) for text in chosen.warnings)
-
-
-def _sizing_warnings(of_split: tuple[str, SplitPlan], asked: ShardSizing) -> Iterable[tuple[str, str]]:
-    split, plan = of_split
-    return ((split, text) for text in sizing_warnings(split, plan, asked))
 
 
 def _input_rows(of: OfFile) -> tuple[str, InputRows]:

@@ -109,10 +109,6 @@ class TableSchema(msgspec.Struct, frozen=True):
     def features(self) -> tuple[Feature, ...]:
         return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
     @classmethod
     def of_features(cls, features: Iterable[Feature]) -> "TableSchema":
         return cls(tuple(map(Column.of_feature, features)))

@@ -41,4 +41,5 @@ def _matching(pattern: str) -> Iterator[str]:
     folder, _, name = pattern.rpartition("/")
     if _WILD & set(folder):
         raise ConfigError(f"--rows {pattern}: in a bucket, wild cards may stand in the file's name only")
-    yield from (file.path for file in storage_for(folder).walk(folder) if fnmatchcase(file.name, name))
+    storage = storage_for(folder)
+    yield from (storage.join(folder, found) for found in storage.names(folder) if fnmatchcase(found, name))

@@ -4,6 +4,7 @@ What goes wrong on the way is in test_gcs_faults.
 """
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -581,3 +582,18 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+def test_rows_of_a_table_in_a_bucket(gcs, sample, tmp_path):
+    """Of several objects, one of them compressed: the same bytes as of one local file, and verify reads them there."""
+    head, *rows = Path(sample.objects).read_bytes().splitlines(keepends=True)
+    gcs.put("rows/part-0.csv.gz", gzip.compress(head + b"".join(rows[:20])))
+    gcs.put("rows/part-1.csv", head + b"".join(rows[20:]))
+    flags = ["--label", "shape", "--split", "train=0.7,val=0.3", "--num-shards", "2"]
+    assert main(["table", "--rows", f"{ROOT}/rows/part-*", *flags, "--output", OUT]) == 0
+    assert main(["table", "--rows", sample.objects, *flags, "--output", str(tmp_path / "out")]) == 0
+    local = {name: data for name, data in files_of(tmp_path / "out").items() if "tfrecord" in name}
+    assert len(local) == 4
+    assert {name: gcs.objects()[f"out/{name}"] for name in local} == local
+    assert not [name for name in gcs.objects() if ".recordmill" in name]
+    assert main(["verify", OUT]) == 0

@@ -181,6 +181,23 @@ def test_rows_that_do_not_fit_are_rejects_and_nothing_is_lost(tmp_path, recordmi
     assert recordmill("verify", tmp_path / "out").code == 0
 
 
+def test_the_schema_of_a_data_set_writes_it_again(rows, tmp_path, recordmill):
+    """With the names of features that were given for it, and defaults that somebody wrote into it."""
+    flags = ["--rows", rows[1], "--label", "kind", "--num-shards", "2"]
+    named = ["--rename", "id=row/id,kind=species", "--default", "note=none"]
+    assert recordmill("table", *flags, *named, "--output", tmp_path / "out").code == 0
+    schema = json.loads((tmp_path / "out" / "schema.json").read_text())
+    (note,) = (column for column in schema["columns"] if column["name"] == "note")
+    note["default"] = "none"
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    again = ["--schema", tmp_path / "schema.json", "--output", tmp_path / "again"]
+    assert recordmill("table", *flags, *again).code == 0
+    assert shard_bytes(tmp_path / "again") == shard_bytes(tmp_path / "out")
+    refused = recordmill("table", "--rows", rows[1], *again[:2], "--output", tmp_path / "no")
+    assert refused.code == 2
+    assert "column kind holds classes; give --label kind" in refused.err
+
+
 def test_the_plan_is_what_is_written(rows, tmp_path, recordmill):
     flags = ["--rows", rows[1], "--output", tmp_path / "out", *SHARES, "--examples-per-shard", "100"]
     plan = recordmill("table", *flags, "--dry-run")

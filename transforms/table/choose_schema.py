@@ -122,6 +122,8 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     if name in choice.texts:
         return Column(name, feature, ColumnType.BYTES, default=choice.defaults.get(name))
     type_, is_list = choice.types.get(name) or (_type(found), found.lists > 0)
+    if type_ is ColumnType.CLASS:
+        raise ConfigError(f"--schema: column {name} holds classes; give --label {name}")
     return Column(name, feature, type_, is_list, default=choice.defaults.get(name))
 
 

@@ -68,7 +68,7 @@ class TableStats(msgspec.Struct):
     Attributes:
         rows, bad: rows that could be read, and those that could not, by the number of their file.
         columns: in the order in which they are found.
-        lacking: numbers of files that lack a column which another has.
+        in_files: numbers of the files that have each column.
     """
 
     rows: dict[int, int] = {}

@@ -54,7 +54,7 @@ def _read(file: RowsFile, columns: tuple[str, ...], encoding: str) -> Iterator[R
 
 
 def _unpacked(stream: Any) -> BinaryIO:
-    buffered = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+    buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     if buffered.peek(len(GZIP))[: len(GZIP)] == GZIP:
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
     return buffered

@@ -23,9 +23,9 @@ def named_splits(files: Iterable[RowsFile], column: str, encoding: str) -> tuple
         for batch in read_rows(file, (column,), encoding):
             if column not in batch.columns:
                 raise ConfigError(f"--split-column: {file.path} has no column {column!r}")
-            values = observe(batch, file.number, (column,)).columns[column].distinct or ()
-            found |= {split_name(value) for value in values if value}
-            if len(found) > _MOST:
+            values = observe(batch, file.number, (column,)).columns[column].distinct
+            found |= {split_name(value) for value in values or () if value}
+            if values is None or len(found) > _MOST:
                 raise ConfigError(f"--split-column {column} has more than {_MOST} values; is it the column of splits?")
     if not found:
         raise ConfigError(f"--split-column {column} names no split in any row")

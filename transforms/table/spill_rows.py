@@ -18,7 +18,7 @@ from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import BatchRecords, RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
@@ -59,8 +59,7 @@ class OfFile(NamedTuple):
 
 
 class SpillRows(beam.PTransform):
-    """RowsFile become Spill; further outputs are `rejected` (SplitReject), `files` (OfFile) and `counted` ((split,
-    Count)).
+    """RowsFile become Spill; further outputs are `rejected` (SplitReject) and `of_file` (OfFile).
 
     Args:
         chosen: a PCollection of one ChosenSchema.
@@ -77,7 +76,7 @@ class SpillRows(beam.PTransform):
             | "SpreadFiles" >> beam.Reshuffle()
             | "Spill"
             >> beam.ParDo(_SpillFile(self._recipe), AsSingleton(self._chosen)).with_outputs(
-                REJECTED, COUNTED, OF_FILE, main="spills"
+                REJECTED, OF_FILE, main="spills"
             )
         )
 

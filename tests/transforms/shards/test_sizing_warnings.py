@@ -51,3 +51,10 @@ def test_what_is_odd_is_told_in_one_sentence_with_its_numbers_and_a_cure(shards,
 )
 def test_what_may_be_meant_is_not(shards, images, asked):
     assert warned(shards, images, **asked) == []
+
+
+def test_rows_of_a_table_may_be_small():
+    sizing = ShardSizing(shard_bytes=2000)
+    assert list(sizing_warnings("val", SplitPlan(sizing, 89, 2390, 0, 2390, (), (), ()), sizing, "row")) == []
+    (text,) = sizing_warnings("val", SplitPlan(sizing, 89, 100, 0, 100, (), (), ()), sizing, "row")
+    assert "89 shards for 100 rows, about one in each" in text

@@ -131,6 +131,7 @@ def test_classes_are_numbered(monkeypatch):
         ({"label": "a", "features": {"a": "x" * 201}}, "--rename it"),
         ({"label": "a", "features": {"a": "x\ny"}}, "--rename it"),
         ({"features": {"a": "b"}}, "columns 'a' and 'b' would both be the feature 'b'"),
+        ({"types": {"a": (ColumnType.CLASS, False)}}, "--schema: column a holds classes; give --label a"),
         ({"types": {"x": (ColumnType.INT64, False)}}, "--schema: there is no column 'x'"),
     ],
 )

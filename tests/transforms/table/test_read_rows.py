@@ -1,6 +1,7 @@
 """Rows of files of each format, and what is wrong with them."""
 
 import gzip
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +42,14 @@ def test_csv(tmp_path, data, cells):
     assert read(tmp_path / "x.csv", data)[0] == cells
     assert read(tmp_path / "y.csv.gz", gzip.compress(data))[0] == cells
     assert read(tmp_path / "z.csv", gzip.compress(data))[0] == cells, "known by its bytes"
+
+
+def test_members_of_an_archive(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("in/x.csv", b"a\n1\n")
+        archive.writestr("in/x.csv.gz", gzip.compress(b"a\n1\n"))
+    for name in ("x.csv", "x.csv.gz"):
+        assert read(tmp_path / "x.zip" / "in" / name)[0] == {"a": ["1"]}
 
 
 def test_only_some_columns_and_tabs(tmp_path):
