@@ -130,13 +130,14 @@ def _written(
 ) -> Written:
     """The records, by our own writer where there is a plan, or by Beam's."""
     recipe = _shard_recipe(options, maker)
-    if isinstance(maker, EncodePictures) and planned is None:
+    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
+    if planned is None:
         parts = [
             gathered.tasks
             | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
             | f"WriteWithBeamSink-{split}"
             >> WriteWithBeamSink(
-                checked, gathered.labels, gathered.table, recipe, maker, split, options.num_shards or 0
+                checked, gathered.labels, gathered.table, recipe, threads, split, options.num_shards or 0
             )
             for split in splits
         ]
@@ -147,7 +148,6 @@ def _written(
             rejected | "Rejected" >> beam.Flatten(),
             classes | "Classes" >> beam.Flatten(),
         )
-    threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
 
 

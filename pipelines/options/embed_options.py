@@ -99,9 +99,6 @@ class EmbedOptions(LabelledOptions):
     )
     name: str = redefined(LabelledOptions, "name", "features")
     layout: str = redefined(LabelledOptions, "layout", "features", choices=("features",))
-    writer: str = redefined(
-        LabelledOptions, "writer", help="whole planned shards", docs="shards are planned", choices=("planned",)
-    )
 
     @property
     def choice(self) -> ModelChoice:

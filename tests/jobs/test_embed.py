@@ -161,7 +161,6 @@ def test_random_weights_are_warned_of_and_nothing_is_written_by_a_dry_run(inputs
         (["--weights", "no.weights.h5"], "--weights no.weights.h5: no such file"),
         (["--input-size", "big"], "--input-size 'big' is no height and width"),
         (["--input-size", "64x64"], "takes 16x12 only"),
-        (["--writer", "beam"], "--writer 'beam' is none of planned"),
         (["--batch", "0"], "--batch 0 must be 1"),
     ],
 )
@@ -171,6 +170,24 @@ def test_a_wrong_command_is_refused_before_anything_is_read(inputs, tmp_path, re
     assert outcome.code == 2
     assert told in outcome.err
     assert not (tmp_path / "out").exists()
+
+
+def test_beam_s_sink_writes_the_same_features(inputs, embedded, tmp_path, recordmill):
+    """But for what floats differ by in other batches."""
+    out = tmp_path / "out"
+    outcome = recordmill(*flags(inputs, out, "--split", "train=0.7,val=0.3", "--num-shards", 2, "--writer", "beam"))
+    assert outcome.code == 0, outcome
+    for split in ("train", "val"):
+        found, expected = (
+            {each["image/filename"][0]: each for each in read_examples(of, split)} for of in (out, embedded)
+        )
+        assert found.keys() == expected.keys()
+        for name, example in found.items():
+            np.testing.assert_allclose(example.pop("feature"), expected[name].pop("feature"), rtol=1e-5, atol=1e-6)
+            assert example == expected[name]
+    assert sorted(map(str, rejects_of(out))) == sorted(map(str, rejects_of(embedded)))
+    assert manifest_of(out)["splits"]["val"]["images"] == manifest_of(embedded)["splits"]["val"]["images"]
+    assert recordmill("verify", out).code == 0
 
 
 def test_there_are_no_pictures_to_extract(embedded, tmp_path, recordmill):

@@ -2,12 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import Annotation, StuffAnnotation
 from recordmill.schemas.example import ExampleWriter
@@ -25,7 +22,6 @@ from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 
 
 class Encoded(NamedTuple):
@@ -43,27 +39,6 @@ class Encoded(NamedTuple):
     counted: dict[Metric, int]
     rejected: list[Rejected]
     class_counts: dict[int, int] = {}
-
-
-class EncodeExamples(beam.PTransform):
-    """(ImageTask, Picture) become Encoded in the output `encoded`, and Rejected in `rejected`. `labels` and `table` are
-    PCollections of one LabelMap, one FeatureTable."""
-
-    def __init__(self, labels: PCollection, table: PCollection, box_policy: str):
-        super().__init__()
-        self._labels = labels
-        self._table = table
-        self._box_policy = box_policy
-
-    def expand(self, pictures: PCollection[tuple[ImageTask, Picture]]):
-        encode = beam.FlatMap(_encode, AsSingleton(self._labels), AsSingleton(self._table), self._box_policy)
-        return pictures | "Encode" >> encode.with_output_types(Encoded).with_outputs(REJECTED, main="encoded")
-
-
-def _encode(
-    loaded: tuple[ImageTask, Picture], labels: LabelMap, table: FeatureTable, box_policy: str
-) -> Iterator[object]:
-    return route_outputs(count_rejects([_encoder(labels, table, box_policy).encode(*loaded)]))
 
 
 class _Object(NamedTuple):
@@ -274,9 +249,6 @@ def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
 def _too_large(size: int) -> UnusableError:
     detail = f"its record would have {size:,} bytes or more; at most {MAX_RECORD_BYTES:,} are written"
     return UnusableError(Reason.RECORD_TOO_LARGE, detail)
-
-
-_encoder = lru_cache(maxsize=1)(ExampleEncoder)
 
 
 def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Finished shards are read back into image files in a folder, and the rows of annotations that their records hold."""
 
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 
 import apache_beam as beam
 import msgspec
@@ -12,8 +12,8 @@ from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
-from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.threads import ThreadedDoFn
 
 
 class ExtractedRecord(msgspec.Struct, frozen=True):
@@ -52,23 +52,19 @@ class ExtractShards(beam.PTransform):
         return shards | "SpreadShards" >> beam.Reshuffle() | "Extract" >> extract
 
 
-class _ExtractShard(beam.DoFn):
+class _ExtractShard(ThreadedDoFn):
     """Holds the threads that write."""
 
     def __init__(self, folder: str, threads: int | None):
+        super().__init__(threads)
         self._folder = folder
-        self._given_threads = threads
 
     def setup(self):
+        super().setup()
         self._writer = FileWriter(self._folder)
-        self._threads = self._given_threads or usable_cores()
-        self._pool = ThreadPoolExecutor(self._threads, "extract")
 
     def process(self, shard: ManifestShard) -> Iterator[tuple[str, ExtractedShard]]:
-        yield shard.split, extract_shard(shard, self._writer, self._pool, self._threads)
-
-    def teardown(self):
-        self._pool.shutdown(cancel_futures=True)
+        yield shard.split, extract_shard(shard, self._writer, self.pool, self.threads)
 
 
 def extract_shard(shard: ManifestShard, writer: FileWriter, pool: Executor, threads: int) -> ExtractedShard:

@@ -9,11 +9,9 @@ is a picture that has to be turned upright, is larger than wanted, or is wanted 
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
-import apache_beam as beam
-from apache_beam.pvalue import PCollection
 from PIL import Image
 
 from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcoding
@@ -31,29 +29,11 @@ from recordmill.transforms.images.transcode_picture import (
     stored_size,
 )
 from recordmill.transforms.runtime.budget import Budget
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 
 DECODING = Budget(MAX_PIXELS)
 
 Loaded = TypeVar("Loaded")
-
-
-class LoadImages(beam.PTransform):
-    """ImageTask become (ImageTask, Picture) in the output `pictures`, and Rejected in `rejected`."""
-
-    def __init__(self, rules: PictureRules):
-        super().__init__()
-        self._rules = rules
-
-    def expand(self, tasks: PCollection[ImageTask]):
-        load = beam.FlatMap(_load, self._rules).with_output_types(tuple[ImageTask, Picture])
-        return tasks | "LoadImage" >> load.with_outputs(REJECTED, main="pictures")
-
-
-def _load(task: ImageTask, rules: PictureRules) -> Iterator[object]:
-    loaded = load_image(task, rules)
-    return route_outputs(count_rejects([loaded if isinstance(loaded, Rejected) else (task, loaded)]))
 
 
 def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) -> Picture | Rejected:

@@ -35,6 +35,10 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     boxes: str
     pictures: PictureRules
 
+    @property
+    def images_at_once(self) -> int:
+        return 256
+
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         return RecordEstimate(table, self.pictures.max_side)
 

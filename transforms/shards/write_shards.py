@@ -4,7 +4,6 @@ This is the only step that reads image bytes, and it passes them on to nothing b
 """
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apache_beam as beam
@@ -16,8 +15,8 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ShardKey
-from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.outputs import Written
+from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
@@ -80,22 +79,15 @@ def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:
     return key, []
 
 
-class _WriteShard(beam.DoFn):
+class _WriteShard(ThreadedDoFn):
     """Holds the threads that fetch and check images."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
+        super().__init__(threads)
         self._recipe = recipe
-        self._given_threads = threads
-
-    def setup(self):
-        self._threads = self._given_threads or usable_cores()
-        self._pool = ThreadPoolExecutor(self._threads, "fetch")
 
     def process(
         self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[ShardResult]:
         key, tasks = group
-        yield ShardWriter(self._recipe, RecordContext(labels, table, self._pool, self._threads)).finish(key, tasks)
-
-    def teardown(self):
-        self._pool.shutdown(cancel_futures=True)
+        yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, tasks)

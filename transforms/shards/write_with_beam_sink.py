@@ -4,25 +4,28 @@ Every record goes through a shuffle, and which record is in which shard differs 
 what that costs.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
+from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.rejects import Count, Metric, Rejected
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.examples.encode_examples import Encoded, EncodeExamples
-from recordmill.transforms.images.load_images import LoadImages
+from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
-from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.runtime.outputs import REJECTED, Written, count_rejects, of_split, route_outputs
+from recordmill.transforms.runtime.threads import ThreadedDoFn
+from recordmill.transforms.shards.record_maker import RecordContext, RecordMaker
 from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -66,18 +69,19 @@ class WriteWithBeamSink(beam.PTransform):
     Args:
         checked: a PCollection of one element, before which no picture is read.
         labels, table: PCollections of one LabelMap, and one FeatureTable.
-        maker: of the records.
+        threads: see `recordmill.transforms.shards.write_shards.WriteShards`.
         split: which the tasks are of.
         num_shards: how many; 0 lets the runner choose.
     """
 
+    # Three side inputs, and what a shard is known by.
     def __init__(
         self,
         checked: PCollection,
         labels: PCollection,
         table: PCollection,
         recipe: ShardRecipe,
-        maker: EncodePictures,
+        threads: int | None,
         split: str,
         num_shards: int,
     ):
@@ -86,40 +90,51 @@ class WriteWithBeamSink(beam.PTransform):
         self._labels = labels
         self._table = table
         self._recipe = recipe
-        self._maker = maker
+        self._threads = threads
         self._split = split
         self._num_shards = num_shards
 
     def expand(self, tasks: PCollection[ImageTask]):
-        recipe, maker = self._recipe, self._maker
-        loaded = (
+        recipe, number = self._recipe, self._recipe.maker.images_at_once
+        sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
+        make = beam.ParDo(_MakeRecords(recipe.maker, self._threads), *sides).with_output_types(Encoded)
+        made = (
             tasks
             | "SpreadImages" >> beam.Reshuffle()
-            | "WhenChecked" >> beam.Map(_same, AsSingleton(self._checked)).with_output_types(ImageTask)
-            | "LoadImages" >> LoadImages(maker.pictures)
+            | "ImagesAtOnce" >> beam.BatchElements(number, number)
+            | "ImagesOfNoTime" >> beam.Map(_of_no_time)  # as the names of shards
+            | "MakeRecords" >> make.with_outputs(REJECTED, main="encoded")
         )
-        encoded = loaded.pictures | "EncodeExamples" >> EncodeExamples(self._labels, self._table, maker.boxes)
-        records = encoded.encoded | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
+        records = made.encoded | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
         shards = records | "SinkRecords" >> SinkRecords(recipe, self._split, self._num_shards)
         rejected = (
-            loaded[REJECTED],
-            encoded[REJECTED],
-            encoded.encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
+            made[REJECTED],
+            made.encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
         ) | "Rejected" >> beam.Flatten()
         counted = (
-            encoded.encoded | "Counted" >> beam.FlatMap(_counted),
+            made.encoded | "Counted" >> beam.FlatMap(_counted),
             records | "RecordBytes" >> beam.Map(_record_bytes),
         ) | "AllCounted" >> beam.Flatten()
         return Written(
             shards,
             counted | "CountedBySplit" >> of_split(self._split),
             rejected | "RejectedBySplit" >> of_split(self._split),
-            encoded.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
+            made.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
         )
 
 
-def _same(task: ImageTask, _: object) -> ImageTask:
-    return task
+class _MakeRecords(ThreadedDoFn):
+    """Holds the threads that fetch and check images."""
+
+    def __init__(self, maker: RecordMaker, threads: int | None):
+        super().__init__(threads)
+        self._maker = maker
+
+    def process(
+        self, tasks: Sequence[ImageTask], labels: LabelMap, table: FeatureTable, _: object
+    ) -> Iterator[Encoded | TaggedOutput]:
+        make = self._maker.start(RecordContext(labels, table, self.pool, self.threads))
+        return route_outputs(count_rejects(made for _, made in make(tasks)))
 
 
 def _records(encoded: Encoded) -> Collection[bytes]:
@@ -130,8 +145,8 @@ def _record_bytes(record: bytes) -> Count:
     return Count(Metric.RECORD_BYTES, len(record))
 
 
-def _of_no_time(path: str) -> TimestampedValue:
-    return TimestampedValue(path, MIN_TIMESTAMP)
+def _of_no_time(item: Any) -> TimestampedValue:
+    return TimestampedValue(item, MIN_TIMESTAMP)
 
 
 def _counted(encoded: Encoded) -> list[Count]:

@@ -1,7 +1,7 @@
 """Finished shards are read back and compared with their manifest; TensorFlow parses and decodes every record."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ from recordmill.schemas.features import RecordOf
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
 from recordmill.transforms.records.record_values import RecordFault
-from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.verify.check_records import RecordChecker
 from recordmill.transforms.verify.check_rows import RowChecker
 
@@ -46,21 +46,11 @@ class VerifyShards(beam.PTransform):
         return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> beam.ParDo(_VerifyShard(self._threads))
 
 
-class _VerifyShard(beam.DoFn):
+class _VerifyShard(ThreadedDoFn):
     """Holds the threads that decode."""
 
-    def __init__(self, threads: int | None):
-        self._given_threads = threads
-
-    def setup(self):
-        self._threads = self._given_threads or usable_cores()
-        self._pool = ThreadPoolExecutor(self._threads, "verify")
-
     def process(self, expected: ShardToVerify) -> Iterator[ShardCheck]:
-        yield verify_shard(expected, self._pool, self._threads)
-
-    def teardown(self):
-        self._pool.shutdown(cancel_futures=True)
+        yield verify_shard(expected, self.pool, self.threads)
 
 
 class _Measured(NamedTuple):

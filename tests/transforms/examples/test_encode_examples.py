@@ -6,14 +6,10 @@ import pickle
 import struct
 import tracemalloc
 
-import apache_beam as beam
 import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 from pycocotools import mask as coco_mask
 
@@ -32,8 +28,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.examples import encode_examples as module
-from recordmill.transforms.examples.encode_examples import Encoded, EncodeExamples, ExampleEncoder
-from recordmill.transforms.runtime.outputs import REJECTED
+from recordmill.transforms.examples.encode_examples import Encoded, ExampleEncoder
 
 LABELS = LabelMap(
     (Category(0, "été", keypoints=("nose", "tail")), Category(3, "dog", keypoints=("nose",)), Category(90, "dog")),
@@ -439,22 +434,14 @@ def test_a_mask_that_is_malformed_and_a_box_outside_are_both_told(panoptic):
     assert only(encoded)["image/object/id"] == [2]
 
 
-def test_the_transform(monkeypatch):
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1999)
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        labels = p | "Labels" >> beam.Create([LABELS])
-        table = p | "Table" >> beam.Create([PLAIN])
-        pictures = p | "Pictures" >> beam.Create([(task(INSIDE), PICTURE), (task(OUTSIDE), PICTURE)])
-        huge = msgspec.structs.replace(PICTURE, data=bytes(2000))
-        more = p | "Huge" >> beam.Create([(task(CROSSING), huge)])
-        with_huge = (pictures, more) | beam.Flatten()
-        found = with_huge | EncodeExamples(labels, table, "clip")
-        assert_that(found.encoded, equal_to([encode(task(INSIDE)), encode(task(OUTSIDE))]), "Encoded")
-        too_large = found[REJECTED] | beam.Map(lambda reject: (reject.id, reject.reason, reject.annotations))
-        assert_that(too_large, equal_to([(139, Reason.RECORD_TOO_LARGE, 1)]), "Rejected")
-
-
 # Limits
+
+
+def test_a_picture_that_no_record_holds_is_rejected_with_all_its_annotations(monkeypatch):
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1999)
+    huge = msgspec.structs.replace(PICTURE, data=bytes(2000))
+    found = ExampleEncoder(LABELS, PLAIN, "clip").encode(task(CROSSING), huge)
+    assert (found.id, found.reason, found.annotations) == (139, Reason.RECORD_TOO_LARGE, 1)
 
 
 def test_masks_are_drawn_no_further_than_a_record_holds(monkeypatch):

@@ -7,13 +7,9 @@ import random
 import struct
 import zlib
 
-import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from recordmill.schemas.annotations import Annotation
@@ -21,9 +17,8 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules
 from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_PIXELS
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.images import load_images as module
-from recordmill.transforms.images.load_images import LoadImages, load_image
+from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.runtime.budget import Budget
-from recordmill.transforms.runtime.outputs import REJECTED
 from recordmill.transforms.storage.local_storage import LocalStorage
 
 CHECKS = ["none", "header", "decode"]
@@ -297,21 +292,6 @@ def test_one_file_that_cannot_be_read_is_a_reject(tmp_path):
     reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
     assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
     assert "Is a directory" in reject.detail
-
-
-def test_the_transform_sorts_its_outputs(tmp_path):
-    (tmp_path / "good").write_bytes(PNG)
-    (tmp_path / "bad").write_bytes(b"GIF89a")
-    good, bad = (
-        ImageTask(id_, name, 40, 30, ImageRef(str(tmp_path / name), 9), "train", ())
-        for id_, name in ((1, "good"), (2, "bad"))
-    )
-    picture = Picture(PNG, "png", 40, 30, hashlib.sha256(PNG).hexdigest())
-    detail = "'bad': no picture in a format that is known; it starts with b'GIF89a'"
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        loaded = p | beam.Create([good, bad]) | LoadImages(PictureRules("decode"))
-        assert_that(loaded.pictures, equal_to([(good, picture)]), "Pictures")
-        assert_that(loaded[REJECTED], equal_to([Rejected("image", 2, Reason.UNSUPPORTED_FORMAT, detail)]), "Rejected")
 
 
 def test_a_frame_that_is_larger_than_its_gif_says_is_rejected_undecoded(tmp_path):

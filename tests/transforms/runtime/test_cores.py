@@ -1,17 +1,13 @@
 """The cores of the process that asks, not of the machine."""
 
 import os
-import pickle
 import subprocess
 import sys
 
 import pytest
 
-from recordmill.transforms.extract import extract_shards
 from recordmill.transforms.runtime import cores
 from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.shards import write_shards
-from recordmill.transforms.verify import verify_shards
 
 
 @pytest.fixture
@@ -58,25 +54,3 @@ def test_a_process_that_is_bound_to_one_core_has_one():
     code += "from recordmill.transforms.runtime.cores import usable_cores; print(usable_cores())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "1\n"
-
-
-@pytest.mark.parametrize(
-    ("module", "make"),
-    [
-        (write_shards, lambda threads: write_shards._WriteShard(None, threads)),
-        (verify_shards, verify_shards._VerifyShard),
-        (extract_shards, lambda threads: extract_shards._ExtractShard("folder", threads)),
-    ],
-)
-@pytest.mark.parametrize(("given", "expected"), [(None, 3), (5, 5)])
-def test_cores_are_counted_where_the_work_is_done(module, make, given, expected, monkeypatch):
-    def not_here() -> int:
-        raise AssertionError("counted where the job is submitted")
-
-    monkeypatch.setattr(module, "usable_cores", not_here)
-    shipped = pickle.dumps(make(given))
-    monkeypatch.setattr(module, "usable_cores", lambda: 3)
-    worker = pickle.loads(shipped)
-    worker.setup()
-    assert worker._pool._max_workers == worker._threads == expected
-    worker.teardown()

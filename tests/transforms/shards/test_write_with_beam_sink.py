@@ -11,8 +11,9 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
-from tests.transforms.shards.test_shard_file import MAKER, read, recipe
+from tests.transforms.shards.test_shard_file import read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
 
@@ -23,7 +24,7 @@ def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, task
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
         checked = p | "Checked" >> beam.Create([True])
-        sink = WriteWithBeamSink(checked, labels, table, recipe(tmp_path, gzip=gzip), MAKER, "val", num_shards=2)
+        sink = WriteWithBeamSink(checked, labels, table, recipe(tmp_path, gzip=gzip), None, "val", num_shards=2)
         written = p | "Tasks" >> beam.Create(tasks) | sink
         files = written.shards | "File" >> beam.MapTuple(lambda split, info: (split, info.file))
         counts = (
@@ -52,3 +53,18 @@ def test_a_shard_is_described_by_what_is_in_its_file(tmp_path, name):
         name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest()
     )
     assert progress.snapshot().shards_done == 1
+
+
+def test_images_are_taken_as_many_at_once_as_their_maker_wants(tmp_path, tasks, monkeypatch):
+    """So that its threads, or its model, have work."""
+    taken = []
+    start = EncodePictures.start
+    monkeypatch.setattr(EncodePictures, "images_at_once", 2)
+    monkeypatch.setattr(
+        EncodePictures, "start", lambda maker, of: lambda given: taken.append(len(given)) or start(maker, of)(given)
+    )
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
+        checked = p | "Checked" >> beam.Create([True])
+        p | "Tasks" >> beam.Create(tasks) | WriteWithBeamSink(checked, labels, table, recipe(tmp_path), 3, "val", 1)
+    assert sorted(taken) == [1, 2]
