@@ -1,4 +1,4 @@
-"""DAGs recordmill_coco, recordmill_folder, recordmill_table: conversions on this worker, or on a job server as Flink's.
+"""A DAG for each command, recordmill_coco and so on: conversions on this worker, or on a job server as Flink's.
 
 Copy this file and recordmill_tasks.py into the dags folder; docs/airflow.md lists the settings.
 """

@@ -1,4 +1,4 @@
-"""DAGs recordmill_coco_dataflow, and likewise of folder and table: a conversion on Dataflow, by the Flex Template.
+"""A DAG for each command, recordmill_coco_dataflow and so on: conversions on Dataflow, by the Flex Templates.
 
 Copy this file and recordmill_tasks.py into the dags folder; docs/airflow.md lists the settings.
 """

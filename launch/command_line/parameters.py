@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import Kind, OptionField, options_of
 from recordmill.pipelines.options.table_options import TableOptions
@@ -13,6 +14,7 @@ from recordmill.schemas.errors import ConfigError
 COMMANDS: dict[str, type[ConvertOptions]] = {
     "coco": CocoOptions,
     "folder": FolderOptions,
+    "embed": EmbedOptions,
     "table": TableOptions,
 }
 """What can be started by parameters."""

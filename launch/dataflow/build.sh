@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the image and the Flex Templates of coco and folder.
+# Builds an image and a Flex Template for each command.
 set -euo pipefail
 
 usage() {
     cat <<'USAGE'
 launch/dataflow/build.sh --project PROJECT --images REGION-docker.pkg.dev/PROJECT/REPOSITORY --temp gs://BUCKET [OPTION…]
 
-Builds the wheel, an image for each command, and the templates gs://BUCKET/templates/coco.json, folder.json and table.json.
+Builds the wheel, an image for each command, and the templates gs://BUCKET/templates/coco.json, folder.json, embed.json and table.json.
 
   --project PROJECT     the project that builds
   --images PLACE        a repository of Artifact Registry
@@ -101,7 +101,7 @@ PYTHON
 if [ "$dry_run" = no ]; then make_context; fi
 
 if [ "$local" = yes ]; then
-    for command in coco folder table; do
+    for command in coco folder embed table; do
         image=$images/recordmill-$command:$tag
         run docker build --platform=linux/amd64 --build-arg="COMMAND=$command" --build-arg="IMAGE=$image" \
             --build-arg="LAUNCHER_TAG=$launcher_tag" --tag="$image" "$scratch/context"
@@ -115,10 +115,10 @@ else
         --substitutions="_IMAGES=$images,_TAG=$tag,_LAUNCHER_TAG=$launcher_tag"
 fi
 
-for command in coco folder table; do
+for command in coco folder embed table; do
     run gcloud dataflow flex-template build "$temp/templates/$command.json" --project="$project" \
         --image="$images/recordmill-$command:$tag" --sdk-language=PYTHON --metadata-file="$here/$command.json"
 done
 
-echo "Images: $images/recordmill-coco:$tag, recordmill-folder:$tag and recordmill-table:$tag" >&2
-echo "Templates: coco.json, folder.json and table.json in $temp/templates; launch/dataflow/run.sh runs them" >&2
+echo "Images: $images/recordmill-coco:$tag, recordmill-folder:$tag, recordmill-embed:$tag and recordmill-table:$tag" >&2
+echo "Templates: coco.json, folder.json, embed.json and table.json in $temp/templates; launch/dataflow/run.sh runs them" >&2

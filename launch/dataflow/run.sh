@@ -9,10 +9,10 @@ MAX_WORKERS=20
 
 usage() {
     cat <<USAGE
-launch/dataflow/run.sh coco|folder|table --project PROJECT --region REGION --temp gs://BUCKET [OPTION…] -- NAME=VALUE …
+launch/dataflow/run.sh coco|folder|embed|table --project PROJECT --region REGION --temp gs://BUCKET [OPTION…] -- NAME=VALUE …
 
 Starts a job. NAME=VALUE are Recordmill's options with underscores: images=gs://…, instances=gs://…, output=gs://…,
-gzip=true; of those that may be repeated, several with commas between them. launch/dataflow/coco.json lists them.
+gzip=true; of those that may be repeated, several with commas between them. launch/dataflow/COMMAND.json lists them.
 
   --project PROJECT          the project that runs it
   --region REGION            where it runs: that of the buckets
@@ -59,7 +59,7 @@ machine_type=$MACHINE_TYPE max_workers=$MAX_WORKERS num_workers="" public_ips=ye
 labels=() experiments=() parameters=()
 while [ $# -gt 0 ]; do
     case $1 in
-        coco | folder | table)
+        coco | folder | embed | table)
             [ -z "$command" ] || fail "$command and $1 cannot both be run"
             command=$1
             shift
@@ -94,7 +94,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 
-[ -n "$command" ] || fail "coco, folder or table is missing"
+[ -n "$command" ] || fail "coco, folder, embed or table is missing"
 [ -n "$project" ] || fail "--project is missing"
 [ -n "$region" ] || fail "--region is missing"
 [[ $region =~ ^[a-z]+-[a-z]+[0-9]+$ ]] || fail "--region $region is no region like europe-west4"
@@ -109,7 +109,8 @@ for label in ${labels[@]+"${labels[@]}"}; do
     [[ $label =~ ^[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}$ ]] || fail "--label $label must be lower-case, as in team=vision"
 done
 [ ${#parameters[@]} -gt 0 ] || fail "-- and Recordmill's options are missing"
-for name in images output; do
+case $command in table) input=rows ;; *) input=images ;; esac
+for name in "$input" output; do
     case " ${parameters[*]}" in *" $name=gs://"*) ;; *) fail "$name=gs://… is missing after --" ;; esac
 done
 given=" "

@@ -1,6 +1,6 @@
 """The metadata of a Flex Template for Dataflow: its parameters, what they mean, and which values they take.
 
-`python -m recordmill.launch.services.template_metadata` writes launch/dataflow/coco.json, folder.json and table.json.
+`python -m recordmill.launch.services.template_metadata` writes launch/dataflow/coco.json and the others.
 
 Dataflow matches values with the regexes before it starts anything, and Cloud Console shows labels and help. The
 regexes are POSIX-egrep's, which is what Google's documentation names: no \\d, no lookaround. The fields are those of

@@ -10,9 +10,10 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowFailException
 from conftest import DATAFLOW_SETTINGS, copy_dags
 
+from recordmill.launch.command_line.parameters import COMMANDS
+
 FILES = ("recordmill_beam.py", "recordmill_dataflow.py")
-COMMANDS = ("coco", "folder", "table")
-DAGS = [f"recordmill_{command}{engine}" for command in COMMANDS for engine in ("", "_dataflow")]
+DAGS = sorted(f"recordmill_{command}{engine}" for command in COMMANDS for engine in ("", "_dataflow"))
 INPUTS = {"images": ["gs://b/images"], "instances": ["gs://b/a.json"]}
 
 
@@ -121,6 +122,8 @@ def test_params_that_break_their_schema_are_refused(load, dag_id, wrong):
     params = load().dags[dag_id].params
     name = "rows" if "table" in dag_id else "images"
     params[name] = ["gs://b/images"]
+    if "embed" in dag_id:
+        params["model"] = "efficientnet-b0"
     params.validate()
     wrong = {key.replace("INPUT", name): value for key, value in wrong.items()}
     with pytest.raises(ValueError, match=f"Invalid input for param {next(iter(wrong))}"):

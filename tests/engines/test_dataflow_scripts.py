@@ -163,9 +163,11 @@ def test_a_value_for_which_gcloud_has_no_delimiter_is_refused(scripts):
     assert "gcloud needs one of them" in line
 
 
-def test_folder_has_a_template_of_its_own(scripts):
-    assert scripts("run.sh", "folder", *RUN[1:], "--", *PATHS).returncode == 0
-    assert value(scripts.calls[0], "--template-file-gcs-location") == "gs://t-1/templates/folder.json"
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_a_template_of_its_own(scripts, command):
+    paths = [path.replace("images=", "rows=") if command == "table" else path for path in PATHS]
+    assert scripts("run.sh", command, *RUN[1:], "--", *paths).returncode == 0
+    assert value(scripts.calls[0], "--template-file-gcs-location") == f"gs://t-1/templates/{command}.json"
 
 
 def test_dry_run_prints_the_command_that_would_be_run(scripts):
@@ -179,7 +181,7 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--project", "p-1"], "coco, folder or table"),
+        (["--project", "p-1"], "coco, folder, embed or table"),
         ([*RUN, "folder"], "coco and folder"),
         (["coco", "--project", "p-1"], "--region"),
         ([*RUN, "--region", "europe-west4-a"], "europe-west4-a"),
@@ -193,6 +195,7 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
         ([*RUN, "--machine-type"], "--machine-type"),
         (RUN, "--"),
         ([*RUN, "--", "images=/data", "output=gs://b-1/o"], "images=gs://"),
+        (["table", *RUN[1:], "--", *PATHS], "rows=gs://"),
         ([*RUN, "--", *PATHS, "num-shards=8"], "num-shards=8"),
         ([*RUN, "--", *PATHS, "images=gs://b-1/more"], "images"),
     ],
@@ -213,7 +216,7 @@ def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
     assert value(build, "--gcs-source-staging-dir") == "gs://t-1/build"
     assert value(build, "--service-account") == "projects/p-1/serviceAccounts/b@p-1.iam.gserviceaccount.com"
     assert value(build, "--substitutions") == f"_IMAGES={BUILD[3]},_TAG=t,_LAUNCHER_TAG=latest"
-    for command, call in zip(("coco", "folder", "table"), templates, strict=True):
+    for command, call in zip(COMMANDS, templates, strict=True):
         assert call == [
             *("gcloud", "dataflow", "flex-template", "build", f"gs://t-1/templates/{command}.json", "--project=p-1"),
             *(f"--image={IMAGE}{command}:t", "--sdk-language=PYTHON", f"--metadata-file={DATAFLOW / command}.json"),
@@ -225,15 +228,14 @@ def test_images_are_built_by_docker(scripts):
     done = scripts("build.sh", *BUILD, "--local", "--launcher-tag", "2026")
     assert done.returncode == 0, done.stderr
     assert [call[:3] for call in scripts.calls] == [
-        ["docker", "build", "--platform=linux/amd64"],
-        ["docker", "push", f"{IMAGE}coco:t"],
-        ["docker", "build", "--platform=linux/amd64"],
-        ["docker", "push", f"{IMAGE}folder:t"],
-        ["docker", "build", "--platform=linux/amd64"],
-        ["docker", "push", f"{IMAGE}table:t"],
-        *[["gcloud", "dataflow", "flex-template"]] * 3,
+        *(
+            call
+            for command in COMMANDS
+            for call in (["docker", "build", "--platform=linux/amd64"], ["docker", "push", f"{IMAGE}{command}:t"])
+        ),
+        *[["gcloud", "dataflow", "flex-template"]] * len(COMMANDS),
     ]
-    for command, call in zip(("coco", "folder", "table"), scripts.calls[:6:2], strict=True):
+    for command, call in zip(COMMANDS, scripts.calls[: 2 * len(COMMANDS) : 2], strict=True):
         image = f"{IMAGE}{command}:t"
         given = {f"COMMAND={command}", f"IMAGE={image}", "LAUNCHER_TAG=2026"}
         assert {word.partition("=")[2] for word in call if word.startswith("--build-arg=")} == given

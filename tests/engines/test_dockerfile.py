@@ -15,6 +15,7 @@ import pytest
 import yaml
 from apache_beam.internal.gcp import auth
 
+from recordmill.launch.command_line.parameters import COMMANDS
 from tests.gcs_stand_in import GcsStandIn, running
 from tests.test_layering import FILES, installed_name
 
@@ -108,10 +109,22 @@ def test_cloud_build_and_docker_build_alike():
     lines = [line.split() for line in printed.splitlines() if line.startswith("docker build ")]
     assert [set(line[2:-1]) - {"--platform=linux/amd64"} for line in lines] == built
     assert [image.rpartition("/")[2] for image in steps["images"]] == [
-        "recordmill-coco:${_TAG}",
-        "recordmill-folder:${_TAG}",
-        "recordmill-table:${_TAG}",
+        f"recordmill-{command}:${{_TAG}}" for command in COMMANDS
     ]
+
+
+def test_only_the_image_of_embed_has_tensorflow():
+    """By the line as a shell runs it, with a pip that says what it is asked."""
+    (line,) = (rest for word, rest in instructions() if word == "RUN" and "tensorflow" in rest)
+    pip = 'pip() { echo "$@"; }; '
+    said = {
+        command: subprocess.run(["sh", "-c", pip + line], env={"COMMAND": command}, capture_output=True, text=True)
+        for command in COMMANDS
+    }
+    assert {command: done.returncode for command, done in said.items()} == dict.fromkeys(COMMANDS, 0)
+    installed = {command: done.stdout.splitlines() for command, done in said.items() if done.stdout}
+    assert installed == {"embed": ["install --constraint constraints.txt tensorflow", "check"]}
+    assert pinned("tensorflow")
 
 
 # What starts in it

@@ -14,6 +14,7 @@ from recordmill.schemas.errors import ConfigError
 PATHS = {
     "coco": {"images": "gs://b/i", "instances": "gs://b/a.json", "output": "gs://b/o"},
     "folder": {"images": "gs://b/i", "output": "gs://b/o"},
+    "embed": {"images": "gs://b/i", "model": "mobilenet-v2", "output": "gs://b/o"},
     "table": {"rows": "gs://b/r.csv", "output": "gs://b/o"},
 }
 
@@ -31,7 +32,8 @@ def test_what_must_be_given_is_what_the_command_misses(command):
     with pytest.raises(ConfigError) as caught:
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
-    assert required == {"--rows" if command == "table" else "--images", "--output"} <= missing
+    more = {"table": {"--rows"}, "embed": {"--images", "--model"}}.get(command, {"--images"})
+    assert required == {"--output", *more} <= missing
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -54,7 +56,7 @@ def test_a_value_of_every_parameter_is_taken_by_the_command(command):
         if each.option.kind is Kind.CHOICE and not others:
             continue
         value = {Kind.INTEGER: 7, Kind.NUMBER: 0.5, Kind.SWITCH: True, Kind.SIZE: "1GB", Kind.CHOICE: others[:1]}
-        wanted = value.get(each.option.kind, "val")
+        wanted = "64x64" if name == "input_size" else value.get(each.option.kind, "val")
         given = parse(command_line(command, PATHS[command] | {name: wanted[0] if others else wanted})).options
         changed = {field.name for field in fields(given) if getattr(given, field.name) != getattr(plain, field.name)}
         assert changed == {each.name}

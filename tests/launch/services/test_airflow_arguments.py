@@ -94,6 +94,15 @@ GIVEN = {
     "rename": "a=b",
     "encoding": "latin-1",
     "group_column": "patient",
+    "model": "gs://bucket/model.keras",
+    "weights": "none",
+    "layer": "mean",
+    "pool": "avg",
+    "input_size": "64x64",
+    "preprocess": "unit",
+    "resize": "nearest",
+    "batch": 8,
+    "dtype": "float16",
 }
 
 
@@ -103,7 +112,8 @@ def accept(monkeypatch) -> None:
 
 
 def given(command: str) -> dict:
-    more = {"folder": {"layout": "classification"}, "table": {"layout": "table"}}.get(command, {})
+    layouts = {"folder": "classification", "embed": "features", "table": "table"}
+    more = {"layout": layouts[command]} if command in layouts else {}
     return {name: (GIVEN | more)[name] for name in parameters(command)}
 
 

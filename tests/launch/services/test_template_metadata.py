@@ -20,6 +20,7 @@ from recordmill.schemas.errors import ConfigError
 GIVEN = {
     "coco": {"images": "gs://b-1/images", "instances": "gs://b-1/a.json", "output": "gs://b-1/out"},
     "folder": {"images": "gs://b-1/images", "output": "gs://b-1/out"},
+    "embed": {"images": "gs://b-1/images", "model": "gs://b-1/model.keras", "output": "gs://b-1/out"},
     "table": {"rows": "gs://b-1/rows-*.csv", "output": "gs://b-1/out"},
 }
 # What must be given along with a parameter, or it would do nothing.
@@ -102,6 +103,11 @@ VALUES = {
     "class_column": (["species"], [""]),
     "group_column": (["patient"], [""]),
     "schema": (PATHS[:3], NO_PATHS + PATHS[3:]),
+    "model": (["efficientnet-b0", "gs://b-1/model.keras", "gs://b-1/saved model"], [""]),
+    "weights": (["none", "imagenet", "gs://b-1/w.weights.h5"], [""]),
+    "layer": (["top_activation"], [""]),
+    "input_size": (["224x224", "32x640"], ["", "224", "0x224", "224x", "224 x 224", "10000x10", "224x224x3"]),
+    "batch": (["1", "16", "4096"], ["0", "-1", "4097", "1.5", ""]),
     "default": (["a=0", "a=0,b.c=x y", "a="], ["", "a", "=1", "a=1,b"]),
     "rename": (["a=b", "a=b,c.d=e f"], ["", "a", "a=", "=b"]),
     "encoding": (["utf-8", "latin-1", "cp1252"], ["", "a b"]),
