@@ -136,7 +136,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
     texts = None
     if job.texts:
-        encoders = files | "FitTexts" >> FitTexts(job.texts, divided, options.defaults, options.encoding, chosen)
+        encoders = files | "FitTexts" >> FitTexts(job.texts, divided, choice.defaults, options.encoding, chosen)
         chosen = chosen | "WithTexts" >> beam.Map(with_texts, AsList(encoders), options.text_names_by_column)
     recipe = RowsRecipe(output, divided, options.seed, options.read_columns, options.encoding)
     spilled = files | "SpillRows" >> SpillRows(chosen, recipe)
@@ -178,16 +178,18 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
     it says only that they were texts."""
     columns = given.columns if given else ()
     plain = [column for column in columns if column.type not in TEXT_PARTS]
+    defaults = {column.name: column.default for column in columns if column.default is not None}
     return ColumnChoice(
         options.written_columns,
         options.label or "",
         options.classes,
         {column.name: (ColumnType.BYTES, False) for column in columns}
         | {column.name: (column.type, column.is_list) for column in plain},
-        {column.name: column.default for column in plain if column.default is not None} | options.defaults,
+        defaults | options.defaults,
         {column.name: column.feature for column in plain if column.feature != column.name} | options.renamed,
         required,
         options.text_column,
+        {column.name: column.values for column in plain if column.values},
     )
 
 

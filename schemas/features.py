@@ -52,6 +52,8 @@ class Feature(msgspec.Struct, frozen=True):
         unit: of the values, or how they are written.
         meaning: description for the documentation.
         part: the optional part of a record that it belongs to; None where every record has it.
+        values: names of an enum by their numbers, which the feature holds; empty for anything else.
+        default: what missing values of the input were taken as; None where there is no such thing.
     """
 
     name: str
@@ -61,6 +63,8 @@ class Feature(msgspec.Struct, frozen=True):
     unit: str
     meaning: str
     part: Part | None = None
+    values: tuple[str, ...] = ()
+    default: str | None = None
 
 
 CLASS_OF_ROW = "row.class_index/"

@@ -56,7 +56,7 @@ class Reason(str, Enum):
     NOT_TEXT = "not_text"  # row: a cell is not in the file's encoding
     OTHER_TYPE = "other_type"  # row: a value is not of its column's type
     MISSING_VALUE = "missing_value"  # row: it has no key, label, group or split, or a list has a hole
-    UNKNOWN_CLASS = "unknown_class"  # row: its label is none of --classes, or its split none of --split
+    UNKNOWN_CLASS = "unknown_class"  # row: its label, split, or value of an enum is none of those there are
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):

@@ -21,6 +21,7 @@ class ColumnType(str, Enum):
     BOOL = "bool"  # int64, 0 or 1
     DATE = "date"  # int64, days since 1970-01-01
     TIMESTAMP = "timestamp"  # int64, microseconds since 1970-01-01 UTC
+    ENUM = "enum"  # int64, the index of its name
     CLASS = "class"  # int64, the class index
     TERM_INDEX = "term_index"  # int64, of the terms of a text
     TERM_VALUE = "term_value"  # float, their weights
@@ -35,6 +36,7 @@ _UNITS = {
     ColumnType.BOOL: "0 or 1",
     ColumnType.DATE: "days since 1970-01-01",
     ColumnType.TIMESTAMP: "microseconds since 1970-01-01 UTC",
+    ColumnType.ENUM: "0..values-1",
     ColumnType.CLASS: "0..classes-1",
     ColumnType.TERM_INDEX: "0..terms-1",
     ColumnType.TERM_VALUE: "count or tf-idf",
@@ -60,6 +62,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         is_list: a value is a list.
         is_optional: some rows have no value, so that their records lack the feature.
         default: what a missing value is taken as, written as in a CSV file; None where it is left out.
+        values: names of an ENUM, in the order of their numbers.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     is_list: bool = False
     is_optional: bool = False
     default: str | None = None
+    values: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -78,15 +82,21 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         """Its feature. Of an optional column it is a list of no value or one, so that readers take records without."""
         if self.type in TEXT_PARTS:
             source = f"{self.name}.{TEXT_PARTS[self.type]}"
-            return Feature(self.feature, source, self.kind, (f"{_TERMS}{self.name}",), _UNITS[self.type], self._meaning)
-        source = f"{CLASS_OF_ROW if self.type is ColumnType.CLASS else _ROW}{self.name}"
-        # Lists whose dimensions have one name have one length, and those of columns do not.
-        shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
-        return Feature(self.feature, source, self.kind, shape, _UNITS[self.type], self._meaning)
-
-    @property
-    def _meaning(self) -> str:
-        return f"column {self.name}"
+            shape: tuple[str, ...] = (f"{_TERMS}{self.name}",)
+        else:
+            source = f"{CLASS_OF_ROW if self.type is ColumnType.CLASS else _ROW}{self.name}"
+            # Lists whose dimensions have one name have one length, and those of columns do not.
+            shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
+        return Feature(
+            self.feature,
+            source,
+            self.kind,
+            shape,
+            _UNITS[self.type],
+            f"column {self.name}",
+            values=self.values,
+            default=self.default,
+        )
 
     @classmethod
     def of_feature(cls, feature: Feature) -> "Column":
@@ -96,8 +106,10 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         type_ = next(type_ for type_ in of_kind if _UNITS[type_] == feature.unit)
         shape = "".join(feature.shape)
         if type_ in TEXT_PARTS:
-            return cls(feature.source.removesuffix(f".{TEXT_PARTS[type_]}"), feature.name, type_, is_list=True)
-        return cls(name, feature.name, type_, shape.startswith(_LIST), shape.startswith(_OPTIONAL))
+            name = feature.source.removesuffix(f".{TEXT_PARTS[type_]}")
+            return cls(name, feature.name, type_, is_list=True, default=feature.default)
+        is_list, is_optional = shape.startswith(_LIST), shape.startswith(_OPTIONAL)
+        return cls(name, feature.name, type_, is_list, is_optional, feature.default, feature.values)
 
 
 class TableSchema(msgspec.Struct, frozen=True):
@@ -144,11 +156,9 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str]) -> str:
     lines = []
     for column in sorted(schema.columns, key=lambda column: column.feature):
         lines += ["feature {", f"  name: {_quoted(column.feature)}", f"  type: {kinds[column.kind]}"]
-        if column.type is ColumnType.CLASS:
-            lines += [
-                f"  int_domain {{ name: {_quoted(column.feature)} min: 0 max: {max(len(names) - 1, 0)} "
-                "is_categorical: true }"
-            ]
+        if column.type in (ColumnType.CLASS, ColumnType.ENUM):
+            last = max(len(names if column.type is ColumnType.CLASS else column.values) - 1, 0)
+            lines += [f"  int_domain {{ name: {_quoted(column.feature)} min: 0 max: {last} is_categorical: true }}"]
         elif column.type is ColumnType.BOOL:
             lines += ["  int_domain { min: 0 max: 1 }"]
         lines += [f"  presence {{ min_fraction: {0 if column.is_optional else 1} min_count: 1 }}"]
@@ -156,6 +166,10 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str]) -> str:
         lines += [f"  value_count {{ min: {least} }}" if column.is_list else "  shape { }", "}"]
         if column.is_optional and not column.is_list:
             lines[-2] = "  value_count { min: 1 max: 1 }"
+    for column in schema.columns:
+        if column.values:  # an int_domain has no place for names
+            values = [f"  value: {_quoted(value)}" for value in column.values]
+            lines += ["string_domain {", f"  name: {_quoted(column.feature)}", *values, "}"]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -182,20 +182,52 @@ def test_rows_that_do_not_fit_are_rejects_and_nothing_is_lost(tmp_path, recordmi
 
 
 def test_the_schema_of_a_data_set_writes_it_again(rows, tmp_path, recordmill):
-    """With the names of features that were given for it, and defaults that somebody wrote into it."""
+    """With the names of features, and the defaults, that were given for it."""
     flags = ["--rows", rows[1], "--label", "kind", "--num-shards", "2"]
     named = ["--rename", "id=row/id,kind=species", "--default", "note=none"]
     assert recordmill("table", *flags, *named, "--output", tmp_path / "out").code == 0
-    schema = json.loads((tmp_path / "out" / "schema.json").read_text())
-    (note,) = (column for column in schema["columns"] if column["name"] == "note")
-    note["default"] = "none"
-    (tmp_path / "schema.json").write_text(json.dumps(schema))
-    again = ["--schema", tmp_path / "schema.json", "--output", tmp_path / "again"]
+    again = ["--schema", tmp_path / "out" / "schema.json", "--output", tmp_path / "again"]
     assert recordmill("table", *flags, *again).code == 0
     assert shard_bytes(tmp_path / "again") == shard_bytes(tmp_path / "out")
+    assert (tmp_path / "again" / "schema.json").read_text() == (tmp_path / "out" / "schema.json").read_text()
+    assert ["none"] in [record["note"] for record in text_values(tmp_path / "out")]
     refused = recordmill("table", "--rows", rows[1], *again[:2], "--output", tmp_path / "no")
     assert refused.code == 2
     assert "column kind holds classes; give --label kind" in refused.err
+
+
+def text_values(out: Path) -> list[dict]:
+    return [
+        {name: [each.decode() for each in v if isinstance(each, bytes)] for name, v in record.items()}
+        for record in read_examples(out)
+    ]
+
+
+def test_enums_are_the_same_numbers_from_any_file_that_has_their_names(tmp_path, recordmill):
+    """Each Parquet file has codes of its own for its dictionary's values."""
+    kinds = ["cat", "emu", None, "dog", "cat", "ant"]
+    ids = list(range(6))
+    for number, part in enumerate((slice(0, 3), slice(3, 6))):
+        coded = pa.array(kinds[part]).dictionary_encode()
+        pq.write_table(pa.table({"id": ids[part], "kind": coded}), tmp_path / f"{number}.parquet")
+    outcome = recordmill("table", "--rows", tmp_path / "*.parquet", "--output", tmp_path / "out")
+    assert outcome.code == 0, outcome
+    assert "enums (Parquet's dictionaries) are written as numbers" in " ".join(outcome.out.split())
+    names = ["ant", "cat", "dog", "emu"]
+    found = {record["id"][0]: record.get("kind") for record in read_examples(tmp_path / "out")}
+    assert found == {id_: [names.index(kind)] if kind else None for id_, kind in zip(ids, kinds, strict=True)}
+    (feature,) = (each for each in manifest_of(tmp_path / "out")["features"] if each["name"] == "kind")
+    assert feature["values"] == names
+    assert recordmill("verify", tmp_path / "out").code == 0
+    path = write_csv(tmp_path / "rows.csv", [{"id": i, "kind": kind or ""} for i, kind in zip(ids, kinds, strict=True)])
+    for schema in ("schema.json", "schema.pbtxt"):
+        flags = ["--rows", path, "--schema", tmp_path / "out" / schema, "--output", tmp_path / schema]
+        assert recordmill("table", *flags).code == 0
+        assert shard_bytes(tmp_path / schema) == shard_bytes(tmp_path / "out")
+    path.write_text(path.read_text().replace("emu", "elk"))
+    flags = ["--rows", path, "--schema", tmp_path / "out" / "schema.json", "--output", tmp_path / "elk"]
+    assert recordmill("table", *flags, "--max-rejects", "0.5").code == 0
+    assert [(reject["id"], reject["reason"]) for reject in rejects_of(tmp_path / "elk")] == [(2, "unknown_class")]
 
 
 def test_the_plan_is_what_is_written(rows, tmp_path, recordmill):

@@ -1,18 +1,28 @@
 """How the columns of a table are written, from what was found in all rows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.encoders import TextEncoder, TextForm
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
-from recordmill.transforms.table.observe_columns import MOST_DISTINCT, ColumnStats, Seen, TableStats
+from recordmill.transforms.table.observe_columns import (
+    MOST_DISTINCT,
+    MOST_NAME_BYTES,
+    ColumnStats,
+    Seen,
+    TableStats,
+)
 from recordmill.transforms.table.row_batch import shown
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
 _MOST_LABEL_BYTES = 200
+_SHOWN_COLUMNS = 8
+_TOO_MANY = f"more than {MOST_DISTINCT:,} values, or longer ones than {MOST_NAME_BYTES:,} bytes"
 _NUMBERS = {Seen.INT64, Seen.FLOAT, Seen.LARGE, Seen.NOT_FINITE}
 _TYPES = (
     ({Seen.BOOL}, ColumnType.BOOL),
@@ -32,6 +42,7 @@ class ColumnChoice(NamedTuple):
         types, defaults, features: by column.
         required: columns that every row must have: key, group, split.
         texts: columns that become numbers.
+        enums: names of enums, in the order of their numbers, by column; those that are found, sorted, where empty.
     """
 
     columns: tuple[str, ...] = ()
@@ -42,6 +53,13 @@ class ColumnChoice(NamedTuple):
     features: Mapping[str, str] = {}
     required: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    enums: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """The columns whose values have to be known, to be numbered."""
+        enums = (name for name, (type_, _) in self.types.items() if type_ is ColumnType.ENUM)
+        return (*filter(None, [self.label]), *(name for name in enums if not self.enums.get(name)))
 
 
 class ChosenSchema(NamedTuple):
@@ -69,12 +87,13 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         column = _column(name, found, choice)
         is_optional = column.default is None and (found.missing > 0 or len(stats.in_files[name]) < len(stats.rows))
         if name != choice.label:
-            column = Column(column.name, column.feature, column.type, column.is_list, is_optional, column.default)
+            column = msgspec.structs.replace(column, is_optional=is_optional)
         columns.append(column)
         warnings += _warnings(column, found, stats, choice, paths)
     if not columns:
         raise ConfigError(f"{_some(paths.values())}: no rows with columns, so there is nothing to write")
     _check_features(columns)
+    warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
     return ChosenSchema(TableSchema(tuple(columns)), _labels(stats, choice), tuple(warnings))
 
 
@@ -115,16 +134,30 @@ _OF_FORM = {
 
 
 def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
-    feature = choice.features.get(name, name)
+    feature, default = choice.features.get(name, name), choice.defaults.get(name)
     if name == choice.label:
         _check_label(feature)
-        return Column(name, feature, ColumnType.CLASS)
+        return Column(name, feature, ColumnType.CLASS, default=default)
     if name in choice.texts:
-        return Column(name, feature, ColumnType.BYTES, default=choice.defaults.get(name))
+        return Column(name, feature, ColumnType.BYTES, default=default)
     type_, is_list = choice.types.get(name) or (_type(found), found.lists > 0)
     if type_ is ColumnType.CLASS:
         raise ConfigError(f"--schema: column {name} holds classes; give --label {name}")
-    return Column(name, feature, type_, is_list, default=choice.defaults.get(name))
+    if is_list and default is not None:
+        raise ConfigError(f"--default {name}: the column holds lists, and a missing one is an empty one")
+    values = _enum(name, found, choice) if type_ is ColumnType.ENUM else ()
+    return Column(name, feature, type_, is_list, default=default, values=values)
+
+
+def _enum(name: str, found: ColumnStats, choice: ColumnChoice) -> tuple[str, ...]:
+    """The names of an enum in the order of their numbers."""
+    if names := choice.enums.get(name):
+        if len(set(names)) < len(names):
+            raise ConfigError(f"--schema: column {name} is an enum with a value twice")
+        return names
+    if found.distinct is None:
+        raise CategoryError(f"--schema: column {name} has {_TOO_MANY}, too many to be an enum")
+    return tuple(_sorted_names(found.distinct | {choice.defaults[name]} if name in choice.defaults else found.distinct))
 
 
 def _check_label(feature: str) -> None:
@@ -142,6 +175,8 @@ def _type(found: ColumnStats) -> ColumnType:
     for held, type_ in _TYPES:
         if looks and looks <= held:
             return type_
+    if looks == {Seen.ENUM} and found.distinct is not None:
+        return ColumnType.ENUM
     return ColumnType.FLOAT if looks & {Seen.FLOAT, Seen.NOT_FINITE} and looks <= _NUMBERS else ColumnType.BYTES
 
 
@@ -171,6 +206,17 @@ def _warnings(
             "fit it"
             if odd is not look
             else f"column {name} is written as text, as it has {look.value}, the first {value}"
+            f"{f', and {_TOO_MANY}' if found.distinct is None else ''}"
+        )
+
+
+def _of_enums(enums: Sequence[Column], choice: ColumnChoice) -> Iterator[str]:
+    if inferred := [column for column in enums if column.name not in choice.types]:
+        of = "; ".join(f"{column.name} of {len(column.values):,} values" for column in inferred[:_SHOWN_COLUMNS])
+        more = f" and {len(inferred) - _SHOWN_COLUMNS:,} more" if len(inferred) > _SHOWN_COLUMNS else ""
+        yield (
+            f"enums (Parquet's dictionaries) are written as numbers, whose names are in schema.json: {of}{more}. In "
+            "CSV or JSON such columns are text; with that file as --schema they are these numbers, too"
         )
 
 
@@ -205,19 +251,27 @@ def _check_features(columns: Iterable[Column]) -> None:
 def _labels(stats: TableStats, choice: ColumnChoice) -> LabelMap:
     if not choice.label:
         return LabelMap(())
-    found = stats.columns[choice.label].distinct
+    stats_of = stats.columns[choice.label]
+    if stats_of.lists:
+        raise CategoryError(f"column {choice.label} holds lists, and a class is one value; is it the label?")
+    found = stats_of.distinct
     if found is None:
-        raise CategoryError(
-            f"column {choice.label} has more than {MOST_DISTINCT:,} values, too many to be classes; is it the label?"
-        )
-    names = list(choice.classes) or sorted(name for name in found if name)
+        raise CategoryError(f"column {choice.label} has {_TOO_MANY}, too many to be classes; is it the label?")
+    if choice.label in choice.defaults:
+        found = found | {choice.defaults[choice.label]}
+    names = list(choice.classes) or _sorted_names(name for name in found if name)
     if choice.classes and found and not found & set(names):
         raise CategoryError(f"--classes: no row is of {_some(names)}; column {choice.label} has {_some(sorted(found))}")
     if not names:
         raise CategoryError(f"column {choice.label} has no value in any row, so there are no classes")
-    if not choice.classes and all(name.isascii() and name.isdecimal() and len(name) < 19 for name in names):
-        names.sort(key=int)
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
+
+
+def _sorted_names(names: Iterable[str]) -> list[str]:
+    """By number where all are numbers."""
+    names = sorted(names)
+    is_numbers = all(name.isascii() and name.isdecimal() and len(name) < 19 for name in names)
+    return sorted(names, key=int) if is_numbers else names
 
 
 def _some(names: Iterable[str]) -> str:

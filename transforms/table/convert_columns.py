@@ -1,5 +1,6 @@
 """Values of a column become those of its feature; rows with a value that does not fit are found."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ _ARROW = {
     ColumnType.DATE: pa.date32(),
     ColumnType.TIMESTAMP: pa.timestamp("us"),
 }
+_NAMED = (ColumnType.CLASS, ColumnType.ENUM)
 
 
 class Fault(NamedTuple):
@@ -38,21 +40,21 @@ class Converted(NamedTuple):
 
 
 def convert_column(
-    column: Column, array: pa.Array | None, rows: int, is_typed: bool, class_indices: dict[str, int]
+    column: Column, array: pa.Array | None, rows: int, is_typed: bool, indices: Mapping[str, int]
 ) -> Converted:
     """The feature of a column for a batch of `rows` rows.
 
     Args:
         array: None where the file has no such column.
         is_typed: see RowBatch.
-        class_indices: by name, for a column of classes.
+        indices: by name, for a column of classes, or of an enum.
     """
     if array is None:
         array = pa.nulls(rows, pa.large_string())
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
-    if column.type in (ColumnType.BYTES, ColumnType.CLASS) and is_list and not column.is_list:
+    if column.type in (ColumnType.BYTES, *_NAMED) and is_list and not column.is_list:
         array, is_list = _texts(array), False  # a list in a column of texts
     is_missing = array.is_null().to_numpy(zero_copy_only=False)
     if not is_typed:
@@ -69,7 +71,7 @@ def convert_column(
         is_missing, is_typed = np.zeros(rows, bool), False
     ends = np.concatenate([[0], np.cumsum(counts)])
     is_wanted = np.repeat(~is_missing, counts)
-    values, item_faults = _convert(column, array, is_wanted, is_typed, class_indices)
+    values, item_faults = _convert(column, array, is_wanted, indices)
     owners = np.repeat(np.arange(rows), counts)
     faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
     if is_missing.any() and not column.is_optional:
@@ -88,18 +90,20 @@ def _items(array: pa.Array, is_list: bool, is_missing: np.ndarray) -> tuple[pa.A
     if not is_list:
         return array.filter(pa.array(~is_missing)), (~is_missing).astype(np.int64)
     counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return array.flatten(), counts
+    items = array.flatten()
+    return items.dictionary_decode() if pa.types.is_dictionary(items.type) else items, counts
 
 
 def _convert(
-    column: Column, array: pa.Array, is_wanted: np.ndarray, is_typed: bool, class_indices: dict[str, int]
+    column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
 ) -> tuple[np.ndarray | pa.Array, list[Fault]]:
     """Values of the column's type, one for each of `array`; faults have places in `array`."""
     if column.type is ColumnType.BYTES:
         binary = array if _is_binary(array.type) else _texts(array)
         return pc.fill_null(binary.cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
-    if column.type is ColumnType.CLASS:
-        return _classes(column, array, is_wanted, class_indices)
+    if column.type in _NAMED:
+        numbers, faults = _numbers(column, array, is_wanted, indices)
+        return numbers, faults + _holes(column, array, is_wanted)
     cast, faults = _cast(column, array, is_wanted)
     faults += _holes(column, array, is_wanted)
     if column.type is ColumnType.FLOAT:
@@ -168,18 +172,20 @@ def _timestamps(texts: pa.Array) -> pa.Array:
     return pc.coalesce(without, with_zone.cast(pa.timestamp("us")))
 
 
-def _classes(
-    column: Column, array: pa.Array, is_wanted: np.ndarray, class_indices: dict[str, int]
+def _numbers(
+    column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
 ) -> tuple[np.ndarray, list[Fault]]:
+    """The index of each value's name."""
     encoded = array.dictionary_encode()
     names = [class_name(value) for value in encoded.dictionary.to_pylist()]
-    table = np.array([*(class_indices.get(name, -1) for name in names), -1])
-    indices = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
+    table = np.array([*(indices.get(name, -1) for name in names), 0])
+    numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     faults = []
-    for place in np.flatnonzero(is_wanted & (indices < 0)):
-        text = f"column {column.name}: no class {shown(array[int(place)])}"
+    what = "class" if column.type is ColumnType.CLASS else "value of the enum is"
+    for place in np.flatnonzero(is_wanted & (numbers < 0)):
+        text = f"column {column.name}: no {what} {shown(array[int(place)])}"
         faults.append(Fault(int(place), Reason.UNKNOWN_CLASS, text))
-    return np.maximum(indices, 0), faults
+    return np.maximum(numbers, 0), faults
 
 
 def _is_binary(type_: pa.DataType) -> bool:

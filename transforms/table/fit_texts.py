@@ -1,6 +1,6 @@
 """The texts of one split's rows become the encoders of their columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -44,7 +44,7 @@ class FitTexts(beam.PTransform):
         self,
         sources: Sequence[EncoderSource],
         splits: RowSplits,
-        defaults: dict[str, str],
+        defaults: Mapping[str, str],
         encoding: str,
         chosen: PCollection,
     ):

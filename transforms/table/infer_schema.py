@@ -32,7 +32,7 @@ class InferSchema(beam.PTransform):
         self._encoding = encoding
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
-        distinct = (self._choice.label,) if self._choice.label else ()
+        distinct = self._choice.numbered
         return (
             files
             | "SpreadFiles" >> beam.Reshuffle()

@@ -55,7 +55,12 @@ class RecordMaker:
         encoders: Sequence[TextEncoder] = (),
     ):
         self._schema = schema
-        self._classes = {category.name: index for index, category in enumerate(labels.categories)}
+        classes = [category.name for category in labels.categories]
+        self._indices = {
+            column.name: {name: index for index, name in enumerate(column.values or classes)}
+            for column in schema.columns
+            if column.values or column.type is ColumnType.CLASS
+        }
         self._splits = splits
         self._borders = splits.shares.borders
         self._seed = seed
@@ -70,7 +75,7 @@ class RecordMaker:
             if column.type in TEXT_PARTS:
                 continue
             array = batch.columns.get(column.name)
-            converted = convert_column(column, array, rows, batch.is_typed, self._classes)
+            converted = convert_column(column, array, rows, batch.is_typed, self._indices.get(column.name, {}))
             features.append(converted.feature)
             for fault in converted.faults:
                 faults.setdefault(fault.place, fault)

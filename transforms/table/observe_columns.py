@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 from recordmill.transforms.table.row_batch import RowBatch, shown
 
 MOST_DISTINCT = 100_000
-"""Classes that a column may have."""
+"""Classes, or values of an enum, that a column may have."""
+MOST_NAME_BYTES = 1000
+"""Of one of them."""
 
 
 class Seen(str, Enum):
@@ -24,6 +26,7 @@ class Seen(str, Enum):
     NOT_FINITE = "NaN or infinity"
     DATE = "dates"
     TIMESTAMP = "points in time"
+    ENUM = "values of an enum"
     TEXT = "text"
     BINARY = "bytes"
     OTHER = "values of a type that has no feature"
@@ -38,7 +41,8 @@ class ColumnStats(msgspec.Struct):
         missing: rows without a value.
         lists: rows with a list.
         rounded: how many values lose more than one part in 10⁷ as float32.
-        distinct: values, of a column whose classes are asked for; None where there are more than MOST_DISTINCT.
+        distinct: values, of an enum, or of a column whose classes are asked for; None where there are more than
+            MOST_DISTINCT, or longer ones than MOST_NAME_BYTES.
     """
 
     seen: dict[Seen, int] = {}
@@ -116,23 +120,37 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         stats.columns[name] = column
         stats.in_files[name] = {file}
         lines = batch.lines
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        if name in distinct:
-            values = array if batch.is_typed else _given(array)[0]
-            found = pc.unique(values.drop_null()).to_pylist() if not pa.types.is_nested(array.type) else []
-            column.distinct = set(map(class_name, found)) if len(found) <= MOST_DISTINCT else None
         if not batch.is_typed:
             given, is_given = _given(array)
             column.missing = rows - len(given)
+            if name in distinct:
+                column.distinct = _distinct(given)
             _observe_texts(given, lines[is_given], file, column)
             continue
         if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
             column.lists = rows - array.null_count
             lines = lines[np.repeat(np.arange(rows), pc.fill_null(pc.list_value_length(array), 0).to_numpy())]
             array = array.flatten()
+        if name in distinct or _is_enum(array.type):
+            column.distinct = _distinct(array)
+        elif pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
         _observe_values(array.drop_null(), lines[array.is_valid().to_numpy(zero_copy_only=False)], file, column)
     return stats
+
+
+def _is_enum(type_: pa.DataType) -> bool:
+    return pa.types.is_dictionary(type_) and _look_of(type_.value_type) is Seen.TEXT
+
+
+def _distinct(values: pa.Array) -> set[str] | None:
+    if pa.types.is_nested(values.type):
+        return set()
+    found = pc.unique(values.drop_null())
+    if len(found) > MOST_DISTINCT:
+        return None
+    names = set(map(class_name, found.to_pylist()))
+    return None if any(len(name.encode()) > MOST_NAME_BYTES for name in names) else names
 
 
 def class_name(value: object) -> str:
@@ -229,6 +247,7 @@ def _look_of(type_: pa.DataType) -> Seen:
         (Seen.INT64, types.is_integer),
         (Seen.FLOAT, lambda t: types.is_floating(t) or types.is_decimal(t)),
         (Seen.DATE, types.is_date),
+        (Seen.ENUM, _is_enum),
         (Seen.TIMESTAMP, types.is_timestamp),
         (Seen.TEXT, lambda t: types.is_string(t) or types.is_large_string(t) or types.is_null(t)),
         (Seen.BINARY, lambda t: types.is_binary(t) or types.is_large_binary(t) or types.is_fixed_size_binary(t)),

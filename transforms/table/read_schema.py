@@ -41,12 +41,16 @@ def _from_pbtxt(path: str, data: bytes) -> TableSchema:
     }
     if unknown := [feature.name for feature in schema.feature if feature.type not in types]:
         raise ConfigError(f"--schema {path}: the feature {unknown[0]!r} has a type that no record holds")
+    names = {domain.name: tuple(domain.value) for domain in schema.string_domain}
     columns = []
     for feature in schema.feature:
         type_ = types[feature.type]
         if type_ is ColumnType.INT64 and feature.HasField("bool_domain"):
             type_ = ColumnType.BOOL
+        values = names.get(feature.int_domain.name, ()) if type_ is ColumnType.INT64 else ()
+        if values:
+            type_ = ColumnType.ENUM
         count = feature.value_count
         is_list = feature.HasField("value_count") and (count.min, count.max) != (1, 1)
-        columns.append(Column(feature.name, feature.name, type_, is_list))
+        columns.append(Column(feature.name, feature.name, type_, is_list, values=values))
     return TableSchema(tuple(columns))

@@ -61,6 +61,8 @@ class RowChecker:
         if feature.kind is Kind.FLOAT:
             for place in np.unique(owners[~np.isfinite(flat)]):
                 yield int(place), ("not_finite", f"{feature.name} has a value that is NaN or infinite")
-        if feature.source.startswith(CLASS_OF_ROW):
-            for place in np.flatnonzero((flat < 0) | (flat >= self._classes)):
-                yield int(place), ("class", f"{feature.name} {flat[place]} is no class index of the manifest")
+        names = self._classes if feature.source.startswith(CLASS_OF_ROW) else len(feature.values)
+        if names or feature.source.startswith(CLASS_OF_ROW):
+            what = "class" if feature.source.startswith(CLASS_OF_ROW) else "enum"
+            for place in np.flatnonzero((flat < 0) | (flat >= names)):
+                yield int(owners[place]), (what, f"{feature.name} {flat[place]} is no index of the manifest's names")

@@ -7,7 +7,6 @@ import pytest
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import Kind
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema, schema_files
-from recordmill.transforms.table import choose_schema as chosen
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_schema import read_schema
@@ -29,7 +28,7 @@ def choose(*files: dict, is_typed: bool = False, **choice):
     choice = ColumnChoice(**choice)
     stats = TableStats()
     for number, columns in enumerate(files):
-        stats.add(observe(batch(columns, is_typed), number, (choice.label,)))
+        stats.add(observe(batch(columns, is_typed), number, choice.numbered))
     return choose_schema(stats, choice, FILES)
 
 
@@ -74,7 +73,10 @@ def test_texts(values, type_):
         (pa.array([1], pa.date64()), ColumnType.DATE, False),
         (pa.array(["1", "2"]), ColumnType.BYTES, False),
         (pa.array([b"\xff"]), ColumnType.BYTES, False),
-        (pa.array(["u", "v"]).dictionary_encode(), ColumnType.BYTES, False),
+        (pa.array(["u", "v"]).dictionary_encode(), ColumnType.ENUM, False),
+        (pa.ListArray.from_arrays([0, 2], pa.array(["u", "v"]).dictionary_encode()), ColumnType.ENUM, True),
+        (pa.array([2, 1]).dictionary_encode(), ColumnType.INT64, False),
+        (pa.array(["x" * 1001]).dictionary_encode(), ColumnType.BYTES, False),
         (pa.array([[1, 2], [], None]), ColumnType.INT64, True),
         (pa.array([[1.5]], pa.large_list(pa.float32())), ColumnType.FLOAT, True),
         (pa.array([[{"a": 1}]]), ColumnType.BYTES, True),
@@ -107,6 +109,43 @@ def test_what_is_odd_is_told_with_its_number_and_place():
     assert text.startswith("column c has no value in any row")
 
 
+def enum(*files, **choice) -> tuple[str, ...]:
+    (column,) = choose(*({"c": values} for values in files), **choice).schema.columns
+    assert column.type is ColumnType.ENUM
+    return column.values
+
+
+def test_enums_are_numbered_over_all_files(monkeypatch):
+    coded = [pa.array(values).dictionary_encode() for values in (["b", None, "c"], ["a", "b"])]
+    assert enum(*coded, is_typed=True) == ("a", "b", "c"), "and not by a file's own codes"
+    assert enum(*coded, is_typed=True, defaults={"c": "aa"}) == ("a", "aa", "b", "c")
+    (text,) = choose({"c": coded[0]}, is_typed=True).warnings
+    assert "in schema.json: c of 2 values" in text
+    asked = {"types": {"c": (ColumnType.ENUM, False)}}
+    assert enum(["10", "9", ""], ["9"], **asked) == ("9", "10"), "as classes are"
+    assert enum(["b", "a"], **asked, enums={"c": ("x", "b")}) == ("x", "b")
+    assert choose({"c": ["b", "a"]}, **asked).warnings == ()
+    mixed = choose({"c": coded[0]}, {"c": pa.array(["x"])}, is_typed=True)
+    assert mixed.schema.columns[0].type is ColumnType.BYTES
+    assert "it has 2 values of an enum and 1 text, the first 'x' in b.csv row 1" in mixed.warnings[0]
+    with pytest.raises(ConfigError, match="an enum with a value twice"):
+        enum(["b"], **asked, enums={"c": ("x", "x")})
+    monkeypatch.setattr("recordmill.transforms.table.observe_columns.MOST_DISTINCT", 1)
+    many = choose({"c": coded[0]}, is_typed=True)
+    assert many.schema.columns[0].type is ColumnType.BYTES
+    assert "as it has values of an enum, the first 'b', and more than" in many.warnings[0]
+    with pytest.raises(CategoryError, match="too many to be an enum"):
+        enum(["a", "b"], **asked)
+
+
+def test_a_default_is_a_class_and_fills_no_list():
+    assert [c.name for c in choose({"c": ["b", ""]}, label="c", defaults={"c": "a"}).labels.categories] == ["a", "b"]
+    with pytest.raises(ConfigError, match="--default c: the column holds lists"):
+        choose({"c": pa.array([[1], None])}, is_typed=True, defaults={"c": "1"})
+    with pytest.raises(CategoryError, match="column c holds lists"):
+        choose({"c": pa.array([["a"], None])}, is_typed=True, label="c")
+
+
 def test_classes_are_numbered(monkeypatch):
     assert [c.name for c in choose({"c": ["b", "a", "", "b"]}, label="c").labels.categories] == ["a", "b"]
     assert [c.name for c in choose({"c": ["10", "9"]}, label="c").labels.categories] == ["9", "10"]
@@ -117,8 +156,7 @@ def test_classes_are_numbered(monkeypatch):
     with pytest.raises(CategoryError, match="no value in any row"):
         choose({"c": [""], "d": ["1"]}, label="c")
     monkeypatch.setattr("recordmill.transforms.table.observe_columns.MOST_DISTINCT", 2)
-    monkeypatch.setattr(chosen, "MOST_DISTINCT", 2)
-    with pytest.raises(CategoryError, match="more than 2 values"):
+    with pytest.raises(CategoryError, match="too many to be classes"):
         choose({"c": ["a", "b"]}, {"c": ["c"]}, label="c")
 
 
@@ -146,7 +184,9 @@ SCHEMA = TableSchema(
         Column("a b", 'f"\n', ColumnType.INT64, is_list=True),
         Column("c", "c", ColumnType.CLASS),
         Column("d", "d", ColumnType.FLOAT, is_optional=True),
-        Column("e", "e", ColumnType.BOOL),
+        Column("e", "e", ColumnType.BOOL, default="true"),
+        Column("m", "M", ColumnType.ENUM, is_optional=True, values=("é", "x y")),
+        Column("n", "n", ColumnType.ENUM, is_list=True, values=("1", "2")),
         Column("t", "t", ColumnType.TIMESTAMP),
         Column("x", "x", ColumnType.BYTES),
         Column("y", "y", ColumnType.DATE),
@@ -165,13 +205,16 @@ def test_the_files_of_a_schema_are_read_back(tmp_path):
         (tmp_path / name).write_text(text)
     assert read_schema(str(tmp_path / "schema.json")) == SCHEMA
     by_name = {
-        column.name: (column.type, column.is_list) for column in read_schema(str(tmp_path / "schema.pbtxt")).columns
+        column.name: (column.type, column.is_list, column.values)
+        for column in read_schema(str(tmp_path / "schema.pbtxt")).columns
     }
-    integers = dict.fromkeys(("c", "e", "t", "y"), (ColumnType.INT64, False))
+    integers = dict.fromkeys(("c", "e", "t", "y"), (ColumnType.INT64, False, ()))
     assert by_name == {
-        'f"\n': (ColumnType.INT64, True),
-        "d": (ColumnType.FLOAT, False),
-        "x": (ColumnType.BYTES, False),
+        'f"\n': (ColumnType.INT64, True, ()),
+        "d": (ColumnType.FLOAT, False, ()),
+        "M": (ColumnType.ENUM, False, ("é", "x y")),
+        "n": (ColumnType.ENUM, True, ("1", "2")),
+        "x": (ColumnType.BYTES, False, ()),
         **integers,
     }
     for name in files:

@@ -114,3 +114,16 @@ def test_classes():
     assert convert([3, 1], ColumnType.CLASS, classes=("1", "3")) == ([[1], [0]], [])
     assert convert([True, False], ColumnType.CLASS, classes=("false", "true")) == ([[1], [0]], [])
     assert convert(["a", ""], ColumnType.CLASS, False, classes=("a",))[1] == [(1, Reason.MISSING_VALUE)]
+    assert convert(["a", ""], ColumnType.CLASS, False, classes=("a", "b"), default="b") == ([[0], [1]], [])
+
+
+def test_enums():
+    coded = pa.array(["v", None, "u"]).dictionary_encode()
+    assert convert(coded, ColumnType.ENUM, classes=("u", "v"), is_optional=True) == ([[1], None, [0]], [])
+    assert convert(["v", "w"], ColumnType.ENUM, False, classes=("u", "v"))[1] == [(1, Reason.UNKNOWN_CLASS)]
+    lists = pa.ListArray.from_arrays([0, 2, 2, 3], pa.array(["v", "u", "v"]).dictionary_encode())
+    assert convert(lists, ColumnType.ENUM, classes=("u", "v"), is_list=True) == ([[1, 0], [], [1]], [])
+    assert convert(lists, ColumnType.BYTES, is_list=True)[0] == [[b"v", b"u"], [], [b"v"]]
+    holes = pa.ListArray.from_arrays([0, 2, 3], pa.array(["v", None, "x"]).dictionary_encode())
+    faults = convert(holes, ColumnType.ENUM, classes=("u", "v"), is_list=True)[1]
+    assert sorted(faults) == [(0, Reason.MISSING_VALUE), (1, Reason.UNKNOWN_CLASS)]

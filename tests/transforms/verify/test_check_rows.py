@@ -12,13 +12,14 @@ from recordmill.transforms.verify.check_rows import RowChecker
 SCHEMA = TableSchema(
     (
         Column("c", "c", ColumnType.CLASS),
+        Column("e", "e", ColumnType.ENUM, is_list=True, values=("u", "v", "w")),
         Column("l", "l", ColumnType.FLOAT, is_list=True),
         Column("o", "o", ColumnType.BYTES, is_optional=True),
         Column("x", "x", ColumnType.FLOAT),
     )
 )
 TABLE = FeatureTable("table", SCHEMA.features, record_of=RecordOf.ROW)
-GOOD = {"row.class_index/c": 1, "row.l": [0.5], "row.o": [], "row.x": 1.5}
+GOOD = {"row.class_index/c": 1, "row.e": [2, 0], "row.l": [0.5], "row.o": [], "row.x": 1.5}
 
 
 def record(**changed) -> bytes:
@@ -34,6 +35,8 @@ def record(**changed) -> bytes:
         (record(l=[1.0, float("inf")]), "not_finite"),
         (record(c=2), "class"),
         (record(c=-1), "class"),
+        (record(e=[0, 1, 3]), "enum"),
+        (record(e=[-1]), "enum"),
         (record(o=[b"1", b"2"]), "schema"),
         (b"no record", "schema"),
         (b"", "schema"),
