@@ -26,6 +26,7 @@ from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
+from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
@@ -148,10 +149,13 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         | "Splits" >> beam.Create(job.splits)
         | "PlanRows" >> beam.Map(_plan, AsList(spilled.spills), options.sizing).with_output_types(tuple[str, SplitPlan])
     )
-    warnings = (
+    warnings = [
         chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any),
         plans | "OfSizes" >> WarnOfSizes(options.sizing, "row"),
-    ) | "Warnings" >> beam.Flatten()
+    ]
+    if options.key:
+        found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
+        warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
     nothing = p | "Nothing" >> beam.Create([])
     findings = Findings(
         spilled[OF_FILE] | "InputRows" >> beam.Map(_input_rows).with_output_types(Any),
@@ -159,7 +163,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         nothing,
         nothing,
         nothing,
-        warnings,
+        warnings | "Warnings" >> beam.Flatten(),
     )
     return _Gathered(
         chosen,
@@ -205,6 +209,11 @@ def _plan(split: str, spills: list[Spill], sizing: ShardSizing) -> tuple[str, Sp
 
 def _warnings(chosen: ChosenSchema, split: str) -> Iterator[tuple[str, str]]:
     return ((split, text) for text in chosen.warnings)
+
+
+def _of_keys(found: EqualKeys, column: str, split: str) -> list[tuple[str, str]]:
+    text = equal_keys_warning(found, column)
+    return [(split, text)] if text else []
 
 
 def _input_rows(of: OfFile) -> tuple[str, InputRows]:

@@ -152,8 +152,12 @@ def test_a_column_of_splits(tmp_path, recordmill):
     rows = [row | {"set": ("Train", "val")[row["id"] % 2] if row["id"] else ""} for row in drawn(50)]
     path = write_csv(tmp_path / "rows.csv", rows)
     flags = ["--rows", path, "--split-column", "set", "--columns", "id", "--output", tmp_path / "out"]
-    outcome = recordmill("table", *flags, "--max-rejects", "0.1")
+    outcome = recordmill("table", *flags, "--key", "patient", "--max-rejects", "0.1")
     assert outcome.code == 0, outcome
+    (text,) = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
+    assert text.startswith("--key patient: 48 rows have 7 keys between them"), "1 to 6, … 42 to 48 by sevens, 49 alone"
+    assert f"{path} row" in text
+    assert "Those of 7 are in several splits" in text
     assert sorted(r["id"][0] for r in read_examples(tmp_path / "out", "val")) == list(range(1, 50, 2))
     assert [(r["id"], r["reason"]) for r in rejects_of(tmp_path / "out")] == [(1, "missing_value")]
     assert recordmill("table", *flags[:2], "--split-column", "x", "--output", tmp_path / "no").code == 2

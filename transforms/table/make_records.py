@@ -122,13 +122,13 @@ class RecordMaker:
     ) -> BatchRecords:
         splits = self._splits
         identities = self._texts(batch, splits.key, good) if splits.key else records.to_pylist()
-        orders = record_orders(self._seed, identities)
+        orders, lines = record_orders(self._seed, identities), batch.lines[good]
         names = self._split_names(batch, good, identities)
         by_split, classes, texts = {}, {}, {}
         for number, split in enumerate(splits.names):
             places = np.flatnonzero(names == number) if len(splits.names) > 1 else slice(None)
             of_split = records if isinstance(places, slice) else records.take(pa.array(places))
-            by_split[split] = Records(orders[places], of_split)
+            by_split[split] = Records(orders[places], lines[places], of_split)
             found = np.bincount(indices[places]) if indices is not None else np.zeros(0, np.int64)
             classes[split] = {index: int(found[index]) for index in np.flatnonzero(found).tolist()}
             texts[split] = {name: of_rows[places].sum(axis=0) for name, of_rows in counts.items()}

@@ -6,6 +6,7 @@ workers is only where these files are.
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ class Spill(msgspec.Struct, frozen=True):
     """A file of records, sorted by order.
 
     Attributes:
+        source: the file of rows that they were made of.
         path: empty in a dry run, which writes none.
         rows_before, bytes_before: int64 [RANGES + 1], as bytes: rows, and bytes of records, ahead of each range of
             orders; at the end those of the file.
@@ -31,6 +33,7 @@ class Spill(msgspec.Struct, frozen=True):
     """
 
     split: str
+    source: str
     path: str
     rows_before: bytes
     bytes_before: bytes
@@ -46,11 +49,19 @@ class Records(NamedTuple):
 
     Attributes:
         orders: uint64 [rows].
+        lines: int64 [rows]: where each row is in its file, see RowBatch.
         records: a binary array.
     """
 
     orders: np.ndarray
+    lines: np.ndarray
     records: pa.LargeBinaryArray
+
+    @classmethod
+    def joined(cls, parts: Sequence["Records"]) -> "Records":
+        """Those of one or more parts."""
+        orders, lines = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
+        return cls(orders, lines, pa.concat_arrays([part.records for part in parts]))
 
     def sorted(self) -> "Records":
         """By order; what has one order by its bytes, so that the input's order does not matter."""
@@ -61,7 +72,7 @@ class Records(NamedTuple):
                 continue  # within a run that is sorted already
             end = int(np.searchsorted(orders, orders[start], "right"))
             places[start:end] = sorted(places[start:end].tolist(), key=lambda place: self.records[place].as_py())
-        return Records(orders, self.records.take(pa.array(places)))
+        return Records(orders, self.lines[places], self.records.take(pa.array(places)))
 
 
 def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
@@ -80,8 +91,8 @@ def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64) >> np.uint64(64 - _HASH_BITS)
 
 
-def write_spill(output: str, split: str, name: str, records: Records) -> Spill:
-    """Write sorted `records` as the file `name`; `output` is empty where nothing is to be written."""
+def write_spill(output: str, split: str, source: str, name: str, records: Records) -> Spill:
+    """Write sorted `records` of the file `source` as the file `name`; nothing where `output` is empty."""
     lengths = np.diff(_offsets(records.records))
     borders = (np.arange(RANGES + 1, dtype=np.uint64)) << np.uint64(_RANGE_SHIFT)
     rows_before = np.searchsorted(records.orders, borders[:-1]).astype(np.int64)
@@ -92,7 +103,7 @@ def write_spill(output: str, split: str, name: str, records: Records) -> Spill:
         storage = storage_for(output)
         path = storage.join(output, f"{state_folder(split)}/{name}")
         index = np.zeros(len(lengths), _INDEX)
-        index["order"], index["length"] = records.orders, lengths
+        index["order"], index["line"], index["length"] = records.orders, records.lines, lengths
         upload = storage.create(path)
         try:
             upload.write(index.tobytes())
@@ -100,10 +111,30 @@ def write_spill(output: str, split: str, name: str, records: Records) -> Spill:
             upload.commit()
         finally:
             upload.abandon()
-    return Spill(split, path, rows_before.tobytes(), bytes_before.tobytes(), int(lengths.max(initial=0)))
+    return Spill(split, source, path, rows_before.tobytes(), bytes_before.tobytes(), int(lengths.max(initial=0)))
 
 
-_INDEX = np.dtype([("order", "<u8"), ("length", "<u4")])
+_INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
+
+
+def read_index(spill: Spill, first: int, end: int) -> np.ndarray:
+    """`order`, `line` and `length` of the records of ranges `first` up to `end`.
+
+    Raises:
+        OSError: the file is gone or was cut short.
+    """
+    rows_before = np.frombuffer(spill.rows_before, np.int64)
+    start, rows = int(rows_before[first]), int(rows_before[end] - rows_before[first])
+    if not rows:
+        return np.zeros(0, _INDEX)
+    return np.frombuffer(_range(spill, start * _INDEX.itemsize, rows * _INDEX.itemsize), _INDEX)
+
+
+def _range(spill: Spill, start: int, size: int) -> bytes:
+    data = storage_for(spill.path).read_range(spill.path, start, size)
+    if len(data) != size:
+        raise OSError(f"{spill.path} was cut short")
+    return data
 
 
 def read_spill(spill: Spill, first: int, end: int) -> Records:
@@ -114,22 +145,14 @@ def read_spill(spill: Spill, first: int, end: int) -> Records:
     """
     rows_before = np.frombuffer(spill.rows_before, np.int64)
     bytes_before = np.frombuffer(spill.bytes_before, np.int64)
-    start, rows = int(rows_before[first]), int(rows_before[end] - rows_before[first])
-    size = int(bytes_before[end] - bytes_before[first])
-    if not rows:
-        return Records(np.zeros(0, np.uint64), pa.array([], pa.large_binary()))
-    storage = storage_for(spill.path)
-    index_bytes = storage.read_range(spill.path, start * _INDEX.itemsize, rows * _INDEX.itemsize)
-    data_start = int(rows_before[-1]) * _INDEX.itemsize + int(bytes_before[first])
-    data = storage.read_range(spill.path, data_start, size)
-    if len(index_bytes) != rows * _INDEX.itemsize or len(data) != size:
-        raise OSError(f"{spill.path} was cut short")
-    index = np.frombuffer(index_bytes, _INDEX)
+    index = read_index(spill, first, end)
+    start = int(rows_before[-1]) * _INDEX.itemsize + int(bytes_before[first])
+    data = _range(spill, start, int(bytes_before[end] - bytes_before[first])) if len(index) else b""
     ends = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
     array = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), rows, [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(data)]
+        pa.large_binary(), len(index), [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(data)]
     )
-    return Records(index["order"].astype(np.uint64), array)
+    return Records(index["order"].astype(np.uint64), index["line"].astype(np.int64), array)
 
 
 def _offsets(array: pa.LargeBinaryArray) -> np.ndarray:

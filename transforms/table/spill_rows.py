@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import numpy as np
-import pyarrow as pa
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.encoders import TextCounts
@@ -138,8 +136,7 @@ def _made_ahead(make: RecordMaker, file: RowsFile, recipe: RowsRecipe) -> Iterat
 def _spills(pending: dict[str, list[Records]], file: RowsFile, number: int, output: str) -> Iterator[Spill]:
     for split, parts in pending.items():
         if any(len(part.orders) for part in parts):
-            orders = np.concatenate([part.orders for part in parts])
-            records = Records(orders, pa.concat_arrays([part.records for part in parts]))
+            records = Records.joined(parts)
             parts.clear()
-            yield write_spill(output, split, f"rows-{file.number:05d}-{number:05d}", records.sorted())
+            yield write_spill(output, split, file.path, f"rows-{file.number:05d}-{number:05d}", records.sorted())
         parts.clear()

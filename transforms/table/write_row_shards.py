@@ -119,9 +119,7 @@ def read_shard(shard: RowShard, spills: Sequence[Spill]) -> pa.LargeBinaryArray:
     with ThreadPoolExecutor(_READS) as pool:
         read = partial(read_spill, first=shard.first_range, end=shard.end_range)
         parts = list(pool.map(read, spills))
-    orders = np.concatenate([part.orders for part in parts])
-    records = Records(orders, pa.concat_arrays([part.records for part in parts])).sorted()
-    return records.records.slice(shard.first - shard.before, shard.end - shard.first)
+    return Records.joined(parts).sorted().records.slice(shard.first - shard.before, shard.end - shard.first)
 
 
 def framed(records: pa.LargeBinaryArray) -> bytes:

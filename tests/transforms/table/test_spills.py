@@ -12,12 +12,12 @@ from recordmill.transforms.table.write_row_shards import read_shard
 
 def records(values: list[bytes], orders=None) -> Records:
     made = record_orders(0, values) if orders is None else np.array(orders, np.uint64)
-    return Records(made, pa.array(values, pa.large_binary()))
+    return Records(made, np.arange(1, len(values) + 1), pa.array(values, pa.large_binary()))
 
 
 def spills(tmp_path, *parts: list[bytes]):
     return [
-        write_spill(str(tmp_path), "train", f"rows-{number:05d}-00000", records(part).sorted())
+        write_spill(str(tmp_path), "train", f"{number}.csv", f"rows-{number:05d}-00000", records(part).sorted())
         for number, part in enumerate(parts)
     ]
 
@@ -59,6 +59,7 @@ def test_records_of_one_order_are_ordered_by_their_bytes():
     one = records([b"c", b"a", b"b", b"z"], [7, 7, 7, 1]).sorted()
     assert one.records.to_pylist() == [b"z", b"a", b"b", b"c"]
     assert one.orders.tolist() == [1, 7, 7, 7]
+    assert one.lines.tolist() == [4, 2, 3, 1]
 
 
 def test_a_file_that_was_cut_is_no_end_of_records(tmp_path):

@@ -1,0 +1,50 @@
+"""Rows with one key are found, wherever they are."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from recordmill.transforms.table.find_equal_keys import EqualKeys, equal_keys, equal_keys_warning, slices
+from recordmill.transforms.table.spill_file import RANGES, Records, record_orders, write_spill
+
+
+def spill(output, split: str, source: str, keys: list[int], number: int = 0):
+    orders = record_orders(0, [str(key).encode() for key in keys])
+    rows = Records(orders, np.arange(1, len(keys) + 1), pa.array([b"x"] * len(keys), pa.large_binary()))
+    return write_spill(str(output) if output else "", split, source, f"rows-{source}-{number}", rows.sorted())
+
+
+@pytest.mark.parametrize("rows", [10, 1000, 1 << 20])
+def test_keys_of_several_rows(tmp_path, rows):
+    """7 is in one file, and split, three times; 8 in two splits; 9 in two pieces of one file; 500..509 in two files."""
+    own = list(range(1000, 3000))
+    spills = [
+        spill(tmp_path, "train", "a", [7, *own[:1000], 7, 7, 9, *range(500, 510)]),
+        spill(tmp_path, "train", "a", [9, 8], 1),
+        spill(tmp_path, "train", "b", [*own[1000:], *range(500, 510)]),
+        spill(tmp_path, "val", "a", [8]),
+    ]
+    parts = list(slices(spills, rows))
+    assert [first for first, _ in parts] == [0, *(end for _, end in parts[:-1])]
+    assert parts[-1][1] == RANGES
+    assert {10: 200 < len(parts) < 400, 1000: len(parts) == 3, 1 << 20: len(parts) == 1}[rows]
+    found = [equal_keys(spills, *part) for part in parts]
+    total = sum(found, EqualKeys())
+    assert total[:3] == (13, 3 + 2 + 2 + 20, 1)
+    order, one, other = total.example
+    keys = {record_orders(0, [str(key).encode()]).tolist()[0]: key for key in (7, 8, 9, *range(500, 510))}
+    assert order == min(keys)
+    places = {7: [("a", 1), ("a", 1002)], 8: [("a", 1), ("a", 2)], 9: [("a", 1), ("a", 1004)]}
+    places |= {key: [("a", 1005 + key - 500), ("b", 1001 + key - 500)] for key in range(500, 510)}
+    assert [one, other] == places[keys[order]]
+    assert sum(found[::-1], EqualKeys()) == total
+    text = equal_keys_warning(total, "id")
+    assert text.startswith(f"--key id: 27 rows have 13 keys between them, {one[0]} row {one[1]:,} and {other[0]} row")
+    assert "Those of 1 are in several splits" in text
+
+
+def test_where_each_has_its_own_there_is_nothing_to_tell(tmp_path):
+    spills = [spill(tmp_path, "train", "a", list(range(100))), spill(tmp_path, "val", "b", list(range(100, 200)))]
+    assert equal_keys(spills, 0, RANGES) == EqualKeys()
+    assert equal_keys_warning(EqualKeys(), "id") == ""
+    assert equal_keys([spill("", "train", "a", [1, 1])], 0, RANGES) == EqualKeys(), "a dry run has no files"

@@ -1,0 +1,126 @@
+"""Rows that have one key are found and told of: they are kept, and may be meant, or be one row that is there twice."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsList, PCollection
+
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.table.plan_row_shards import rows_before
+from recordmill.transforms.table.spill_file import RANGES, Spill, read_index
+
+_SLICE_ROWS = 1 << 20
+"""That are looked at together, at 20 bytes each."""
+_READS = 16
+"""Files that are read at once."""
+
+Place = tuple[str, int]
+"""A file and the number of a row in it."""
+
+
+class EqualKeys(NamedTuple):
+    """Keys that several rows have.
+
+    Attributes:
+        keys, rows: how many keys, and how many rows have one of them.
+        divided: keys whose rows are in several splits.
+        example: order, and places of two rows with one key; of all the first by order. None where there is none.
+    """
+
+    keys: int = 0
+    rows: int = 0
+    divided: int = 0
+    example: tuple[int, Place, Place] | None = None
+
+    def __add__(self, other: "EqualKeys") -> "EqualKeys":  # type: ignore[override]
+        examples = [each.example for each in (self, other) if each.example]
+        numbers = (one + another for one, another in zip(self[:3], other[:3], strict=True))
+        return EqualKeys(*numbers, min(examples, default=None))
+
+
+class FindEqualKeys(beam.PTransform):
+    """Spill become one EqualKeys. Only the indices of their files are read, 20 bytes a row."""
+
+    def expand(self, spills: PCollection[Spill]) -> PCollection[EqualKeys]:
+        return (
+            spills.pipeline
+            | "OnceSpilled" >> beam.Create([None])
+            | "Slices" >> beam.FlatMap(_slices, AsList(spills)).with_output_types(tuple[int, int])
+            | "SpreadSlices" >> beam.Reshuffle()
+            | "Compare" >> beam.Map(_equal_keys, AsList(spills)).with_output_types(EqualKeys)
+            | "AddUp" >> beam.CombineGlobally(_added)
+        )
+
+
+def _slices(_: None, spills: list[Spill]) -> Iterator[tuple[int, int]]:
+    return slices(spills)
+
+
+def slices(spills: Sequence[Spill], rows: int = _SLICE_ROWS) -> Iterator[tuple[int, int]]:
+    """First and end of ranges of the hash that hold about so many rows; all that has one key is in one of them."""
+    before = rows_before(spills)
+    first = 0
+    while first < RANGES:
+        end = max(first + 1, int(np.searchsorted(before, before[first] + rows, "right")) - 1)
+        yield first, end
+        first = end
+
+
+def _equal_keys(slice_: tuple[int, int], spills: list[Spill]) -> EqualKeys:
+    progress.set_step("comparing keys")
+    return equal_keys(spills, *slice_)
+
+
+def equal_keys(spills: Sequence[Spill], first: int, end: int) -> EqualKeys:
+    """Keys of several rows, among those whose hashes are in the ranges `first` up to `end`.
+
+    Raises:
+        OSError: a file of records is gone or was cut short.
+    """
+    spills = [spill for spill in spills if spill.path]  # a dry run writes none
+    if not spills:
+        return EqualKeys()
+    with ThreadPoolExecutor(_READS) as pool:
+        parts = list(pool.map(partial(read_index, first=first, end=end), spills))
+    of_spill = np.repeat(np.arange(len(spills)), [len(part) for part in parts])
+    orders = np.concatenate([part["order"] for part in parts])
+    places = np.argsort(orders, kind="stable")
+    is_again = np.append(orders[places][1:] == orders[places][:-1], False)  # whether the next has the same key
+    begins = is_again & ~np.append(False, is_again[:-1])
+    starts = np.flatnonzero(begins)
+    if not len(starts):
+        return EqualKeys()
+    splits = sorted({spill.split for spill in spills})
+    split = np.array([splits.index(spill.split) for spill in spills])[of_spill][places]
+    is_divided = is_again & (split != np.append(split[1:], -1))
+    divided = len(np.unique(np.cumsum(begins)[is_divided]))
+    lines = np.concatenate([part["line"] for part in parts])
+    run = places[starts[0] : starts[0] + 1 + int(np.argmin(is_again[starts[0] :]))]
+    one, other = sorted((spills[of_spill[place]].source, int(lines[place])) for place in run)[:2]
+    rows = int(is_again.sum()) + len(starts)
+    return EqualKeys(len(starts), rows, divided, (int(orders[run[0]]), one, other))
+
+
+def _added(found: Sequence[EqualKeys]) -> EqualKeys:
+    return sum(found, EqualKeys())
+
+
+def equal_keys_warning(found: EqualKeys, column: str) -> str:
+    """A sentence; empty where each row has a key of its own."""
+    if found.example is None:
+        return ""
+    one, other = (f"{path} row {line:,}" for path, line in found.example[1:])
+    divided = (
+        f" Those of {found.divided:,} are in several splits; --group-column {column} keeps them in one."
+        if found.divided
+        else ""
+    )
+    return (
+        f"--key {column}: {found.rows:,} rows have {found.keys:,} keys between them, {one} and {other} the same one, "
+        "for example; all are kept. Leave out rows that are there twice, or give a --key of which each row has its own."
+        f"{divided}"
+    )
