@@ -1,6 +1,6 @@
 """Rows that have one key are found and told of: they are kept, and may be meant, or be one row that is there twice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
@@ -36,11 +36,6 @@ class EqualKeys(NamedTuple):
     divided: int = 0
     example: tuple[int, Place, Place] | None = None
 
-    def __add__(self, other: "EqualKeys") -> "EqualKeys":  # type: ignore[override]
-        examples = [each.example for each in (self, other) if each.example]
-        numbers = (one + another for one, another in zip(self[:3], other[:3], strict=True))
-        return EqualKeys(*numbers, min(examples, default=None))
-
 
 class FindEqualKeys(beam.PTransform):
     """Spill become one EqualKeys. Only the indices of their files are read, 20 bytes a row."""
@@ -52,7 +47,7 @@ class FindEqualKeys(beam.PTransform):
             | "Slices" >> beam.FlatMap(_slices, AsList(spills)).with_output_types(tuple[int, int])
             | "SpreadSlices" >> beam.Reshuffle()
             | "Compare" >> beam.Map(_equal_keys, AsList(spills)).with_output_types(EqualKeys)
-            | "AddUp" >> beam.CombineGlobally(_added)
+            | "AddUp" >> beam.CombineGlobally(added)
         )
 
 
@@ -105,8 +100,11 @@ def equal_keys(spills: Sequence[Spill], first: int, end: int) -> EqualKeys:
     return EqualKeys(len(starts), rows, divided, (int(orders[run[0]]), one, other))
 
 
-def _added(found: Sequence[EqualKeys]) -> EqualKeys:
-    return sum(found, EqualKeys())
+def added(found: Iterable[EqualKeys]) -> EqualKeys:
+    """Those of several slices together."""
+    found = list(found)
+    keys, rows, divided = (sum(numbers) for numbers in zip(*((0, 0, 0), *(each[:3] for each in found)), strict=True))
+    return EqualKeys(keys, rows, divided, min((each.example for each in found if each.example), default=None))
 
 
 def equal_keys_warning(found: EqualKeys, column: str) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recordmill.transforms.table.find_equal_keys import EqualKeys, equal_keys, equal_keys_warning, slices
+from recordmill.transforms.table.find_equal_keys import EqualKeys, added, equal_keys, equal_keys_warning, slices
 from recordmill.transforms.table.spill_file import RANGES, Records, record_orders, write_spill
 
 
@@ -29,7 +29,7 @@ def test_keys_of_several_rows(tmp_path, rows):
     assert parts[-1][1] == RANGES
     assert {10: 200 < len(parts) < 400, 1000: len(parts) == 3, 1 << 20: len(parts) == 1}[rows]
     found = [equal_keys(spills, *part) for part in parts]
-    total = sum(found, EqualKeys())
+    total = added(found)
     assert total[:3] == (13, 3 + 2 + 2 + 20, 1)
     order, one, other = total.example
     keys = {record_orders(0, [str(key).encode()]).tolist()[0]: key for key in (7, 8, 9, *range(500, 510))}
@@ -37,7 +37,7 @@ def test_keys_of_several_rows(tmp_path, rows):
     places = {7: [("a", 1), ("a", 1002)], 8: [("a", 1), ("a", 2)], 9: [("a", 1), ("a", 1004)]}
     places |= {key: [("a", 1005 + key - 500), ("b", 1001 + key - 500)] for key in range(500, 510)}
     assert [one, other] == places[keys[order]]
-    assert sum(found[::-1], EqualKeys()) == total
+    assert added([added(found[3:]), added([]), *found[:3]]) == total
     text = equal_keys_warning(total, "id")
     assert text.startswith(f"--key id: 27 rows have 13 keys between them, {one[0]} row {one[1]:,} and {other[0]} row")
     assert "Those of 1 are in several splits" in text
