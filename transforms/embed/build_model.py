@@ -19,6 +19,8 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice
+from recordmill.transforms.storage.local_copy import local_copy
+from recordmill.transforms.storage.resolve import storage_for
 
 _SEED = 0
 """Of random weights: they are the same in every run and process."""
@@ -170,49 +172,41 @@ def _md5(path: Path) -> str:
 
 
 def _load_weights(model: Any, path: str) -> None:
-    """Load them, and see that no weight is left as it was: of some files, Keras only warns."""
-    for weight in _floats(model):
-        weight.assign(np.full(weight.shape, np.nan, weight.dtype))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.load_weights(path)
-    except Exception as error:  # Keras and h5py raise whatever they meet
-        raise ConfigError(f"--weights {path} do not fit {model.name}: {brief(error)}") from error
-    lacking = sum(bool(np.isnan(weight.numpy()).any()) for weight in _floats(model))
-    if lacking:
-        raise ConfigError(
-            f"--weights {path} do not fit {model.name}: {lacking} of its {len(_floats(model))} weights are not in the "
-            "file; give the file that was saved from this model"
-        )
-
-
-def _floats(model: Any) -> list[Any]:
-    return [weight for weight in model.weights if "float" in str(weight.dtype)]
+    """Keras raises where a layer has other weights than the file, or none in it."""
+    with local_copy(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.load_weights(file)
+        except Exception as error:  # Keras and h5py raise whatever they meet
+            raise ConfigError(f"--weights {path} do not fit {model.name}: {brief(error)}") from error
 
 
 def _loaded(choice: ModelChoice) -> Any:
     import keras
 
-    path = choice.model.rstrip("/")
-    if _is_saved_model(path):
-        return _saved_model(path, choice.layer)
-    try:
-        return keras.models.load_model(path, compile=False)
-    except Exception as error:  # as in _load_weights
-        raise ConfigError(
-            f"--model {path} is no .keras file that can be loaded, nor the folder of a SavedModel: {brief(error)}"
-        ) from error
+    with local_copy(choice.model) as path:
+        if _is_saved_model(path):
+            return _saved_model(path, choice)
+        try:
+            return keras.models.load_model(path, compile=False)
+        except Exception as error:  # as in _load_weights
+            raise ConfigError(
+                f"--model {choice.model} is no .keras file that can be loaded, nor the folder of a SavedModel: "
+                f"{brief(error)}"
+            ) from error
 
 
 def _is_saved_model(path: str) -> bool:
-    import tensorflow as tf
+    storage = storage_for(path)
+    return storage.size(storage.join(path, _SAVED_MODEL)) is not None
 
-    return bool(tf.io.gfile.exists(f"{path}/{_SAVED_MODEL}"))
 
+def _saved_model(path: str, choice: ModelChoice) -> Any:
+    """A SavedModel's `serving_default` as a Keras model of one output.
 
-def _saved_model(path: str, output: str) -> Any:
-    """A SavedModel's `serving_default` as a Keras model of one output."""
+    Args:
+        path: of the folder, on this machine.
+    """
     import keras
     import tensorflow as tf
 
@@ -224,11 +218,11 @@ def _saved_model(path: str, output: str) -> Any:
         outputs = layer(inputs)
     except Exception as error:  # as in _load_weights
         raise ConfigError(
-            f"--model {path} is no SavedModel whose serving_default takes one tensor: {brief(error)}"
+            f"--model {choice.model} is no SavedModel whose serving_default takes one tensor: {brief(error)}"
         ) from error
-    names = sorted(outputs)
+    names, output = sorted(outputs), choice.layer
     if (output or names[0]) not in names or (len(names) > 1 and not output):
-        raise ConfigError(f"--layer must name an output of {path}, which has {', '.join(names)}")
+        raise ConfigError(f"--layer must name an output of {choice.model}, which has {', '.join(names)}")
     return keras.Model(inputs, outputs[output or names[0]])
 
 
@@ -239,7 +233,7 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
         ConfigError: there is none of that name, or none was named and the model does not say.
     """
     (output,) = model.outputs
-    if _is_path(choice.model) and _is_saved_model(choice.model.rstrip("/")):
+    if _is_path(choice.model) and _is_saved_model(choice.model):
         return choice.layer or "output", output
     if choice.layer:
         return choice.layer, _named_output(model, choice)

@@ -3,6 +3,7 @@
 import hashlib
 import random
 import threading
+from pathlib import Path
 
 import keras
 import msgspec
@@ -14,6 +15,7 @@ from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.models import ModelChoice
 from recordmill.transforms.embed.build_model import application, build_model, without_network
 from recordmill.transforms.embed.load_model import load_model, load_same
+from tests.gcs_stand_in import BUCKET, running
 from tests.tiny_models import as_given, saved, tiny
 
 NAMED = ModelChoice("mobilenet-v2", "none", input_size=(32, 32))
@@ -158,6 +160,39 @@ def test_a_saved_model(tmp_path):
     np.testing.assert_allclose(features(pixels), model.predict(pixels, verbose=0), rtol=1e-5, atol=1e-6)
     with pytest.raises(ConfigError, match=r"--layer must name an output of .*, which has output_0"):
         load_model(msgspec.structs.replace(choice, layer="patches"))
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """Where a folder becomes objects below its name."""
+    with running() as gcs:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
+
+        def put(folder: Path) -> str:
+            for path in folder.rglob("*"):
+                if path.is_file():
+                    gcs.put(f"{folder.name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+            return f"gs://{BUCKET}/{folder.name}"
+
+        yield put
+
+
+def test_models_and_weights_of_a_bucket_are_those_of_the_files(tmp_path, bucket):
+    here = tmp_path / "models"
+    model = tiny()
+    saved(model, here / "tiny.keras")
+    model.set_weights([weight + 1 for weight in model.get_weights()])
+    model.save_weights(here / "other.weights.h5")
+    model.export(here / "exported", verbose=False)
+    there = bucket(here)
+    for name, choice in (("tiny.keras", ModelChoice("")), ("exported", ModelChoice("", preprocess="none"))):
+        local, remote = (msgspec.structs.replace(choice, model=f"{folder}/{name}") for folder in (here, there))
+        assert load_model(remote).found == load_model(local).found
+    local, remote = (ModelChoice(f"{folder}/tiny.keras", f"{folder}/other.weights.h5") for folder in (here, there))
+    pixels = noise((16, 12))
+    np.testing.assert_array_equal(load_model(remote).features(pixels), load_model(local).features(pixels))
+    with pytest.raises(ConfigError, match=f"{there}/none.keras: no such file or folder"):
+        load_model(ModelChoice(f"{there}/none.keras"))
 
 
 def token_model() -> keras.Model:

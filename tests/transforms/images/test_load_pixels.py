@@ -83,6 +83,14 @@ def test_what_is_no_whole_picture_is_unusable(data, reason):
     assert raised.value.reason is reason, raised.value
 
 
+@pytest.mark.parametrize("data", [PNG, JPEG])
+def test_a_file_that_is_cut_short_is_said_to_be_so(data):
+    """Not what a walker of chunks meets at its end."""
+    with pytest.raises(UnusableError) as raised:
+        decode_pixels(data[:-2], (16, 16), "bilinear")
+    assert raised.value.detail == f"no end marker in {len(data) - 2:,} bytes; it is cut short"
+
+
 def test_a_file_that_is_gone_is_a_reject(tmp_path):
     task = ImageTask(7, "gone.png", None, None, ImageRef(str(tmp_path / "gone.png"), 3), "train", ())
     reject = load_pixels(task, (8, 8), "bilinear")
