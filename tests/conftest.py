@@ -17,6 +17,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 from recordmill.launch.cli import main
 from recordmill.transforms.sample.write_sample import SampleFiles, write_sample
+from tests import quick_beam
 
 # How long an example takes is the machine's matter.
 settings.register_profile("recordmill", deadline=None)
@@ -24,6 +25,10 @@ settings.load_profile("recordmill")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Real data sets, where the machine has them; they are not part of the project."""
+
+
+def pytest_collection_finish() -> None:
+    quick_beam.install()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,52 @@
+"""What Beam finds in DoFns is what it would find without quick_beam."""
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders import VarIntCoder
+from apache_beam.transforms import userstate
+
+from tests import quick_beam
+
+STATE = userstate.CombiningValueStateSpec("sum", VarIntCoder(), sum)
+OTHER = userstate.CombiningValueStateSpec("other", VarIntCoder(), sum)
+
+
+class Plain(beam.DoFn):
+    def process(self, element):
+        yield element
+
+
+class Stateful(Plain):
+    def process(self, element, state=beam.DoFn.StateParam(STATE)):
+        yield element
+
+
+class Source:
+    def stateful(self, element, state=beam.DoFn.StateParam(OTHER)):
+        return element
+
+    def plain(self, element):
+        return element
+
+
+def test_each_dofn_has_the_state_that_beam_finds():
+    quick_beam.install()
+    remembered = userstate.get_dofn_specs
+    assert isinstance(remembered, quick_beam._Remembered)
+    functions = (Source().plain, Source().stateful, Source.plain, Source.stateful, str.upper, len)
+    dofns = [Plain(), Stateful(), *(each(function).dofn for function in functions for each in (beam.Map, beam.FlatMap))]
+    for _ in range(2):
+        assert [remembered(dofn) for dofn in dofns] == [remembered._look(dofn) for dofn in dofns]
+    assert remembered(Stateful())[0] == {STATE}
+    assert len(remembered._found) > 3
+
+
+def test_what_beam_refuses_is_refused_each_time():
+    class Twice(beam.DoFn):
+        def process(self, element, one=beam.DoFn.StateParam(STATE), other=beam.DoFn.StateParam(STATE)):
+            yield element
+
+    quick_beam.install()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="duplicate process method parameters"):
+            userstate.get_dofn_specs(Twice())
