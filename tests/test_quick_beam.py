@@ -1,5 +1,7 @@
 """What Beam finds in DoFns is what it would find without quick_beam."""
 
+# ruff: noqa: B008  state stands in defaults
+
 import apache_beam as beam
 import pytest
 from apache_beam.coders import VarIntCoder
