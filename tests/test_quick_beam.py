@@ -34,13 +34,13 @@ class Source:
 def test_each_dofn_has_the_state_that_beam_finds():
     quick_beam.install()
     remembered = userstate.get_dofn_specs
-    assert isinstance(remembered, quick_beam._Remembered)
+    assert isinstance(remembered, quick_beam.Remembered)
     functions = (Source().plain, Source().stateful, Source.plain, Source.stateful, str.upper, len)
     dofns = [Plain(), Stateful(), *(each(function).dofn for function in functions for each in (beam.Map, beam.FlatMap))]
     for _ in range(2):
-        assert [remembered(dofn) for dofn in dofns] == [remembered._look(dofn) for dofn in dofns]
+        assert [remembered(dofn) for dofn in dofns] == [remembered.look(dofn) for dofn in dofns]
     assert remembered(Stateful())[0] == {STATE}
-    assert len(remembered._found) > 3
+    assert len(remembered.found) > 3
 
 
 def test_what_beam_refuses_is_refused_each_time():
