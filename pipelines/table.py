@@ -32,6 +32,7 @@ from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
+from recordmill.transforms.table.stratify_rows import StratifyRows
 from recordmill.transforms.table.write_row_shards import WriteRowShards, counted_in, shard_of
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
@@ -135,11 +136,13 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     divided = options.row_splits(job.splits)
     choice = _choice(options, job.given, divided.columns)
     chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
+    recipe = RowsRecipe(output, divided, options.seed, options.read_columns, options.encoding)
+    if options.stratify:
+        chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe)
     texts = None
     if job.texts:
         encoders = files | "FitTexts" >> FitTexts(job.texts, divided, choice.defaults, options.encoding, chosen)
         chosen = chosen | "WithTexts" >> beam.Map(with_texts, AsList(encoders), options.text_names_by_column)
-    recipe = RowsRecipe(output, divided, options.seed, options.read_columns, options.encoding)
     spilled = files | "SpillRows" >> SpillRows(chosen, recipe)
     if job.texts:
         counts = spilled[OF_FILE] | "TextCounts" >> beam.FlatMap(_text_counts)

@@ -14,6 +14,7 @@ class RowSplits(msgspec.Struct, frozen=True):
             known by its record.
         group: column whose rows of one value go to one split; empty for none.
         column: column that names the split; empty where `shares` decide.
+        stratified: column of the classes that are each divided by `shares`; empty where all rows are divided together.
         names: of all splits. A row that cannot be read counts with the first.
     """
 
@@ -22,6 +23,7 @@ class RowSplits(msgspec.Struct, frozen=True):
     key: str = ""
     group: str = ""
     column: str = ""
+    stratified: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from recordmill.pipelines.options.convert_options import ALL_TRAIN, ConvertOptions, RecipeValue
-from recordmill.pipelines.options.option import READ, TEXTS, WRITE, Kind, option, redefined
+from recordmill.pipelines.options.option import READ, TEXTS, WRITE, Kind, flag, option, redefined
 from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
 from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.names import NameSources
@@ -126,6 +126,13 @@ class TableOptions(TextOptions, ConvertOptions):
         help="rows of one value of it go to one split",
         docs="rows of one value of it (a patient, a video) go to one split",
     )
+    stratify: bool = option(
+        False,
+        kind=Kind.SWITCH,
+        group=WRITE,
+        help="give each split its share of every class",
+        docs="give each split its share of every class of `--label`, exact to the row. Rows are read once more for it",
+    )
     max_rejects: float = redefined(
         ConvertOptions,
         "max_rejects",
@@ -193,6 +200,7 @@ class TableOptions(TextOptions, ConvertOptions):
             self.key or "",
             self.group_column or "",
             self.split_column or "",
+            (self.label or "") if self.stratify else "",
         )
 
     @property
@@ -223,6 +231,7 @@ class TableOptions(TextOptions, ConvertOptions):
             "label": self.label,
             "rename": list(self.rename),
             "split_column": self.split_column,
+            **({"stratify": True} if self.stratify else {}),
             **({"text": self.text, "text_column": list(self.text_column)} if self.text_column else {}),
             **(self.text_record_options() if self.text_column else {}),
         }
@@ -240,6 +249,16 @@ class TableOptions(TextOptions, ConvertOptions):
             yield "--split-column says which split a row is of, and so does --split: give one"
         if self.group_column and (self.split_column or not divides):
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
+        if self.stratify and not self.label:
+            yield "--stratify gives each split its share of every class, and there are none without --label"
+        if self.stratify and not divides:
+            yield "--stratify divides classes, but --split names a single split"
+        for column, why in (
+            ("group_column", "a group may hold rows of several classes, and is not divided"),
+            ("split_column", "it says which split a row is of"),
+        ):
+            if self.stratify and getattr(self, column):
+                yield f"--stratify and {flag(column)} contradict each other: {why}; give one"
         if self.text is None or self.text in TEXT_FORMS:
             yield from self._text_column_faults()
         if self.classes and not self.label:

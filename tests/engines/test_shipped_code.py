@@ -129,7 +129,7 @@ def a_table_with_splits(inputs: Inputs) -> Words:
 
 
 def rows_of_a_table(inputs: Inputs) -> Words:
-    flags = ["--label", "shape", "--key", "object", "--split", "train=0.6,val=0.4", "--num-shards", 2]
+    flags = ["--label", "shape", "--key", "object", "--split", "train=0.6,val=0.4", "--stratify", "--num-shards", 2]
     return ["table", "--rows", inputs.sample.objects, *flags]
 
 

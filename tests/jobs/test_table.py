@@ -148,6 +148,53 @@ def test_rows_stay_in_their_split_when_others_join_and_groups_are_whole(tmp_path
     assert len(set(by_group.values())) == 3
 
 
+def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill):
+    """Of the rows that are not rejected, whatever files they are in; texts are learned from that train."""
+    kinds = ["cat"] * 400 + ["dog"] * 150 + ["emu"] * 17
+    found = [
+        {
+            "id": number,
+            "kind": kind,
+            "price": "?" if number % 20 == 3 else number,
+            "note": f"word{number % 3} word{number % 5}",
+        }
+        for number, kind in enumerate(kinds)
+    ]
+    write_csv(tmp_path / "one.csv", found)
+    write_csv(tmp_path / "b-0.csv", found[::-1][:300])
+    write_csv(tmp_path / "b-1.csv", found[::-1][300:])
+    schema = {"columns": [{"name": "price", "feature": "price", "type": "int64"}]}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    flags = [
+        "--label",
+        "kind",
+        "--key",
+        "id",
+        *SHARES,
+        "--stratify",
+        "--schema",
+        tmp_path / "schema.json",
+        "--max-rejects",
+        "0.1",
+    ]
+    texts = ["--text-column", "note", "--text", "counts"]
+    for name in ("one", "b-*"):
+        outcome = recordmill(
+            "table", "--rows", tmp_path / f"{name}.csv", *flags, *texts, "--output", tmp_path / name[0]
+        )
+        assert outcome.code == 0, outcome
+    assert shard_bytes(tmp_path / "b") == shard_bytes(tmp_path / "o")
+    manifest = manifest_of(tmp_path / "o")
+    good = Counter(row["kind"] for row in found if row["price"] != "?")
+    for split, share in (("train", 0.7), ("val", 0.2), ("test", 0.1)):
+        for number, kind in zip(manifest["splits"][split]["class_counts"], ("cat", "dog", "emu"), strict=True):
+            assert abs(number - share * good[kind]) < 1
+    ids = [{r["id"][0] for r in read_examples(tmp_path / "o", split)} for split in ("train", "val", "test")]
+    # The encoder's split is that of the records: rejects of other columns have texts, too.
+    assert len(ids[0]) <= manifest["encoders"][0]["texts"] <= len(ids[0]) + len(found) - sum(good.values())
+    assert recordmill("verify", tmp_path / "o").code == 0
+
+
 def test_a_column_of_splits(tmp_path, recordmill):
     rows = [row | {"set": ("Train", "val")[row["id"] % 2] if row["id"] else ""} for row in drawn(50)]
     path = write_csv(tmp_path / "rows.csv", rows)

@@ -30,7 +30,9 @@ def commands(sample, out) -> dict[str, list[str]]:
         "features, Beam's sink": ["embed", *images[1:], *model, "--weights", "none", "--writer", "beam"],
         "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],
         "table": rows,
-        "table, Beam's sink": [*rows, "--split", "train=0.5,val=0.5", "--writer", "beam"],
+        "table, Beam's sink": [
+            *(*rows, "--key", "object", "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam")
+        ],
     }
 
 

@@ -63,12 +63,17 @@ class ColumnChoice(NamedTuple):
 
 
 class ChosenSchema(NamedTuple):
-    """A table's schema, its classes, what is not likely to be meant, and what texts are encoded by."""
+    """A table's schema, its classes, what is not likely to be meant, and what texts are encoded by.
+
+    Attributes:
+        borders: by class index, where splits end, of classes that are divided one by one; see `SplitShares.borders`.
+    """
 
     schema: TableSchema
     labels: LabelMap
     warnings: tuple[str, ...]
     encoders: tuple[TextEncoder, ...] = ()
+    borders: Mapping[int, tuple[int, ...]] = {}
 
 
 def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsFile]) -> ChosenSchema:
@@ -123,7 +128,7 @@ def with_texts(
         warnings += encoder_warnings(encoder)
     _check_features(columns)
     ordered = sorted(by_column.values(), key=lambda encoder: encoder.column)
-    return ChosenSchema(TableSchema(tuple(columns)), chosen.labels, tuple(warnings), tuple(ordered))
+    return chosen._replace(schema=TableSchema(tuple(columns)), warnings=tuple(warnings), encoders=tuple(ordered))
 
 
 _OF_FORM = {

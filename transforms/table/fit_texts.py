@@ -7,10 +7,10 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.table_splits import RowSplits
-from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.schemas.tables import Column, ColumnType, RowsFile
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_texts import column_texts
 from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
@@ -76,17 +76,19 @@ def _same(encoder: TextEncoder) -> TextEncoder:
     return encoder
 
 
-def _texts(file: RowsFile, where: RowTexts, _: object) -> Iterator[str]:
+def _texts(file: RowsFile, where: RowTexts, chosen: ChosenSchema) -> Iterator[str]:
     progress.set_step("learning words")
-    return row_texts(file, where)
+    return row_texts(file, where, chosen)
 
 
-def row_texts(file: RowsFile, where: RowTexts) -> Iterator[str]:
+def row_texts(file: RowsFile, where: RowTexts, chosen: ChosenSchema) -> Iterator[str]:
     """The texts of the rows of one split."""
     column = Column(where.column, where.column, ColumnType.BYTES, default=where.default)
-    divide = RecordMaker(TableSchema(()), LabelMap(()), where.splits, 0).splits_of
-    number = where.splits.names.index(where.split)
-    for batch in read_rows(file, (where.column, *where.splits.columns), where.encoding):
+    splits = where.splits
+    divide = RecordMaker(chosen.schema, chosen.labels, splits, 0, borders=chosen.borders).splits_of
+    number = splits.names.index(where.split)
+    columns = where.column, *splits.columns, *filter(None, [splits.stratified])
+    for batch in read_rows(file, columns, where.encoding):
         texts, _ = column_texts(column, batch.columns.get(where.column), len(batch.lines), batch.is_typed)
         for split, text in zip(divide(batch), texts, strict=True):
             if split == number and text is not None:

@@ -1,6 +1,6 @@
 """A batch of rows becomes records, each with its split and its place in the order; rows that do not fit are rejects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -38,12 +38,30 @@ class BatchRecords(NamedTuple):
     texts: dict[str, dict[str, np.ndarray]] = {}
 
 
+class _GoodRows(NamedTuple):
+    """The rows of a batch that become records.
+
+    Attributes:
+        places: in the batch.
+        classes: class index of each; None without classes.
+        texts: by column, what TextCounts has of each.
+        bad: the others.
+    """
+
+    places: np.ndarray
+    records: pa.Array
+    classes: np.ndarray | None
+    texts: dict[str, np.ndarray]
+    bad: list[BadRow]
+
+
 class RecordMaker:
     """Makes records of one table.
 
     Args:
         seed: orders them.
         encoders: of its texts.
+        borders: see ChosenSchema.
     """
 
     def __init__(
@@ -53,6 +71,7 @@ class RecordMaker:
         splits: RowSplits,
         seed: int,
         encoders: Sequence[TextEncoder] = (),
+        borders: Mapping[int, tuple[int, ...]] = {},
     ):
         self._schema = schema
         classes = [category.name for category in labels.categories]
@@ -62,12 +81,26 @@ class RecordMaker:
             if column.values or column.type is ColumnType.CLASS
         }
         self._splits = splits
-        self._borders = splits.shares.borders
+        self._borders = borders
         self._seed = seed
         self._texts_of = text_columns(schema.columns)
         self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in encoders}
 
     def __call__(self, batch: RowBatch) -> BatchRecords:
+        good = self._good_rows(batch)
+        return self._divided(batch, good)._replace(bad=good.bad)
+
+    def class_positions(self, batch: RowBatch) -> dict[int, np.ndarray]:
+        """By class index: `SplitShares.position` of each row that becomes a record, uint64."""
+        good = self._good_rows(batch)
+        of_text = bool(self._splits.key)
+        positions = np.array(
+            [self._splits.shares.position(_name(each, of_text)) for each in self._identities(batch, good)], np.uint64
+        )
+        classes = np.zeros(0, np.int64) if good.classes is None else good.classes
+        return {int(index): positions[classes == index] for index in np.unique(classes)}
+
+    def _good_rows(self, batch: RowBatch) -> _GoodRows:
         rows = len(batch.lines)
         faults: dict[int, Fault] = {}
         features, label = [], None
@@ -99,31 +132,36 @@ class RecordMaker:
         records = records.take(pa.array(good)) if faults else records
         bad = [BadRow(int(batch.lines[place]), fault.reason, fault.detail) for place, fault in sorted(faults.items())]
         of_good = {name: of_rows[good] for name, of_rows in counts.items()}
-        return self._divided(batch, good, records, indices, of_good)._replace(bad=batch.bad + bad)
+        return _GoodRows(good, records, indices, of_good, batch.bad + bad)
 
     def splits_of(self, batch: RowBatch) -> np.ndarray:
         """Each row's split, as its index in the names of splits; -1 of a row that has none. Of several, rows have
         to be divided by a column."""
         rows = len(batch.lines)
         bad = {fault.place for fault in self._identity_faults(batch)}
+        classes = None
+        if self._splits.stratified:
+            (column,) = (column for column in self._schema.columns if column.name == self._splits.stratified)
+            array, indices = batch.columns.get(column.name), self._indices[column.name]
+            label, faults = convert_column(column, array, rows, batch.is_typed, indices)
+            bad |= {fault.place for fault in faults}
+            classes = _spread(label.values, label.absent, rows)
         good = np.array([place for place in range(rows) if place not in bad], np.int64)
         identities = self._texts(batch, self._splits.key, good) if self._splits.key else []
         found = np.full(rows, -1)
-        found[good] = self._split_names(batch, good, identities)
+        found[good] = self._split_names(batch, good, identities, None if classes is None else classes[good])
         return found
 
-    def _divided(
-        self,
-        batch: RowBatch,
-        good: np.ndarray,
-        records: pa.Array,
-        indices: np.ndarray | None,
-        counts: dict[str, np.ndarray],
-    ) -> BatchRecords:
-        splits = self._splits
-        identities = self._texts(batch, splits.key, good) if splits.key else records.to_pylist()
-        orders, lines = record_orders(self._seed, identities), batch.lines[good]
-        names = self._split_names(batch, good, identities)
+    def _identities(self, batch: RowBatch, good: _GoodRows) -> list[bytes]:
+        """What each row is known by."""
+        key = self._splits.key
+        return self._texts(batch, key, good.places) if key else good.records.to_pylist()
+
+    def _divided(self, batch: RowBatch, good: _GoodRows) -> BatchRecords:
+        splits, records, indices = self._splits, good.records, good.classes
+        identities = self._identities(batch, good)
+        orders, lines = record_orders(self._seed, identities), batch.lines[good.places]
+        names = self._split_names(batch, good.places, identities, indices)
         by_split, classes, texts = {}, {}, {}
         for number, split in enumerate(splits.names):
             places = np.flatnonzero(names == number) if len(splits.names) > 1 else slice(None)
@@ -131,10 +169,12 @@ class RecordMaker:
             by_split[split] = Records(orders[places], lines[places], of_split)
             found = np.bincount(indices[places]) if indices is not None else np.zeros(0, np.int64)
             classes[split] = {index: int(found[index]) for index in np.flatnonzero(found).tolist()}
-            texts[split] = {name: of_rows[places].sum(axis=0) for name, of_rows in counts.items()}
+            texts[split] = {name: of_rows[places].sum(axis=0) for name, of_rows in good.texts.items()}
         return BatchRecords(by_split, classes, [], texts)
 
-    def _split_names(self, batch: RowBatch, good: np.ndarray, identities: list[bytes]) -> np.ndarray:
+    def _split_names(
+        self, batch: RowBatch, good: np.ndarray, identities: list[bytes], classes: np.ndarray | None
+    ) -> np.ndarray:
         """Each row's split, as its index in the names of splits."""
         splits = self._splits
         if len(splits.names) == 1:
@@ -145,12 +185,14 @@ class RecordMaker:
             return np.array([index[split_name(name.decode())] for name in found], np.int64)
         of = self._texts(batch, splits.group, good) if splits.group else identities
         by_share = {name: splits.names.index(name) for name in splits.shares.names}
-        known: dict[bytes, int] = {}
-        for identity in of:
-            if identity not in known:
-                position = splits.shares.position(_name(identity, bool(splits.key or splits.group)))
-                known[identity] = by_share[splits.shares.split_at(position, self._borders)]
-        return np.array([known[identity] for identity in of], np.int64)
+        is_text, usual = bool(splits.key or splits.group), splits.shares.borders
+        of_class = classes.tolist() if splits.stratified and classes is not None else [-1] * len(of)
+        known: dict[tuple[bytes, int], int] = {}
+        for each in zip(of, of_class, strict=True):
+            if each not in known:
+                position = splits.shares.position(_name(each[0], is_text))
+                known[each] = by_share[splits.shares.split_at(position, self._borders.get(each[1], usual))]
+        return np.array([known[each] for each in zip(of, of_class, strict=True)], np.int64)
 
     def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
         """A column's values as texts; every row of `good` has one."""

@@ -1,9 +1,9 @@
 """Files of rows become sorted files of records, see `spill_file`."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -18,9 +18,12 @@ from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import BatchRecords, RecordMaker
+from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
+from recordmill.transforms.table.row_batch import RowBatch
 from recordmill.transforms.table.spill_file import Records, Spill, write_spill
+
+Made = TypeVar("Made")
 
 _SPILL_BYTES = 64_000_000
 """Of records, and so what a worker holds."""
@@ -94,13 +97,13 @@ class _SpillFile(beam.DoFn):
 
 def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
     """Spill of each split, SplitReject, and an OfFile a split."""
-    make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed, chosen.encoders)
+    make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed, chosen.encoders, chosen.borders)
     pending: dict[str, list[Records]] = {split: [] for split in recipe.splits.names}
     rows: Counter[str] = Counter()
     classes: dict[str, Counter[int]] = {split: Counter() for split in recipe.splits.names}
     texts: dict[str, Counter[tuple[str, int]]] = {split: Counter() for split in recipe.splits.names}
     size = number = 0
-    for made in _made_ahead(make, file, recipe):
+    for made in made_ahead(make, file, recipe):
         for split, records in made.by_split.items():
             pending[split].append(records)
             rows[split] += len(records.orders)
@@ -126,8 +129,8 @@ def _text_counts(counts: Counter[tuple[str, int]]) -> dict[str, TextCounts]:
     return {column: TextCounts(*(counts[column, place] for place in range(4))) for column, _ in counts}
 
 
-def _made_ahead(make: RecordMaker, file: RowsFile, recipe: RowsRecipe) -> Iterator[BatchRecords]:
-    """Records of batches in their order; threads make them, as Arrow's work needs no interpreter."""
+def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRecipe) -> Iterator[Made]:
+    """What is made of batches, in their order; threads make it, as Arrow's work needs no interpreter."""
     cores = usable_cores()
     with ThreadPoolExecutor(cores) as pool:
         yield from look_ahead(make, read_rows(file, recipe.read, recipe.encoding), pool, cores)

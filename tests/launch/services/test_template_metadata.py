@@ -39,6 +39,7 @@ WITH |= {name: {"captions": "gs://b-1/c.json", "caption_text": "counts"} for nam
 WITH_OF_TABLE = WITH | {
     "split_column": {},
     "group_column": {"split": "a=1/2,b=1/2"},
+    "stratify": {"split": "a=1/2,b=1/2", "class_column": "species"},
     "classes": {"class_column": "species"},
     "text": {"text_column": "words"},
     "text_column": {"text": "counts"},

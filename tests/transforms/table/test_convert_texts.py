@@ -1,10 +1,13 @@
 """Columns of texts become the features of their numbers."""
 
+from fractions import Fraction
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill.schemas.annotations import Category
 from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LabelMap
@@ -63,6 +66,21 @@ def test_texts_are_those_of_one_split_s_rows(tmp_path):
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
 
     def texts(split: str, default: str | None = None) -> list[str]:
-        return list(row_texts(file, RowTexts("title", split, splits, default, "utf-8")))
+        return list(row_texts(file, RowTexts("title", split, splits, default, "utf-8"), CHOSEN))
 
     assert (texts("train"), texts("val"), texts("train", "none")) == (["a"], ["b"], ["a", "none"])
+
+
+def test_texts_of_a_split_where_classes_are_divided_one_by_one(tmp_path):
+    """All rows of one class are of val, and those of the other of train; a row of no class is of none."""
+    table = {"title": ["a", "b", "c", "d"], "id": [1, 2, 3, 4], "kind": ["y", "x", "y", "z"]}
+    pq.write_table(pa.table(table), tmp_path / "r.parquet")
+    halves = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
+    splits = RowSplits(halves, halves.names, key="id", stratified="kind")
+    schema = TableSchema((*SCHEMA.columns, Column("kind", "kind", ColumnType.CLASS)))
+    labels = LabelMap((Category(0, "x"), Category(1, "y")))
+    chosen = ChosenSchema(schema, labels, (), borders={0: (0,), 1: (1 << 63,)})
+    where = RowTexts("title", "train", splits, None, "utf-8")
+    file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
+    assert list(row_texts(file, where, chosen)) == ["a", "c"]
+    assert list(row_texts(file, where._replace(split="val"), chosen)) == ["b"]
