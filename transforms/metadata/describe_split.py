@@ -179,8 +179,8 @@ def check_rejects(
         if not of_split.images:
             raise EmptyDatasetError(
                 f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed or "
-                "--stratify (of folder and table, without groups), or leave it out; with groups, look whether there are "
-                "more than a few"
+                "--stratify (of folder and table, without groups), or leave it out; with groups, look whether there "
+                "are more than a few"
             )
 
 
