@@ -1,21 +1,33 @@
 """`recordmill verify`: a data set is read back, and all of it is checked."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList
 
+from recordmill.pipelines.options.verify_options import VerifyOptions
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.layouts import FEATURES
+from recordmill.schemas.manifest import Recipe
+from recordmill.schemas.models import recorded_model
 from recordmill.schemas.plan_report import ShardCheck
+from recordmill.transforms.embed.embed_pictures import EmbedPictures
+from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.verify.check_features import Recomputing
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards
 
 
-def expected_shards(folder: str) -> list[ShardToVerify]:
+def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
     """Every shard that is in the folder's manifest.
 
     Raises:
-        ConfigError: the folder has no manifest.
+        ConfigError: the folder has no manifest; or features are to be made again, and it has none.
     """
+    folder = options.folder
     manifest = require_manifest(folder)
     storage = storage_for(folder)
     return [
@@ -27,10 +39,36 @@ def expected_shards(folder: str) -> list[ShardToVerify]:
             manifest.labels,
             split.recipe.options.get("boxes") != "keep",
             manifest.encoders,
+            _recomputing(split.recipe, options),
         )
         for name, split in manifest.splits.items()
         for shard in split.shards
     ]
+
+
+def _recomputing(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:
+    if options.recompute is None:
+        return None
+    if recipe.layout != FEATURES.layout:
+        raise ConfigError(
+            f"--recompute makes features of embed again, and {options.folder} has records of layout {recipe.layout}: "
+            "leave it out"
+        )
+    known: dict[str, Any] = recipe.options
+    choice, found = recorded_model(known)
+    maker = EmbedPictures(choice, found, known["batch"], known["dtype"], known["resize"])
+    tolerance = known["tolerance"] if options.tolerance is None else options.tolerance
+    return Recomputing(maker, options.images or recipe.images, options.recompute, tolerance)
+
+
+def load_models(expected: Iterable[ShardToVerify]) -> None:
+    """Load what features are to be made again by, before anything is read.
+
+    Raises:
+        JobError: a model is gone, or another than it was.
+    """
+    for maker in {shard.recomputing.maker for shard in expected if shard.recomputing}:
+        load_same(maker.choice, maker.model)
 
 
 def build(p: beam.Pipeline, expected: list[ShardToVerify], report: str, workers: int | None) -> None:

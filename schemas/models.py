@@ -1,5 +1,8 @@
 """Models whose features of pictures become records."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 RANDOM, ON_DISK, FETCHED = "none", "imagenet", "imagenet-download"
@@ -8,6 +11,11 @@ RANDOM, ON_DISK, FETCHED = "none", "imagenet", "imagenet-download"
 PREPROCESSING = ("none", "unit", "tf", "torch", "caffe")
 """What is done with pixels of 0 to 255 before a model sees them: nothing, division by 255, or a mode of
 `keras.applications.imagenet_utils.preprocess_input`."""
+
+TOLERANCE = 1e-3
+"""How much of a feature's largest number its numbers may differ by where another processor made them, or other batches.
+A number of half precision is off by as much."""
+_OWN_PREPROCESSING = "keras.applications."
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
@@ -48,3 +56,26 @@ class FeatureModel(msgspec.Struct, frozen=True):
     preprocess: str
     feature_shape: tuple[int, ...]
     weights_sha256: str
+
+
+def recorded_model(options: Mapping[str, Any]) -> tuple[ModelChoice, FeatureModel]:
+    """What the options in a manifest say of a model. What the command left to the model is there as it was found."""
+    rows, columns = map(int, options["input_size"].split("x"))
+    own = options["preprocess"].startswith(_OWN_PREPROCESSING)
+    choice = ModelChoice(
+        options["model"],
+        "" if options["weights"] == options["model"] else options["weights"],
+        options["layer"],
+        options["pool"],
+        (rows, columns),
+        "" if own else options["preprocess"],
+    )
+    found = FeatureModel(
+        options["layer"],
+        options["layers"],
+        (rows, columns),
+        options["preprocess"],
+        tuple(map(int, options["feature_shape"])),
+        options["weights_sha256"],
+    )
+    return choice, found

@@ -56,6 +56,8 @@ class ShardCheck(msgspec.Struct, frozen=True):
         examples, objects: how many were read, up to the first damaged record.
         record_bytes: of those records, uncompressed and without framing.
         bytes: size of the file.
+        features: how many of its features were made again.
+        difference: the largest, of how much of a feature's largest number its numbers differ by then.
     """
 
     split: str
@@ -65,3 +67,5 @@ class ShardCheck(msgspec.Struct, frozen=True):
     record_bytes: int
     bytes: int
     faults: tuple[Fault, ...]
+    features: int = 0
+    difference: float = 0.0

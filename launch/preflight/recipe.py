@@ -18,7 +18,7 @@ from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.image_labels import is_image_name
 from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
-from recordmill.schemas.models import ON_DISK, FeatureModel
+from recordmill.schemas.models import ON_DISK, TOLERANCE, FeatureModel
 from recordmill.transforms.folder.read_labels import table_splits
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
@@ -59,8 +59,10 @@ def embed_recipes(options: EmbedOptions, found: FeatureModel) -> list[Recipe]:
         "feature_shape": list(map(str, found.feature_shape)),
         "input_size": "x".join(map(str, found.input_size)),
         "layer": found.layer,
+        "layers": found.layers,
         "preprocess": found.preprocess,
         "same_floats": "on the same processor, with the same versions of TensorFlow and Keras",
+        "tolerance": TOLERANCE,
         "weights": options.weights or (options.model if options.model in options.model_paths else ON_DISK),
         "weights_sha256": found.weights_sha256,
     }

@@ -242,6 +242,9 @@ def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], fa
         )
     console.print(table)
     _print_faults(console, faults)
+    if features := sum(check.features for check in checks):
+        most = max(check.difference for check in checks)
+        console.print(f"{features:,} features made again: they differ by at most {most:.2g} of their largest number")
     verdict = f"{len(faults):,} faults" if faults else "whole: every record read, parsed and decoded"
     console.print(f"{folder}: {verdict}")
 

@@ -17,8 +17,8 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     """Check every record of a data set, print what was found, and return whether it has no fault.
 
     Raises:
-        ConfigError: no data set there, or TensorFlow is not installed.
-        JobError: the check itself failed.
+        ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
+        JobError: the check itself failed; the model is gone, or another than it was.
     """
     from recordmill.launch.preflight.check_runner import require_local
     from recordmill.launch.runners.beam_options import beam_options
@@ -29,11 +29,13 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
 
     if beam_arguments:
         require_local(beam_options(beam_arguments), "verify")
-    expected = verify.expected_shards(options.folder)
+    expected = verify.expected_shards(options)
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
         report = os.path.join(temporary, "checks.json")
         with progress.shown(progress_mode):
-            require_tensorflow("verify decodes images")
+            is_checking = options.recompute is None
+            require_tensorflow("verify decodes images" if is_checking else "verify runs the model", is_checking)
+            verify.load_models(expected)
             progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
             run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
         with open(report, "rb") as file:

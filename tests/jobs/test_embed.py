@@ -81,10 +81,12 @@ def test_the_manifest_says_what_the_model_was(inputs, embedded):
         "feature_shape": ["4", "3", "5"],
         "input_size": "16x12",
         "layer": "patches",
+        "layers": 3,
         "model": str(inputs / "tiny.keras"),
         "pool": "none",
         "preprocess": "none",
         "resize": "bilinear",
+        "tolerance": 0.001,
         "weights": str(inputs / "tiny.keras"),
     }
     assert {name: options[name] for name in expected} == expected
@@ -194,6 +196,32 @@ def test_there_are_no_pictures_to_extract(embedded, tmp_path, recordmill):
     outcome = recordmill("extract", embedded, tmp_path / "extracted")
     assert outcome.code == 2
     assert "records hold no images" in outcome.err
+
+
+def test_verify_lets_the_model_make_features_again(inputs, embedded, tmp_path, recordmill):
+    outcome = recordmill("verify", embedded, "--recompute", 3)
+    assert outcome.code == 0, outcome
+    splits = manifest_of(embedded)["splits"].values()
+    number = sum(min(3, shard["examples"]) for split in splits for shard in split["shards"])
+    assert f"{number} features made again: they differ by at most 0 of their largest number" in outcome.out
+    draw_jpeg(tmp_path / "elsewhere" / "cat" / "0.jpg", 40, 30, colour=(250, 80, 0))
+    outcome = recordmill("verify", embedded, "--recompute", 20, "--images", tmp_path / "elsewhere")
+    assert outcome.code == 1
+    assert "19 faults" in outcome.out  # the others are not there
+
+
+def test_verify_by_another_model_or_of_no_features(inputs, embedded, converted, tmp_path, recordmill):
+    shutil.copytree(inputs, tmp_path / "in")
+    assert recordmill(*flags(tmp_path / "in", tmp_path / "out")).code == 0
+    other = tiny()
+    other.set_weights([weight + 1 for weight in other.get_weights()])
+    other.save(tmp_path / "in" / "tiny.keras")
+    outcome = recordmill("verify", tmp_path / "out", "--recompute", 1)
+    assert outcome.code == 1
+    assert "another weights_sha256 here" in outcome.err
+    outcome = recordmill("verify", converted, "--recompute", 1)
+    assert outcome.code == 2
+    assert "has records of layout classification" in outcome.err
 
 
 def test_verify_finds_what_is_no_feature(embedded, tmp_path, recordmill):

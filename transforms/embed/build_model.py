@@ -223,7 +223,7 @@ def _saved_model(path: str, choice: ModelChoice) -> Any:
     names, output = sorted(outputs), choice.layer
     if (output or names[0]) not in names or (len(names) > 1 and not output):
         raise ConfigError(f"--layer must name an output of {choice.model}, which has {', '.join(names)}")
-    return keras.Model(inputs, outputs[output or names[0]])
+    return keras.Model(inputs, outputs[output or names[0]], name=output or names[0])
 
 
 def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
@@ -234,7 +234,7 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
     """
     (output,) = model.outputs
     if _is_path(choice.model) and _is_saved_model(choice.model):
-        return choice.layer or "output", output
+        return model.name, output
     if choice.layer:
         return choice.layer, _named_output(model, choice)
     if not application(choice.model):

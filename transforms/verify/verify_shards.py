@@ -15,6 +15,8 @@ from recordmill.transforms.records.read_shards import ManifestShard, ShardReader
 from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.threads import ThreadedDoFn
+from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
 from recordmill.transforms.verify.check_records import RecordChecker
 from recordmill.transforms.verify.check_rows import RowChecker
 
@@ -28,10 +30,12 @@ class ShardToVerify(ManifestShard, frozen=True):
     Attributes:
         boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
         encoders: of texts.
+        recomputing: how features are made again; None where they are not.
     """
 
     boxes_inside: bool
     encoders: tuple[EncoderInfo, ...] = ()
+    recomputing: Recomputing | None = None
 
 
 class VerifyShards(beam.PTransform):
@@ -78,7 +82,16 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
         objects += count
         record_bytes += size
         faults += [Fault(file, number, reason, detail) for reason, detail in record_faults]
-    return ShardCheck(expected.split, file, examples, objects, record_bytes, reader.size, (*faults, *damage))
+    again = Recomputed(0, 0.0, [])
+    if expected.recomputing and not (faults or damage):
+        first = list(islice(ShardReader(expected.path).records(), expected.recomputing.records))
+        of = RecordContext(expected.labels, expected.table, pool, threads)
+        again = recompute(first, expected.recomputing, of)
+        faults += [Fault(file, number, *fault) for number, fault in again.faults]
+    found = (*faults, *damage)
+    return ShardCheck(
+        expected.split, file, examples, objects, record_bytes, reader.size, found, again.features, again.difference
+    )
 
 
 def _of_pictures(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:

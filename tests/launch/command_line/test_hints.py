@@ -55,7 +55,7 @@ def test_what_is_meant_depends_on_the_verb(verb, flag, meant):
 
 
 def test_nothing_is_meant_that_the_verb_lacks():
-    assert hint("--image_dir", flags("verify")).meant == ""
+    assert hint("--image_dir", flags("sample")).meant == ""
 
 
 def test_every_name_stands_for_flags_that_there_are():

@@ -155,7 +155,8 @@ def test_a_saved_model(tmp_path):
     model.export(tmp_path / "exported", verbose=False)
     choice = ModelChoice(str(tmp_path / "exported"), preprocess="none")
     found, features = load_model(choice)
-    assert (found.input_size, found.feature_shape) == ((16, 12), (2,))
+    assert (found.layer, found.input_size, found.feature_shape) == ("output_0", (16, 12), (2,))
+    assert load_model(msgspec.structs.replace(choice, layer="output_0")).found == found
     pixels = noise((16, 12))
     np.testing.assert_allclose(features(pixels), model.predict(pixels, verbose=0), rtol=1e-5, atol=1e-6)
     with pytest.raises(ConfigError, match=r"--layer must name an output of .*, which has output_0"):

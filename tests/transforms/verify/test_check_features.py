@@ -1,0 +1,93 @@
+"""What the model makes again is what a record has, or it is a fault."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import features_table
+from recordmill.schemas.models import TOLERANCE, ModelChoice
+from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder
+from recordmill.transforms.embed.load_model import load_model
+from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
+from tests.conftest import draw_jpeg
+from tests.tiny_models import saved, tiny
+from tests.transforms.embed.test_embed_pictures import drawn, make
+
+LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
+
+
+@pytest.fixture(params=["float32", "float16"])
+def maker(tmp_path, request) -> EmbedPictures:
+    choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
+    return EmbedPictures(choice, load_model(choice).found, 4, request.param, "bilinear")
+
+
+@pytest.fixture
+def records(tmp_path, maker) -> list[bytes]:
+    """Of nine pictures, whose files are in the folder `dog`; two more are broken."""
+    made = make(maker, drawn(tmp_path / "pictures" / "dog", 11))
+    return [record for _, outcome in made if not hasattr(outcome, "reason") for record in outcome.records]
+
+
+def again(tmp_path: Path, maker: EmbedPictures, records: list[bytes], **changed) -> Recomputed:
+    how = Recomputing(maker, (str(tmp_path / "none"), str(tmp_path / "pictures")), 16, TOLERANCE)
+    with ThreadPoolExecutor(2) as pool:
+        of = RecordContext(LABELS, features_table(maker.model.feature_shape, maker.dtype), pool, 2)
+        return recompute(records, msgspec.structs.replace(how, **changed), of)
+
+
+def test_the_same_model_makes_the_same_numbers(tmp_path, maker, records):
+    assert again(tmp_path, maker, records) == (9, 0.0, [])
+
+
+def test_other_weights_make_others(tmp_path, maker, records):
+    other = tiny()
+    other.set_weights([weight * 1.01 for weight in other.get_weights()])
+    choice = ModelChoice(saved(other, tmp_path / "other.keras"))
+    others = msgspec.structs.replace(maker, choice=choice, model=load_model(choice).found)
+    found = again(tmp_path, others, records)
+    assert [(number, reason) for number, (reason, _) in found.faults] == [
+        (each, "feature_differs") for each in range(9)
+    ]
+    assert found.difference == pytest.approx(0.01, rel=0.1)
+    assert again(tmp_path, others, records, tolerance=0.02).faults == []
+
+
+def test_another_picture_is_one_fault_and_the_record_s(tmp_path, maker, records):
+    draw_jpeg(tmp_path / "pictures" / "dog" / "3.jpg", colour=(0, 0, 250))
+    ((number, (reason, detail)),) = again(tmp_path, maker, records).faults
+    assert (number, reason) == (2, "feature_differs")  # 2.jpg is broken
+    assert detail.startswith("'dog/3.jpg'")
+
+
+def test_pictures_that_are_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
+    folder = tmp_path / "pictures" / "dog"
+    (folder / "0.jpg").unlink()
+    (folder / "4.jpg").write_bytes(b"no picture")
+    found = again(tmp_path, maker, records)
+    assert found.features == 7
+    assert [(number, reason) for number, (reason, _) in found.faults] == [(0, "picture"), (3, "picture")]
+    assert "give the folder that has it by --images" in found.faults[0][1][1]
+    assert "unsupported_format" in found.faults[1][1][1]
+
+
+def test_a_record_names_nothing_outside_of_the_folders(tmp_path, maker, records):
+    (task,) = drawn(tmp_path / "victim", 1)
+    task = msgspec.structs.replace(task, file_name="../victim/0.jpg")
+    table = features_table((4, 3, 5), maker.dtype)
+    (record,) = FeatureEncoder(LABELS, table, maker.dtype).encode(task, np.ones((4, 3, 5), np.float32)).records
+    ((_, (reason, _)),) = again(tmp_path, maker, [record]).faults
+    assert reason == "picture"
+
+
+def test_numbers_that_are_all_zero_differ_by_nothing_or_all(tmp_path, maker, records):
+    (task,) = drawn(tmp_path / "pictures" / "dog", 1)
+    table = features_table((4, 3, 5), maker.dtype)
+    (record,) = FeatureEncoder(LABELS, table, maker.dtype).encode(task, np.zeros((4, 3, 5), np.float32)).records
+    assert again(tmp_path, maker, [record]).difference == 1
