@@ -1,8 +1,10 @@
 """What several test files share: a drawn data set, the command in this process, and readers that are not ours."""
 
+import contextlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +37,21 @@ def pytest_collection_finish() -> None:
 def sample(tmp_path_factory) -> SampleFiles:
     """A drawn data set of 24 image rows, one without a file and one with half of one."""
     return write_sample(str(tmp_path_factory.mktemp("sample")), count=24, seed=0)
+
+
+@pytest.fixture(scope="session")
+def copy_converted(sample, tmp_path_factory) -> Callable[..., None]:
+    """Fills a folder with what `coco` makes of the sample, with these flags; each such data set is made once."""
+    made: dict[tuple, Path] = {}
+
+    def copy(folder: Path, *more: object) -> None:
+        if more not in made:
+            made[more] = tmp_path_factory.mktemp("converted")
+            with contextlib.redirect_stdout(io.StringIO()):
+                assert main(coco_flags(sample, made[more], *more, "--progress", "none")) == 0
+        shutil.copytree(made[more], folder, dirs_exist_ok=True)
+
+    return copy
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver
@@ -33,6 +34,7 @@ import recordmill.pipelines.folder
 import recordmill.transforms.storage.gcs_storage
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
+from recordmill.transforms.shards.shard_file import ShardFile
 
 _ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED_IN = os.getpid()
@@ -135,6 +137,22 @@ def signal_before(number: int, folder: str, signal_number: int, with_open: bool)
     sys.addaudithook(hook)
 
 
+def signal_after_record(number: int, signal_number: int) -> None:
+    """Send the process a signal when it has written its `number`th record (from 1), which is in its file by then. Where
+    the process outlives that, the thread that writes goes on a second later."""
+    append, seen = ShardFile.append, []
+
+    def disturbed(shard: ShardFile, record: bytes) -> None:
+        append(shard, record)
+        shard._flush()
+        seen.append(record)
+        if len(seen) == number:
+            os.kill(os.getpid(), signal_number)
+            time.sleep(1)
+
+    ShardFile.append = disturbed
+
+
 def _is_change(event: str, arguments: tuple) -> bool:
     match event:
         case "os.mkdir":
@@ -148,6 +166,18 @@ def limit_file_size(size: int) -> None:
     """Let no file grow beyond `size` bytes: writing more is an error, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def attach_terminal(path: str, kind: str) -> None:
+    """Read from and write to a terminal, which is of that kind ($TERM)."""
+    terminal = os.open(path, os.O_RDWR | os.O_NOCTTY)
+    for number in range(3):
+        os.dup2(terminal, number)
+    os.close(terminal)
+    # Those of Python hold that they write to files, which have positions.
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))
+    os.environ.pop("COLUMNS", None)
+    os.environ["TERM"] = kind
 
 
 def become_nobody() -> None:

@@ -4,15 +4,19 @@ import errno
 import json
 import math
 import os
+import pty
 import re
-import sys
+import select
+import termios
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from recordmill.launch.command_line.verbs import fields_of
 from tests.conftest import coco_flags, manifest_of, read_examples, shard_bytes
+from tests.faults.warm_process import Command, attach_terminal
 
 
 def objects(folder: Path, key: str) -> list:
@@ -141,9 +145,9 @@ def test_flags(flags, sample, tmp_path, recordmill):
     assert {flag: COCO_FLAGS[flag][1](tmp_path) for flag in flags} == dict.fromkeys(flags, True)
 
 
-def test_the_plain_conversion_lacks_what_the_flags_bring(sample, tmp_path, recordmill):
+def test_the_plain_conversion_lacks_what_the_flags_bring(tmp_path, copy_converted):
     """Otherwise the table above could hold by itself."""
-    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    copy_converted(tmp_path)
     assert read_examples(tmp_path)[0]["image/source_id"] == [FIRST_WITH_SEED_0]
     brings = {flag for flag, (added, _) in COCO_FLAGS.items() if added} - {"--workers"}
     assert {flag for flag in brings if COCO_FLAGS[flag][1](tmp_path)} == set()
@@ -201,30 +205,18 @@ def test_progress(mode, told, sample, tmp_path, recordmill, monkeypatch):
     assert ("of 23 images" in outcome.err) is told
 
 
-def on_a_terminal(columns: int, *arguments: object, kind: str = "xterm") -> str:
+def on_a_terminal(columns: int, log: Path, *arguments: object, kind: str = "xterm") -> str:
     """What a command shows on a pseudo terminal, without what steers it."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
+    person, inside = pty.openpty()
+    termios.tcsetwinsize(person, (24, columns))
+    command = Command(arguments, log, disturbance=partial(attach_terminal, os.ttyname(inside), kind))
     seen = b""
-    process, terminal = pty.fork()
-    if process == 0:
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        # Not os.execv, which hands on what C libraries have set: readline sets COLUMNS.
-        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": kind}
-        command = [sys.executable, "-m", "recordmill.launch.cli", *map(str, arguments)]
-        os.execve(sys.executable, command, environment)
-    while True:
-        try:
-            piece = os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not piece:
-            break
-        seen += piece
-    assert os.waitpid(process, 0)[1] == 0
+    with open(person, "rb", buffering=0) as screen:
+        while command.code is None or select.select([screen], [], [], 0)[0]:
+            if select.select([screen], [], [], 0.1)[0]:
+                seen += screen.read(4096)
+    os.close(inside)
+    assert command.code == 0, seen
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
 
 
@@ -235,7 +227,7 @@ def widest(shown: str) -> int:
 @pytest.mark.parametrize("columns", [40, 80])
 def test_live_progress_on_a_terminal(columns, sample, tmp_path):
     """The bar comes and goes, and no line of it is wider than the terminal."""
-    shown = on_a_terminal(columns, *coco_flags(sample, tmp_path, "--num-shards", 4))
+    shown = on_a_terminal(columns, tmp_path / "log", *coco_flags(sample, tmp_path, "--num-shards", 4))
     live, summary = shown.split("coco-train is in")
     assert "━" in live
     assert "23 images" in live
@@ -245,13 +237,13 @@ def test_live_progress_on_a_terminal(columns, sample, tmp_path):
 
 
 def test_no_live_line_where_nothing_can_be_erased(sample, tmp_path):
-    shown = on_a_terminal(80, *coco_flags(sample, tmp_path, "--dry-run"), kind="dumb")
+    shown = on_a_terminal(80, tmp_path / "log", *coco_flags(sample, tmp_path, "--dry-run"), kind="dumb")
     assert shown.startswith("coco-train would be written to")
 
 
-def test_live_progress_while_tensorflow_s_messages_are_hidden(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 4)).code == 0
-    live, found = on_a_terminal(60, "verify", tmp_path).split("split")
+def test_live_progress_while_tensorflow_s_messages_are_hidden(tmp_path, copy_converted):
+    copy_converted(tmp_path / "out", "--num-shards", 4)
+    live, found = on_a_terminal(60, tmp_path / "log", "verify", tmp_path / "out").split("split")
     assert "starting TensorFlow" in live
     assert "22 of 22 records (100%) · 4 of 4 shards" in live
     assert widest(live) <= 60

@@ -5,8 +5,10 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +30,13 @@ from tests.conftest import (
     staged_shards,
     write_coco,
 )
+from tests.faults.warm_process import Command, signal_after_record
 
 # What is in the records
 
 
-def test_every_field_is_the_json_s_and_the_file_s(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3)).code == 0
+def test_every_field_is_the_json_s_and_the_file_s(sample, tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3)
     coco = COCO(sample.instances)
     category_ids = sorted(coco.getCatIds())
     examples = {int(example["image/source_id"][0]): example for example in read_examples(tmp_path)}
@@ -341,8 +344,8 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
 # The output folder
 
 
-def test_a_second_split_is_added(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+def test_a_second_split_is_added(sample, tmp_path, recordmill, copy_converted):
+    copy_converted(tmp_path)
     train = shard_bytes(tmp_path)
     assert recordmill(*coco_flags(sample, tmp_path, "--split", "val", "--no-crowd")).code == 0
     assert list(manifest_of(tmp_path)["splits"]) == ["train", "val"]
@@ -351,8 +354,8 @@ def test_a_second_split_is_added(sample, tmp_path, recordmill):
     assert recordmill("verify", tmp_path).code == 0
 
 
-def test_another_data_set_in_the_folder_is_refused_and_left_alone(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+def test_another_data_set_in_the_folder_is_refused_and_left_alone(sample, tmp_path, recordmill, copy_converted):
+    copy_converted(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for flags, told in (
         (("--seed", 1), "seed was 0, now 1"),
@@ -365,8 +368,8 @@ def test_another_data_set_in_the_folder_is_refused_and_left_alone(sample, tmp_pa
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_overwrite_replaces_the_split_and_nothing_else(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 4)).code == 0
+def test_overwrite_replaces_the_split_and_nothing_else(sample, tmp_path, recordmill, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 4)
     assert recordmill(*coco_flags(sample, tmp_path, "--split", "val")).code == 0
     (tmp_path / "notes.txt").write_text("mine")
     assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 2, "--gzip", "--overwrite")).code == 0
@@ -379,8 +382,8 @@ def test_overwrite_replaces_the_split_and_nothing_else(sample, tmp_path, recordm
     assert recordmill("verify", tmp_path).code == 0
 
 
-def test_a_complete_split_is_not_written_again(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+def test_a_complete_split_is_not_written_again(sample, tmp_path, recordmill, copy_converted):
+    copy_converted(tmp_path)
     times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     # What a run leaves that is killed between its manifest and its tidying.
     (tmp_path / ".recordmill-train").mkdir()
@@ -392,54 +395,33 @@ def test_a_complete_split_is_not_written_again(sample, tmp_path, recordmill):
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
 
 
-def run_disturbed(tmp_path: Path, flags: list[str], disturbance: str) -> subprocess.CompletedProcess:
-    """The command in a process of its own, in which `disturbance` is done after each record that is written."""
-    program = tmp_path / "disturbed.py"
-    program.write_text(
-        "import os, signal, sys, time\n"
-        "from recordmill.transforms.shards import shard_file\n"
-        "from recordmill.launch.cli import main\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "append, seen = shard_file.ShardFile.append, []\n"
-        "def disturbed(self, record):\n"
-        "    append(self, record)\n"
-        "    self._flush()\n"
-        "    seen.append(record)\n"
-        f"    {disturbance}\n"
-        "shard_file.ShardFile.append = disturbed\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    command = [sys.executable, str(program), *flags]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path, recordmill):
+def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path, recordmill, copy_converted):
     """A process that dies in the middle of its third shard."""
     folder = tmp_path / "out"
     flags = coco_flags(sample, folder, "--num-shards", 4)
-    killed = run_disturbed(tmp_path, flags, "if len(seen) == 13: os.kill(os.getpid(), signal.SIGKILL)")
-    assert killed.returncode == -9, killed.stderr
+    killed = Command(flags, tmp_path / "killed", disturbance=partial(signal_after_record, 13, signal.SIGKILL)).end()
+    assert killed.was_killed, killed
     left = {name: path.read_bytes() for name, path in staged_shards(folder).items()}
     assert len(left) == 2
     assert [path.name for path in folder.iterdir() if path.name[0] != "."] == []
     assert recordmill(*flags).code == 0
     undisturbed = tmp_path / "undisturbed"
-    assert recordmill(*coco_flags(sample, undisturbed, "--num-shards", 4)).code == 0
+    copy_converted(undisturbed, "--num-shards", 4)
     assert shard_bytes(folder) == shard_bytes(undisturbed)
     assert shard_bytes(folder).items() >= left.items()
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize(("name", "code", "told"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
-def test_a_signal_is_told_and_the_same_command_goes_on(sample, tmp_path, recordmill, name, code, told):
+@pytest.mark.parametrize(
+    ("number", "code", "told"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_is_told_and_the_same_command_goes_on(sample, tmp_path, recordmill, number, code, told):
     """A process that gets Ctrl-C, or what Kubernetes sends, while it writes its second shard."""
     folder = tmp_path / "out"
     flags = coco_flags(sample, folder, "--num-shards", 3)
-    interrupted = run_disturbed(
-        tmp_path, flags, f"if len(seen) == 9: os.kill(os.getpid(), signal.{name}); time.sleep(1)"
-    )
-    assert interrupted.returncode == code, interrupted.stderr
-    assert interrupted.stderr.splitlines()[-1].startswith(f"recordmill: {told}; finished shards stay")
+    interrupted = Command(flags, tmp_path / "told", disturbance=partial(signal_after_record, 9, number)).end()
+    assert interrupted.code == code, interrupted
+    assert interrupted.err.splitlines()[-1].startswith(f"recordmill: {told}; finished shards stay")
     assert len(staged_shards(folder)) == 1
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
     assert recordmill(*flags).code == 0
@@ -470,8 +452,8 @@ def test_pictures_of_a_few_pixels(tmp_path, recordmill):
     assert recordmill("verify", tmp_path / "out").code == 0
 
 
-def test_a_wrong_beam_flag_costs_no_data_set(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+def test_a_wrong_beam_flag_costs_no_data_set(sample, tmp_path, recordmill, copy_converted):
+    copy_converted(tmp_path)
     before = shard_bytes(tmp_path)
     for flag in ("--nosuch=1", "--direct_num_workers=abc"):
         assert recordmill(*coco_flags(sample, tmp_path, "--overwrite"), "--", flag).code == 2

@@ -1,14 +1,16 @@
 """`recordmill folder` into a folder that holds something: done, changed, damaged, or half done."""
 
 import shutil
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from recordmill.launch.cli import main
 from tests.conftest import manifest_of, shard_bytes, staged_shards
+from tests.faults.warm_process import Command, signal_after_record
 from tests.jobs.folders import SPLITS, draw, draw_all, splits_of, three_splits, whole_folder
-from tests.jobs.test_coco import run_disturbed
 
 
 def test_a_complete_data_set_is_not_written_again(pictures, tmp_path, recordmill):
@@ -114,9 +116,9 @@ def test_a_killed_run_goes_on(pictures, converted, tmp_path, recordmill):
     """A process that dies in the middle of three splits."""
     out = tmp_path / "out"
     flags = three_splits(pictures, out)
-    disturbance = "if len(seen) == 13: os.kill(os.getpid(), signal.SIGKILL)"
-    killed = run_disturbed(tmp_path, ["folder", *map(str, flags)], disturbance)
-    assert killed.returncode == -9, killed.stderr
+    disturbance = partial(signal_after_record, 13, signal.SIGKILL)
+    killed = Command(["folder", *flags], tmp_path / "killed", disturbance=disturbance).end()
+    assert killed.was_killed, killed
     left = {name: path.stat().st_mtime_ns for name, path in staged_shards(out).items()}
     assert 0 < len(left) < 6
     assert [path.name for path in out.iterdir() if path.name[0] != "."] == []

@@ -1,31 +1,22 @@
 """`recordmill verify` finds what is done to a finished data set."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
-from recordmill.launch.cli import main
 from recordmill.schemas.tfrecord import frame
 from tests.conftest import coco_flags, shard_bytes
 
 SHARD = "coco-train.tfrecord-00001-of-00003"
 
 
-@pytest.fixture(scope="module")
-def converted(sample, tmp_path_factory) -> Path:
-    """A whole data set of three shards."""
-    folder = tmp_path_factory.mktemp("converted")
-    assert main(coco_flags(sample, folder, "--num-shards", 3)) == 0
-    return folder
-
-
 @pytest.fixture
-def folder(converted, tmp_path) -> Path:
-    """A copy of that data set."""
-    return Path(shutil.copytree(converted, tmp_path / "out"))
+def folder(copy_converted, tmp_path) -> Path:
+    """A whole data set of three shards."""
+    copy_converted(tmp_path / "out", "--num-shards", 3)
+    return tmp_path / "out"
 
 
 def records(path: Path) -> list[bytes]:

@@ -7,12 +7,12 @@ from pycocotools.coco import COCO
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.tensorflow_dataset import dataset
-from tests.conftest import coco_flags, rejects_of
+from tests.conftest import rejects_of
 
 
 @pytest.mark.parametrize("flags", [(), ("--gzip",)])
-def test_images_boxes_and_labels(sample, tmp_path, recordmill, flags):
-    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 3, *flags)).code == 0
+def test_images_boxes_and_labels(sample, tmp_path, flags, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3, *flags)
     coco = COCO(sample.instances)
     category_ids = sorted(coco.getCatIds())
     seen = set()
@@ -34,9 +34,9 @@ def test_images_boxes_and_labels(sample, tmp_path, recordmill, flags):
     assert seen == set(coco.getImgIds()) - {reject["id"] for reject in rejects_of(tmp_path)}
 
 
-def test_a_training_step_on_a_batch(sample, tmp_path, recordmill):
+def test_a_training_step_on_a_batch(tmp_path, copy_converted):
     """Boxes of many images in one batch, padded, and a gradient that flows."""
-    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+    copy_converted(tmp_path, "--num-shards", 3)
 
     def fixed(example):
         return tf.image.resize(example["image"], (32, 32)) / 255.0, tf.shape(example["boxes"])[0]
@@ -53,16 +53,16 @@ def test_a_training_step_on_a_batch(sample, tmp_path, recordmill):
     assert losses[-1] < losses[0] / 2
 
 
-def test_shuffled_shards_give_the_same_examples(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 6)).code == 0
+def test_shuffled_shards_give_the_same_examples(tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3)
     plain = [int(example["image_id"]) for example in dataset(str(tmp_path))]
     shuffled = [int(example["image_id"]) for example in dataset(str(tmp_path), shuffle_shards=True, seed=1)]
     assert shuffled != plain
     assert sorted(shuffled) == sorted(plain)
 
 
-def test_a_split_that_is_not_there(sample, tmp_path, recordmill):
-    assert recordmill(*coco_flags(sample, tmp_path)).code == 0
+def test_a_split_that_is_not_there(tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3)
     with pytest.raises(ConfigError, match="no split 'test'; it has train"):
         dataset(str(tmp_path), "test")
 

@@ -23,7 +23,6 @@ from recordmill.launch.services.airflow_arguments import (
 from recordmill.launch.services.airflow_site import BeamSite, beam_site, dataflow_site
 from recordmill.launch.services.template_metadata import metadata
 from recordmill.schemas.errors import ConfigError
-from tests.conftest import coco_flags
 from tests.launch.services.test_airflow_site import BEAM, CLOUD, DATAFLOW, SITE
 
 INPUTS = {"images": ["gs://b/images"], "instances": ["gs://b/a.json"]}
@@ -261,8 +260,8 @@ def test_the_request_has_nothing_that_was_not_said():
     }
 
 
-def test_what_is_published_is_what_the_manifest_says(recordmill, sample, tmp_path):
-    assert recordmill(*coco_flags(sample, tmp_path / "out", "--num-shards", 3)).code == 0
+def test_what_is_published_is_what_the_manifest_says(tmp_path, copy_converted):
+    copy_converted(tmp_path / "out", "--num-shards", 3)
     data = (tmp_path / "out" / "manifest.json").read_bytes()
     size = sum(path.stat().st_size for path in (tmp_path / "out").glob("[!.]*.tfrecord-*"))
     assert manifest_facts(data, "gs://b/out") == {
