@@ -113,6 +113,7 @@ class EncoderSource(NamedTuple):
     Attributes:
         fit_split: the split that it is fitted on, with `settings`; empty where a saved one is applied.
         saved: that one, of the file `path`.
+        known: what a fitted one has to be, where other splits of the folder are encoded by it.
     """
 
     column: str
@@ -120,6 +121,7 @@ class EncoderSource(NamedTuple):
     fit_split: str = ""
     saved: TextEncoder | None = None
     path: str = ""
+    known: EncoderInfo | None = None
 
 
 class EncodedText(msgspec.Struct, frozen=True):
@@ -186,6 +188,28 @@ def encoder_file(column: str) -> str:
 def classes_file(names: Iterable[str]) -> bytes:
     """The bytes of CLASSES."""
     return msgspec.json.format(msgspec.json.encode({"format": FORMAT, "classes": list(names)}), indent=1) + b"\n"
+
+
+class _Classes(msgspec.Struct):
+    """The content of CLASSES."""
+
+    format: int
+    classes: tuple[str, ...]
+
+
+def decode_classes(data: bytes, path: str) -> tuple[str, ...]:
+    """The names of classes in `data`.
+
+    Raises:
+        ConfigError: it is not what `classes_file` gives; `path` is named.
+    """
+    try:
+        found = msgspec.json.decode(data, type=_Classes)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} has no classes of Recordmill ({error}); give the folder that has them") from error
+    if found.format != FORMAT or len(set(found.classes)) < len(found.classes) or "" in found.classes:
+        raise ConfigError(f"{path} is of format {found.format}, or has a class twice or without a name; was it edited?")
+    return found.classes
 
 
 def encode_encoder(encoder: TextEncoder) -> bytes:

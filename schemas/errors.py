@@ -10,7 +10,7 @@
         ├── CollidingImagesError one image id or file name that stands for two pictures
         ├── EmptyDatasetError    nothing to write                  (exit code 2)
         ├── NoImageFoundError    no image has its file             (exit code 2)
-        ├── EmptyVocabularyError texts without a term to keep      (exit code 2)
+        ├── VocabularyError      texts without a term to keep, or of other terms than a folder's  (exit code 2)
         ├── SlowPatternError     a regular expression takes too long (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
@@ -65,7 +65,7 @@ class NoImageFoundError(JobError):
     exit_code = 2
 
 
-class EmptyVocabularyError(JobError):
+class VocabularyError(JobError):
     """Nothing was written: texts are read before pictures are."""
 
     exit_code = 2

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.encoders import (
+    CLASSES,
     ENCODERS,
     EncoderInfo,
     EncoderSource,
     TextEncoder,
     TextForm,
     TextSettings,
+    decode_classes,
     decode_encoder,
     encoder_file,
 )
@@ -45,16 +47,38 @@ def choose_encoder(
         return EncoderSource(column, saved.settings, saved=saved, path=path)
     settings = options.settings(form, read_stop_words(options.stop_words))
     split = _fit_split(options.fit_split, splits, known, output)
-    if split in splits:
+    others = _others(manifest, splits)
+    if split in splits and not (known and others):
         return EncoderSource(column, settings, split)
     path = storage_for(output).join(output, encoder_file(column))
     saved = _read(path, column, form)
+    if split in splits and (saved.split, saved.settings) != (split, settings):
+        raise ConfigError(
+            f"{output} holds the split {', '.join(others)}, encoded by the vocabulary of {saved.split}, and {split} "
+            f"would get another ({_difference(saved.settings, settings) or 'of its own'}): write all splits in one "
+            f"command, keep that vocabulary by --encoders {output}, or give another --output"
+        )
+    if split in splits:
+        return EncoderSource(column, settings, split, known=known)
     if saved.settings != settings:
         raise ConfigError(
             f"{path}, which the split {split} was encoded by, has {_difference(saved.settings, settings)}; give the "
             f"same, or --encoders {output} in their place"
         )
     return EncoderSource(column, settings, saved=saved, path=path)
+
+
+def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
+    """The classes that saved encoders have, in the order of their indices; none where they have none.
+
+    Raises:
+        ConfigError: they cannot be used, or two folders have others.
+    """
+    found = {path: decode_classes(storage_for(path).read(path), path) for path in _saved_files(folders, CLASSES)}
+    known = {path: classes for path, classes in found.items() if classes}
+    if len(set(known.values())) > 1:
+        raise ConfigError(f"--encoders: {' and '.join(known)} have different classes; give one of them")
+    return next(iter(known.values()), ())
 
 
 def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
@@ -113,17 +137,22 @@ def _saved_path(folders: Sequence[str], column: str) -> str:
         ConfigError: none has one, or two have.
     """
     file = encoder_file(column)
-    candidates = [
-        storage_for(folder).join(folder, name)
-        for folder in folders
-        for name in (file, file.removeprefix(f"{ENCODERS}/"))
-    ]
-    found = [path for path in candidates if storage_for(path).size(path) is not None]
+    found = _saved_files(folders, file)
     if len(found) > 1:
         raise ConfigError(f"--encoders: {' and '.join(found)} both encode {column}; give one of them")
     if not found:
         raise ConfigError(f"--encoders {' '.join(folders)}: no {file}, which would encode {column}")
     return found[0]
+
+
+def _saved_files(folders: Sequence[str], file: str) -> list[str]:
+    """The files of this name in data sets' folders, or in their encoders/."""
+    candidates = [
+        storage_for(folder).join(folder, name)
+        for folder in folders
+        for name in (file, file.removeprefix(f"{ENCODERS}/"))
+    ]
+    return [path for path in candidates if storage_for(path).size(path) is not None]
 
 
 def _read(path: str, column: str, form: TextForm) -> TextEncoder:

@@ -11,6 +11,7 @@ from itertools import product
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
+from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
@@ -71,9 +72,15 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         _check_all_committed(output, manifest, splits)
         if fault := folder_fault(output):
             raise ConfigError(f"--output {fault}")
-    for recipe, state in zip(recipes, states, strict=True):
-        if state is OutputState.NEW:
-            _note_recipe(output, recipe)
+    new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
+    for recipe in new:
+        _note_recipe(output, recipe)
+    try:  # after the notes: of two jobs that begin at once, one sees the other
+        for recipe in new:
+            _check_unfinished(output, recipe, sorted(set(unfinished_splits(output)) - splits))
+    except ConfigError:
+        release_output(output, new, ())
+        raise
     return states
 
 
@@ -128,21 +135,40 @@ def _look_at_split(output: str, manifest: Manifest | None, recipe: Recipe, overw
 
 
 def _note_recipe(output: str, recipe: Recipe) -> None:
-    """Delete what an earlier run of the split has left, and write down what this one is to make.
+    """Delete what an earlier run of the split has left, and write down what this one is to make."""
+    storage = storage_for(output)
+    storage.delete_folder(storage.join(output, state_folder(recipe.split)))
+    storage.write(_note(storage, output, recipe), encode_json(recipe))
+
+
+def _check_unfinished(output: str, recipe: Recipe, others: list[str]) -> None:
+    """Refuse to write a split beside others, of another job, that it could not go together with.
 
     Raises:
-        ConfigError: in the layout keras, another split is being written.
+        ConfigError: in the layout keras, any other; where texts become numbers, one with another vocabulary.
     """
-    storage = storage_for(output)
-    state = storage.join(output, state_folder(recipe.split))
-    storage.delete_folder(state)
-    storage.write(_note(storage, output, recipe), encode_json(recipe))
-    if recipe.shard_names.naming is ShardNaming.KERAS:  # after the note: of two that begin at once, one sees the other
-        try:
-            _check_no_other_split(output, recipe, unfinished_splits(output))
-        except ConfigError:
-            storage.delete_folder(state)
-            raise
+    if recipe.shard_names.naming is ShardNaming.KERAS:
+        _check_no_other_split(output, recipe, others)
+    own = _vocabulary(recipe)
+    for split in others if own is not None else ():
+        storage = storage_for(output)
+        other = _read_note(storage, storage.join(output, f"{state_folder(split)}/{RECIPE}"), overwrite=True)
+        theirs = _vocabulary(other) if other else None
+        if theirs is not None and (not own or own != theirs):
+            raise ConfigError(
+                f"{output} has an unfinished run of {split}, whose texts have another vocabulary than {recipe.split} "
+                f"would have, and a data set has one: finish {split} first, write both in one command, or give "
+                "--encoders to both"
+            )
+
+
+def _vocabulary(recipe: Recipe) -> tuple[str, ...] | None:
+    """Checksums of the saved encoders of a recipe's texts; empty where they are to be fitted, None without texts that
+    become numbers."""
+    form = recipe.options.get("caption_text", recipe.options.get("text"))
+    if form in (None, TextForm.RAW.value):
+        return None
+    return tuple(sorted(file.crc32c for file in recipe.inputs if file.kind == "encoders"))
 
 
 def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:

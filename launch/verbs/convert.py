@@ -21,7 +21,7 @@ from recordmill.launch.preflight.claim_output import (
 from recordmill.launch.terminal.summary import print_plan, print_splits, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
-from recordmill.schemas.errors import AnnotationFileError, ConfigError, EmptyVocabularyError, NoImageFoundError
+from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
@@ -105,7 +105,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
         try:
             job.run()
-        except (AnnotationFileError, ConfigError, EmptyVocabularyError, NoImageFoundError):  # before a shard is written
+        except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
             raise

@@ -1,15 +1,17 @@
 """`recordmill table`: what there is to convert, from checked options."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_table_inputs
-from recordmill.launch.preflight.choose_encoders import choose_encoder
+from recordmill.launch.preflight.choose_encoders import choose_encoder, saved_classes
 from recordmill.launch.preflight.find_rows import find_rows
 from recordmill.launch.preflight.recipe import table_recipes
 from recordmill.launch.verbs.convert import Conversion
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.storage.resolve import storage_for
@@ -24,12 +26,24 @@ def conversion(options: TableOptions) -> Conversion:
     """
     paths = find_rows(options.rows)
     check_table_inputs(options, paths)
+    options = _with_saved_classes(options)
     splits = _splits(options, paths)
     texts = tuple(
         choose_encoder(options, options.text_form, column, options.output, splits) for column in options.encoded_columns
     )
     job = _Job(options, paths, splits, texts)
     return Conversion(options, splits, lambda: table_recipes(options, paths, splits, texts), job.write, job.report)
+
+
+def _with_saved_classes(options: TableOptions) -> TableOptions:
+    """The classes of saved encoders are those of the label, so that an index is the same class."""
+    saved = saved_classes(options.encoders) if options.label else ()
+    if saved and options.classes and options.classes != saved:
+        raise ConfigError(
+            f"--classes are not those that --encoders has, {', '.join(saved[:8])}{' …' if len(saved) > 8 else ''}: one "
+            "index would stand for two classes; leave --classes out"
+        )
+    return replace(options, classes=saved or options.classes)
 
 
 def _files(paths: Sequence[str]) -> tuple[RowsFile, ...]:

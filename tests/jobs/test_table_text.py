@@ -11,7 +11,7 @@ import tensorflow as tf
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import recordmill as package
-from tests.conftest import manifest_of, rejects_of, shard_bytes
+from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
 from tests.transforms.text.drawn_texts import ODD, captions
 
 TEXTS = [*captions(180), *ODD]
@@ -133,3 +133,44 @@ def test_raw_texts_are_bytes_even_if_they_look_like_numbers(tmp_path, recordmill
     features = {each["name"]: each["kind"] for each in manifest_of(tmp_path / "out")["features"]}
     assert features == {"title": "bytes", "other": "int64"}
     assert not (tmp_path / "out" / "encoders").exists()
+
+
+def written(path: Path, rows: list[tuple[str, str]]) -> Path:
+    path.write_text("\n".join(["text,kind", *(f"{text},{kind}" for text, kind in rows)]) + "\n")
+    return path
+
+
+def test_classes_are_those_of_the_saved_encoders(tmp_path, recordmill):
+    """So that an index is the same class in both data sets, and what is new is a reject."""
+    more = ["--text-column", "text", "--text", "counts", "--label", "kind"]
+    first = written(tmp_path / "first.csv", [("red dog", "dog"), ("red cat", "cat"), ("yak", "yak")])
+    assert recordmill("table", "--rows", first, "--output", tmp_path / "a", *more).code == 0
+    rows = written(tmp_path / "new.csv", [("red emu", "emu"), ("a dog", "dog"), ("red yak", "yak")])
+    by_saved = ["table", "--rows", rows, *more, "--encoders", tmp_path / "a", "--max-rejects", 0.5]
+    assert recordmill(*by_saved, "--output", tmp_path / "b").code == 0
+    assert [each["name"] for each in manifest_of(tmp_path / "b")["categories"]] == ["cat", "dog", "yak"]
+    classes = sorted(example["kind"] for example in read_examples(tmp_path / "b", "train"))
+    assert classes == [[1], [2]]
+    assert [(row["reason"], "emu" in row["detail"]) for row in rejects_of(tmp_path / "b")] == [("unknown_class", True)]
+    agreed = recordmill(*by_saved, "--classes", "cat,dog,yak", "--output", tmp_path / "c")
+    assert agreed.code == 0
+    refused = recordmill(*by_saved, "--classes", "dog,cat", "--output", tmp_path / "d")
+    assert (refused.code, (tmp_path / "d").exists()) == (2, False)
+    assert "one index would stand for two classes" in refused.err
+
+
+def test_a_split_that_others_are_encoded_by_is_not_replaced_by_one_of_other_words(tmp_path, recordmill):
+    more = ["--output", tmp_path / "out", "--text-column", "text", "--text", "tfidf"]
+    rows = written(tmp_path / "rows.csv", [("red dog", "dog"), ("red cat", "cat")])
+    assert recordmill("table", "--rows", rows, *more).code == 0
+    of_val = written(tmp_path / "val.csv", [("red yak", "yak")])
+    assert recordmill("table", "--rows", of_val, *more, "--split", "val").code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    other = written(tmp_path / "other.csv", [("blue dog", "dog"), ("red cat", "cat")])
+    refused = recordmill("table", "--rows", other, *more, "--overwrite")
+    assert refused.code == 2
+    assert "have another vocabulary, of 4 terms, than that of 3 by which other splits" in refused.err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    same = written(tmp_path / "same.csv", [("red cat", "cat"), ("dog red", "dog")])
+    assert recordmill("table", "--rows", same, *more, "--overwrite").code == 0
+    assert recordmill("verify", tmp_path / "out").code == 0

@@ -266,7 +266,10 @@ def _labels(stats: TableStats, choice: ColumnChoice) -> LabelMap:
         found = found | {choice.defaults[choice.label]}
     names = list(choice.classes) or _sorted_names(name for name in found if name)
     if choice.classes and found and not found & set(names):
-        raise CategoryError(f"--classes: no row is of {_some(names)}; column {choice.label} has {_some(sorted(found))}")
+        raise CategoryError(
+            f"--classes, or those of --encoders: no row is of {_some(names)}; column {choice.label} has "
+            f"{_some(sorted(found))}"
+        )
     if not names:
         raise CategoryError(f"column {choice.label} has no value in any row, so there are no classes")
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))

@@ -69,7 +69,8 @@ class FitTexts(beam.PTransform):
         texts = files | f"Texts-{source.column}" >> beam.FlatMap(
             _texts, where, AsSingleton(self._chosen)
         ).with_output_types(str)
-        return texts | f"Fit-{source.column}" >> FitEncoder(source.settings, source.column, source.fit_split)
+        fit = FitEncoder(source.settings, source.column, source.fit_split, source.known)
+        return texts | f"Fit-{source.column}" >> fit
 
 
 def _same(encoder: TextEncoder) -> TextEncoder:

@@ -57,7 +57,7 @@ class EncodeCaptions(beam.PTransform):
         if source.saved:
             return tasks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
         texts = tasks | "TextsToFit" >> beam.FlatMap(_texts_of, source.fit_split).with_output_types(str)
-        return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split)
+        return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split, source.known)
 
 
 def _texts_of(task: ImageTask, split: str) -> Iterator[str]:

@@ -18,8 +18,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.schemas.encoders import FORMAT, TermCount, Terms, TextEncoder, TextForm, TextSettings
-from recordmill.schemas.errors import EmptyVocabularyError
+from recordmill.schemas.encoders import FORMAT, EncoderInfo, TermCount, Terms, TextEncoder, TextForm, TextSettings
+from recordmill.schemas.errors import VocabularyError
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of Terms
 from recordmill.transforms.text.split_terms import TermSplitter
 
@@ -34,13 +34,15 @@ class FitEncoder(beam.PTransform):
 
     Args:
         column, split: what the texts are of.
+        known: what the encoder has to be, where other splits are encoded by it already.
     """
 
-    def __init__(self, settings: TextSettings, column: str, split: str):
+    def __init__(self, settings: TextSettings, column: str, split: str, known: EncoderInfo | None = None):
         super().__init__()
         self._settings = settings
         self._column = column
         self._split = split
+        self._known = known
 
     def expand(self, texts: PCollection[str]) -> PCollection[TextEncoder]:
         number = texts | "CountTexts" >> beam.combiners.Count.Globally()
@@ -53,7 +55,7 @@ class FitEncoder(beam.PTransform):
         chosen = terms | "ChooseTerms" >> beam.CombineGlobally(ChooseTerms(self._settings.features)).with_output_types(
             Terms
         )
-        make = beam.Map(make_encoder, AsSingleton(number), self._settings, self._column, self._split)
+        make = beam.Map(make_encoder, AsSingleton(number), self._settings, self._column, self._split, self._known)
         return chosen | "MakeEncoder" >> make.with_output_types(TextEncoder)
 
 
@@ -174,20 +176,30 @@ def least_texts(min_df: int | float, texts: int) -> float:
     return min_df * texts if isinstance(min_df, float) else min_df
 
 
-def make_encoder(chosen: Terms, texts: int, settings: TextSettings, column: str, split: str) -> TextEncoder:
+def make_encoder(
+    chosen: Terms, texts: int, settings: TextSettings, column: str, split: str, known: EncoderInfo | None = None
+) -> TextEncoder:
     """The encoder of the terms that were chosen.
 
     Args:
         texts: how many it was fitted on.
+        known: see FitEncoder.
 
     Raises:
-        EmptyVocabularyError: no term was chosen.
+        VocabularyError: no term was chosen, or others than are known.
     """
     terms = sorted(chosen.kept, key=attrgetter("term"))
     if not terms:
-        raise EmptyVocabularyError(_nothing_left(texts, chosen.distinct, settings, column, split))
+        raise VocabularyError(_nothing_left(texts, chosen.distinct, settings, column, split))
     idf = (inverse_frequency(term.texts, texts) for term in terms) if settings.form is TextForm.TFIDF else ()
-    return TextEncoder(FORMAT, column, settings, split, texts, tuple(term.term for term in terms), tuple(idf))
+    encoder = TextEncoder(FORMAT, column, settings, split, texts, tuple(term.term for term in terms), tuple(idf))
+    if known and encoder.info != known:
+        raise VocabularyError(
+            f"{column}: the {texts:,} texts of split {split} have another vocabulary, of {encoder.size:,} terms, than "
+            f"that of {known.size:,} by which other splits of the folder are encoded: write all in one command, keep "
+            "that one by --encoders, or give another --output"
+        )
+    return encoder
 
 
 def inverse_frequency(with_it: int, texts: int) -> float:

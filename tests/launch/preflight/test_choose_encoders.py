@@ -5,9 +5,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recordmill.launch.preflight.choose_encoders import choose_encoder, read_stop_words
+from recordmill.launch.preflight.choose_encoders import choose_encoder, read_stop_words, saved_classes
 from recordmill.pipelines.options.text_options import TextOptions
-from recordmill.schemas.encoders import EncoderSource, TextEncoder, TextForm, TextSettings, encode_encoder
+from recordmill.schemas.encoders import (
+    EncoderSource,
+    TextEncoder,
+    TextForm,
+    TextSettings,
+    classes_file,
+    encode_encoder,
+)
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import FORMAT, Manifest, encode_manifest
 from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
@@ -73,6 +80,39 @@ def test_the_split_that_was_learned_from_is_learned_from_again(tmp_path, fitted,
     """So that the same command finds what it has written."""
     folder = data_set(tmp_path / "out", fitted, by=encoder(fitted))
     assert chosen(folder, *splits) == EncoderSource("captions", COUNTS, fitted)
+
+
+def test_what_other_splits_are_encoded_by_is_learned_again_or_not_at_all(tmp_path):
+    """As `--overwrite` of one split would make the indices of the others mean other terms."""
+    folder = data_set(tmp_path / "out", "train", "val", by=encoder())
+    assert chosen(folder, "train") == EncoderSource("captions", COUNTS, "train", known=encoder().info)
+    assert chosen(folder, "train", "val") == EncoderSource("captions", COUNTS, "train")
+    with pytest.raises(ConfigError, match=r"holds the split val, encoded .* of train, .* another \(min_df 1, not 2\)"):
+        chosen(folder, "train", min_df="2")
+    with pytest.raises(ConfigError, match=r"holds the split train, .* and val would get another \(of its own\)"):
+        chosen(folder, "val", fit_split="val")
+
+
+def test_classes_of_saved_encoders(tmp_path):
+    for name, classes in (("a", ["cat", "dog"]), ("b", []), ("c", ["dog", "cat"])):
+        save(tmp_path / name / "encoders", encoder())
+        (tmp_path / name / "encoders" / "classes.json").write_bytes(classes_file(classes))
+    save(tmp_path / "d", encoder())
+    a, b, c, d = (str(tmp_path / name) for name in "abcd")
+    assert saved_classes([a, d]) == saved_classes([f"{a}/encoders", b]) == ("cat", "dog")
+    assert saved_classes([b]) == saved_classes([d]) == ()
+    with pytest.raises(ConfigError, match="have different classes; give one of them"):
+        saved_classes([a, c])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"{", b'{"format": 2, "classes": []}', b'{"format": 1, "classes": ["a", "a"]}', b'{"format": 1, "classes": [""]}'],
+)
+def test_classes_that_were_edited_are_refused(tmp_path, data):
+    (tmp_path / "classes.json").write_bytes(data)
+    with pytest.raises(ConfigError, match=r"classes\.json"):
+        saved_classes([str(tmp_path)])
 
 
 def test_train_is_not_encoded_by_what_was_learned_from_val_unless_that_is_said(tmp_path):

@@ -371,6 +371,39 @@ def test_shards_of_the_keras_recipe_tell_no_splits_apart_so_a_second_one_is_refu
     assert contents(tmp_path) == before
 
 
+SAVED = InputFile("encoders", "e.json", 1, "AAAAAA==")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_refused"),
+    [
+        ({"caption_text": "tfidf"}, {"caption_text": "tfidf"}, True),
+        ({"text": "counts"}, {"text": "counts", "saved": SAVED}, True),
+        ({"text": "counts", "saved": SAVED}, {"text": "counts"}, True),
+        ({"text": "counts", "saved": SAVED}, {"text": "counts", "saved": SAVED}, False),
+        (
+            {"text": "counts", "saved": SAVED},
+            {"text": "counts", "saved": msgspec.structs.replace(SAVED, crc32c="BBBBBB==")},
+            True,
+        ),
+        ({"text": "raw"}, {"text": "counts"}, False),
+        ({}, {"caption_text": "tfidf"}, False),
+    ],
+)
+def test_two_jobs_at_once_learn_no_two_vocabularies(tmp_path, first, second, is_refused):
+    def of_texts(split: str, saved: InputFile | None = None, **texts) -> Recipe:
+        return changed(split=split, inputs=(*RECIPE.inputs, *filter(None, [saved])), options=RECIPE.options | texts)
+
+    claim(tmp_path, of_texts("train", **first))
+    if not is_refused:
+        claim(tmp_path, of_texts("val", **second))
+        return
+    with pytest.raises(ConfigError, match="unfinished run of train, whose texts have another vocabulary than val"):
+        claim(tmp_path, of_texts("val", **second))
+    assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
+    claim_output(str(tmp_path), [of_texts("train", **first), of_texts("val", **second)], overwrite=False)
+
+
 def test_of_two_splits_in_the_layout_keras_that_begin_at_once_one_at_most_goes_on(tmp_path):
     recipe = changed(layout="keras")
     begin(tmp_path, recipe)

@@ -7,7 +7,7 @@ from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.encoders import TermCount, Terms, TextForm, TextSettings
-from recordmill.schemas.errors import EmptyVocabularyError
+from recordmill.schemas.errors import VocabularyError
 from recordmill.transforms.text import fit_encoder as module
 from recordmill.transforms.text.fit_encoder import ChooseTerms, FitEncoder, add_counts, make_encoder
 
@@ -74,6 +74,15 @@ def test_of_equally_frequent_terms_the_first_is_kept():
         assert_that(fitted | beam.Map(lambda encoder: encoder.vocabulary), equal_to([("cat", "dog", "mat")]))
 
 
+def test_a_vocabulary_that_is_known_has_to_be_found_again():
+    chosen = Terms([TermCount("dog", 3, 2), TermCount("cat", 2, 2)], 4)
+    known = make_encoder(chosen, 5, COUNTS, "captions", "train").info
+    assert make_encoder(chosen, 5, COUNTS, "captions", "train", known).info == known
+    for other, texts in ((Terms(chosen.kept[:1], 4), 5), (chosen, 6)):
+        with pytest.raises(VocabularyError, match=r"another vocabulary, of \d terms, than that of 2 by which"):
+            make_encoder(other, texts, COUNTS, "captions", "train", known)
+
+
 @pytest.mark.parametrize(
     ("texts", "distinct", "settings", "said"),
     [
@@ -85,5 +94,5 @@ def test_of_equally_frequent_terms_the_first_is_kept():
     ],
 )
 def test_no_vocabulary_is_an_error_that_says_why(texts, distinct, settings, said):
-    with pytest.raises(EmptyVocabularyError, match=said):
+    with pytest.raises(VocabularyError, match=said):
         make_encoder(Terms([], distinct), texts, TextSettings(TextForm.COUNTS, **settings), "captions", "train")
