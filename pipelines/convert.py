@@ -6,7 +6,7 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
+from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions, PictureOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
@@ -99,7 +99,7 @@ def report_all(
 def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOptions) -> Findings:
     """What was found on the way, and what is odd about the plan."""
     findings = gathered.findings
-    if options.group_from:
+    if isinstance(options, DividedOptions) and options.group_from:
         names = gathered.tasks | "GroupOfImage" >> beam.Map(_group, options.division)
         groups = names | "CountGroups" >> CountGroups(options.shares)
         findings = findings._replace(

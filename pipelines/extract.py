@@ -39,10 +39,12 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     Raises:
         ConfigError: there is no such split, a split's name cannot be part of a file name, or records hold no images.
     """
-    if "image.encoded" not in manifest.table.sources:
+    is_of_rows = manifest.table.record_of is RecordOf.ROW
+    if is_of_rows or "image.encoded" not in manifest.table.sources:
+        why = "whose records are rows" if is_of_rows else "whose records hold no images"
         raise ConfigError(
-            f"{folder} is of layout {manifest.layout}, whose records hold no images, so there is nothing to extract; "
-            "recordmill.dataset reads them"
+            f"{folder} is of layout {manifest.layout}, {why}, so there is nothing to extract; recordmill.dataset reads "
+            "them"
         )
     if split and split not in manifest.splits:
         raise ConfigError(f"--split {split!r}: {folder} has no such split; it has {', '.join(manifest.splits)}")

@@ -9,7 +9,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource, TextCounts
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, Recipe
@@ -26,12 +26,13 @@ from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
+from recordmill.transforms.table.count_rows import OF_FILE, OfFile
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
-from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
+from recordmill.transforms.table.spill_rows import RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
 from recordmill.transforms.table.write_row_shards import WriteRowShards, counted_in, shard_of
 from recordmill.transforms.text.encode_captions import EncodedTexts
@@ -130,30 +131,51 @@ def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:
     )
 
 
+class Columns(NamedTuple):
+    """How columns are written: one ChosenSchema, and the encoders of texts; None where there are none."""
+
+    chosen: PCollection
+    encoders: PCollection | None
+
+    def texts(self, of_files: PCollection) -> EncodedTexts | None:
+        """With what OfFile say of the texts."""
+        if self.encoders is None:
+            return None
+        return EncodedTexts(self.encoders, of_files | "TextCounts" >> beam.FlatMap(_text_counts))
+
+
+def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = ()) -> Columns:
+    """Look at all rows; `taken` as of ColumnChoice."""
+    options, divided = job.options, job.options.row_splits(job.splits)
+    choice = _choice(options, job.given, divided.columns)._replace(taken=taken)
+    chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
+    if options.stratify:
+        chosen = files | "StratifyRows" >> StratifyRows(chosen, rows_recipe(job, output=""))
+    if not job.texts:
+        return Columns(chosen, None)
+    encoders = files | "FitTexts" >> FitTexts(job.texts, divided, choice.defaults, options.encoding, chosen)
+    with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, taken)
+    return Columns(chosen | "WithTexts" >> with_encoders, encoders)
+
+
+def rows_recipe(job: TableJob, output: str) -> RowsRecipe:
+    options = job.options
+    return RowsRecipe(output, options.row_splits(job.splits), options.seed, options.read_columns, options.encoding)
+
+
 def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     options = job.options
     files = p | "Files" >> beam.Create(job.files)
-    divided = options.row_splits(job.splits)
-    choice = _choice(options, job.given, divided.columns)
-    chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
-    recipe = RowsRecipe(output, divided, options.seed, options.read_columns, options.encoding)
-    if options.stratify:
-        chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe)
-    texts = None
-    if job.texts:
-        encoders = files | "FitTexts" >> FitTexts(job.texts, divided, choice.defaults, options.encoding, chosen)
-        chosen = chosen | "WithTexts" >> beam.Map(with_texts, AsList(encoders), options.text_names_by_column)
-    spilled = files | "SpillRows" >> SpillRows(chosen, recipe)
-    if job.texts:
-        counts = spilled[OF_FILE] | "TextCounts" >> beam.FlatMap(_text_counts)
-        texts = EncodedTexts(encoders, counts)
+    columns = choose_columns(files, job)
+    chosen = columns.chosen
+    spilled = files | "SpillRows" >> SpillRows(chosen, rows_recipe(job, output))
     plans = (
         p
         | "Splits" >> beam.Create(job.splits)
         | "PlanRows" >> beam.Map(_plan, AsList(spilled.spills), options.sizing).with_output_types(tuple[str, SplitPlan])
     )
     warnings = [
-        chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any),
+        warnings_of(chosen, job),
         plans | "OfSizes" >> WarnOfSizes(options.sizing, "row"),
     ]
     if options.key:
@@ -161,7 +183,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
     nothing = p | "Nothing" >> beam.Create([])
     findings = Findings(
-        spilled[OF_FILE] | "InputRows" >> beam.Map(_input_rows).with_output_types(Any),
+        input_rows(spilled[OF_FILE]),
         spilled[REJECTED],
         nothing,
         nothing,
@@ -170,14 +192,24 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     )
     return _Gathered(
         chosen,
-        chosen | "Labels" >> beam.Map(_labels),
-        chosen | "Table" >> beam.Map(_table),
+        chosen | "Labels" >> beam.Map(labels_of),
+        chosen | "Table" >> beam.Map(table_of),
         spilled.spills,
         spilled[OF_FILE],
         plans,
         findings,
-        texts,
+        columns.texts(spilled[OF_FILE]),
     )
+
+
+def warnings_of(chosen: PCollection, job: TableJob) -> PCollection:
+    """(split, text) of columns."""
+    return chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any)
+
+
+def input_rows(of_files: PCollection) -> PCollection:
+    """(split, InputRows) of OfFile."""
+    return of_files | "InputRows" >> beam.Map(_input_rows).with_output_types(Any)
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
@@ -197,6 +229,7 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
         required,
         options.text_column,
         {column.name: column.values for column in plain if column.values},
+        options.image_column or "",
     )
 
 
@@ -227,9 +260,11 @@ def _classes(of: OfFile) -> Iterator[tuple[tuple[str, int], int]]:
     return (((of.split, index), number) for index, number in of.classes.items())
 
 
-def _labels(chosen: ChosenSchema) -> LabelMap:
+def labels_of(chosen: ChosenSchema) -> LabelMap:
     return chosen.labels
 
 
-def _table(chosen: ChosenSchema) -> FeatureTable:
-    return msgspec.structs.replace(LAYOUTS["table"], features=chosen.schema.features)
+def table_of(chosen: ChosenSchema, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
+    """The features of columns, and of the pictures that rows name."""
+    features = sorted((*chosen.schema.features, *pictures), key=lambda feature: feature.name)
+    return msgspec.structs.replace(LAYOUTS["table"], features=tuple(features))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, RecordOf, parse_spec
+from recordmill.schemas.layouts import DECODED_PICTURE, is_of_picture
 from recordmill.schemas.manifest import MANIFEST, Manifest, decode_manifest
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def dataset(
         In the layout keras, where a record is one annotation, there is no dimension N, and `box_xywh_px`, float32 [4],
         stands in for `boxes`: x, y, width, height in pixels.
         Of a table, each feature under its own name: int64, float32 or string []; [N] where it is a list, or [0] or [1]
-        where some rows have no value.
+        where some rows have no value. Where rows name pictures, `image` besides, of the size that was asked for.
 
     Raises:
         ConfigError: `path` has no manifest (the data set is not complete), or no such split.
@@ -93,13 +94,13 @@ def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -
 
     parsed = tf.io.parse_single_example(record, parse_spec(table))
     if table.record_of is RecordOf.ROW:
-        return dict(parsed)
+        return _row(parsed, table)
     values = {feature.source: parsed[feature.name] for feature in table.features}
     if "objects.label" in values:  # which are the category ids, unless the record has both
         values.setdefault("objects.category_id", values["objects.label"])
     decoded = {name: values[source] for source, name in _AS_THEY_ARE.items() if source in values}
     if "image.encoded" in values:
-        decoded["image"] = tf.io.decode_image(values["image.encoded"], channels=3, expand_animations=False)
+        decoded["image"] = _picture(values["image.encoded"])
     if "image.number" in values:
         decoded["image_id"] = values["image.number"]
     else:
@@ -122,6 +123,26 @@ def parse_record(record: "tf.Tensor", table: FeatureTable, keypoints: int = 0) -
         objects = tf.shape(values["objects.id"])[0]
         decoded["keypoints"] = tf.reshape(points, [objects, keypoints, 3])
     return decoded
+
+
+def _row(parsed: dict[str, Any], table: FeatureTable) -> dict[str, Any]:
+    """A row's features as they are, but for its picture."""
+    import tensorflow as tf
+
+    row = dict(parsed)
+    for feature in filter(is_of_picture, table.features):
+        if feature.source == "image.encoded":
+            row[DECODED_PICTURE] = _picture(row.pop(feature.name))
+        elif feature.is_packed:
+            numbers = tf.io.decode_raw(row.pop(feature.name), tf.uint8)
+            row[DECODED_PICTURE] = tf.reshape(numbers, list(map(int, feature.shape)))
+    return row
+
+
+def _picture(encoded: "tf.Tensor") -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.io.decode_image(encoded, channels=3, expand_animations=False)
 
 
 _AS_THEY_ARE = {

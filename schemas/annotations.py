@@ -7,6 +7,8 @@ from typing import Annotated
 
 import msgspec
 
+from recordmill.schemas.rejects import Reason, Rejected
+
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """What tf.Example can hold."""
 
@@ -117,6 +119,20 @@ class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False)
     version: str = ""
 
 
+class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row of a table that names a picture.
+
+    Attributes:
+        record: its other columns, a serialised tf.Example.
+        line: see `recordmill.transforms.table.row_batch.RowBatch`.
+        place: its file, line and column of pictures, for messages.
+    """
+
+    record: bytes
+    line: int
+    place: str
+
+
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     """Annotations of an image other than its objects.
 
@@ -127,6 +143,7 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
         class_name: the class of the whole image (`recordmill folder`); None in COCO data.
         caption_index, caption_value: the terms of all captions and their weights, or the ids of their tokens, where
             these are asked for; see `recordmill.schemas.encoders.EncodedText`.
+        row: that names the image, of a table whose rows become records each; None elsewhere.
     """
 
     captions: tuple[Caption, ...] = ()
@@ -137,11 +154,18 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     class_name: str | None = None
     caption_index: tuple[int, ...] = ()
     caption_value: tuple[float, ...] = ()
+    row: TableRow | None = None
 
     @property
     def rows(self) -> int:
         """How many annotation rows these are."""
         return len(self.captions) + len(self.regions) + len(self.panoptic)
+
+    def rejected(self, image_id: int, reason: Reason, detail: str, annotations: int) -> Rejected:
+        """Why there is no record of the image, or of the row that names it."""
+        if self.row is None:
+            return Rejected("image", image_id, reason, detail, annotations=annotations)
+        return Rejected("row", self.row.line, reason, f"{self.row.place}: {detail}")
 
 
 NO_LABELS = ImageLabels()

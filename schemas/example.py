@@ -14,7 +14,8 @@ docs/decisions/0011-example-and-tfrecord-by-hand.md). The order makes no differe
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class ExampleWriter:
         self._features = [
             (
                 feature.source,
-                bool(feature.shape),
+                feature.is_list,
                 _WRITE_LIST[feature.kind],
                 _LIST_TAG[feature.kind],
                 _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
@@ -108,3 +109,31 @@ class ExampleWriter:
             entry_head = key + varint(len(feature_head) + len(items)) + feature_head
             entries += (_FIELD_1, varint(len(entry_head) + len(items)), entry_head, items)
         return b"".join((_FIELD_1, varint(sum(len(entry) for entry in entries)), *entries))
+
+
+def merge_examples(one: bytes, other: bytes) -> bytes:
+    """The features of two serialised Examples, none of which both have, as one; sorted by name as theirs are."""
+    entries = [entry for _, entry in sorted([*_entries(one), *_entries(other)], key=itemgetter(0))]
+    return b"".join((_FIELD_1, varint(sum(map(len, entries))), *entries))
+
+
+def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """The map entries of an Example of ours, each with its feature's name; not copied, as one may be a picture."""
+    _, start = _read_varint(example, 1)
+    while start < len(example):
+        size, entry = _read_varint(example, start + 1)
+        length, key = _read_varint(example, entry + 1)
+        yield example[key : key + length], memoryview(example)[start : entry + size]
+        start = entry + size
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    """A varint, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 127) << shift
+        place += 1
+        if byte < 128:
+            return value, place
+        shift += 7

@@ -48,7 +48,7 @@ class Feature(msgspec.Struct, frozen=True):
     Attributes:
         source: which value it holds; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
         shape: names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same
-            length.
+            length. Of bytes, sizes alone are those of uint8 numbers in a single value.
         unit: of the values, or how they are written.
         meaning: description for the documentation.
         part: the optional part of a record that it belongs to; None where every record has it.
@@ -65,6 +65,21 @@ class Feature(msgspec.Struct, frozen=True):
     part: Part | None = None
     values: tuple[str, ...] = ()
     default: str | None = None
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether each record has the same number of values."""
+        return all(size.isdecimal() for size in self.shape)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is uint8 numbers of `shape` in a single value."""
+        return self.kind is Kind.BYTES and bool(self.shape) and self.has_sizes
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the record has a list of values."""
+        return bool(self.shape) and not self.is_packed
 
 
 CLASS_OF_ROW = "row.class_index/"
@@ -161,7 +176,9 @@ def _spec(feature: Feature) -> Any:
     import tensorflow as tf
 
     dtype = {Kind.BYTES: tf.string, Kind.FLOAT: tf.float32, Kind.INT64: tf.int64}[feature.kind]
-    if all(size.isdecimal() for size in feature.shape):
+    if feature.is_packed:
+        return tf.io.FixedLenFeature([], dtype)
+    if feature.has_sizes:
         return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
     ragged: Any = tf.io.RaggedFeature
     return ragged(dtype, partitions=[ragged.UniformRowLength(int(size)) for size in feature.shape[1:]])

@@ -4,7 +4,7 @@ import msgspec
 
 from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels, PanopticAnnotation
 from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.rejects import Count, Rejected
+from recordmill.schemas.rejects import Count, Reason, Rejected
 
 USUAL_IMAGE_BYTES = 133_000
 """The mean of COCO's images, taken for files whose size is not known."""
@@ -87,6 +87,11 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
         """How many annotation rows go with the image."""
         return len(self.annotations) + self.labels.rows
 
+    def rejected(self, reason: Reason, fault: str) -> Rejected:
+        """Why there is no record of the image."""
+        detail = f"{self.file_name!r}: {fault}"
+        return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows)
+
     @property
     def files(self) -> tuple[ImageRef, ...]:
         """All that is read for the image: its file, and its panoptic PNG if it has one."""
@@ -113,12 +118,14 @@ class PictureRules(msgspec.Struct, frozen=True):
         format: `keep`, or the one that all are written in, `jpeg` or `png`.
         max_side: pixels; larger pictures are shrunk to it.
         jpeg_quality: 1..100, of pictures that are transcoded.
+        raw_size: height and width of the pixels that are written instead of files; None for files.
     """
 
     check: str
     format: str = "keep"
     max_side: int | None = None
     jpeg_quality: int = 95
+    raw_size: tuple[int, int] | None = None
 
 
 class Transcoding(msgspec.Struct, frozen=True):
@@ -142,7 +149,7 @@ class Picture(msgspec.Struct, frozen=True):
 
     Attributes:
         data: the bytes that go into the record.
-        format: `jpeg` or `png`: what the bytes are, whatever the file is called.
+        format: `jpeg` or `png`: what the bytes are, whatever the file is called; `raw` for uint8 [height, width, 3].
         width, height: of the encoded pixels.
         sha256: hex digest of `data`.
         annotated_size: width and height in the frame of the annotations, where the picture was shrunk; else None.

@@ -391,7 +391,41 @@ _OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "ima
 COCO_LAYOUTS = ("detection", "keras", "tfds")
 """Those for annotated images."""
 TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
-"""Its features are the table's columns."""
+"""Its features are the table's columns, and those of `picture_of_row` where rows name pictures."""
+
+
+DECODED_PICTURE = "image"
+"""What `recordmill.dataset` calls the pixels of a row's picture; no column's feature is called so beside it."""
+
+
+def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
+    """The features of the picture that a row of a table names, by name.
+
+    Args:
+        raw_size: height and width of the pixels that stand there instead of the file; None for the file.
+    """
+    if raw_size is None:
+        return tuple(each for each in CLASSIFICATION.features if not each.source.startswith("image.class_"))
+    pixels = _bytes(
+        "image/pixels",
+        _PIXELS,
+        shape=(*map(str, raw_size), "3"),
+        unit="uint8",
+        meaning="red, green and blue of each pixel, by rows from the top, 0 to 255",
+    )
+    of_file = (each for each in CLASSIFICATION.features if each.source in _OF_PIXELS)
+    return tuple(sorted((pixels, *of_file), key=lambda feature: feature.name))
+
+
+_PIXELS = "image.pixels"
+_OF_PIXELS = ("image.file_name", "image.height", "image.id", "image.width")
+_OF_PICTURE = {_PIXELS, *(each.source for each in picture_of_row(None))}
+
+
+def is_of_picture(feature: Feature) -> bool:
+    """Whether a table's feature is of the picture that its row names, and of no column."""
+    return feature.source in _OF_PICTURE
+
 
 LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
 

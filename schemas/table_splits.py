@@ -16,6 +16,7 @@ class RowSplits(msgspec.Struct, frozen=True):
         column: column that names the split; empty where `shares` decide.
         stratified: column of the classes that are each divided by `shares`; empty where all rows are divided together.
         names: of all splits. A row that cannot be read counts with the first.
+        images: folders of pictures, where the key is the path of one; all spellings of it are one key.
     """
 
     shares: SplitShares
@@ -24,6 +25,7 @@ class RowSplits(msgspec.Struct, frozen=True):
     group: str = ""
     column: str = ""
     stratified: str = ""
+    images: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from enum import Enum
 import msgspec
 
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, Kind
+from recordmill.schemas.layouts import is_of_picture
 
 
 class ColumnType(str, Enum):
@@ -29,6 +30,7 @@ class ColumnType(str, Enum):
 
 
 _KINDS = {ColumnType.FLOAT: Kind.FLOAT, ColumnType.BYTES: Kind.BYTES, ColumnType.TERM_VALUE: Kind.FLOAT}
+_OF_KIND = {Kind.BYTES: ColumnType.BYTES, Kind.FLOAT: ColumnType.FLOAT, Kind.INT64: ColumnType.INT64}
 _UNITS = {
     ColumnType.INT64: "",
     ColumnType.FLOAT: "",
@@ -123,7 +125,7 @@ class TableSchema(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_features(cls, features: Iterable[Feature]) -> "TableSchema":
-        return cls(tuple(map(Column.of_feature, features)))
+        return cls(tuple(Column.of_feature(feature) for feature in features if not is_of_picture(feature)))
 
 
 class RowsFile(msgspec.Struct, frozen=True, array_like=True):
@@ -140,21 +142,29 @@ class RowsFile(msgspec.Struct, frozen=True, array_like=True):
     version: str
 
 
-def schema_files(schema: TableSchema, classes: Iterable[str]) -> dict[str, str]:
-    """What is beside the shards, by name: the schema as JSON, which --schema takes, and as TensorFlow Metadata's."""
+def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:
+    """What is beside the shards, by name: the columns as JSON, which --schema takes, and all features as TensorFlow
+    Metadata's schema."""
+    features = tuple(features)
+    schema = TableSchema.of_features(features)
     as_json = msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
-    return dict(zip(SCHEMA_FILES, (f"{as_json}\n", schema_pbtxt(schema, classes)), strict=True))
+    pictures = filter(is_of_picture, features)
+    return dict(zip(SCHEMA_FILES, (f"{as_json}\n", schema_pbtxt(schema, classes, pictures)), strict=True))
 
 
-def schema_pbtxt(schema: TableSchema, classes: Iterable[str]) -> str:
+def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable[Feature] = ()) -> str:
     """The schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
+
+    Args:
+        pictures: further features, which every record has.
 
     Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
     """
     kinds = {Kind.BYTES: "BYTES", Kind.FLOAT: "FLOAT", Kind.INT64: "INT"}
     names = list(classes)
     lines = []
-    for column in sorted(schema.columns, key=lambda column: column.feature):
+    always = (Column(each.name, each.name, _OF_KIND[each.kind]) for each in pictures)
+    for column in sorted((*schema.columns, *always), key=lambda column: column.feature):
         lines += ["feature {", f"  name: {_quoted(column.feature)}", f"  type: {kinds[column.kind]}"]
         if column.type in (ColumnType.CLASS, ColumnType.ENUM):
             last = max(len(names if column.type is ColumnType.CLASS else column.values) - 1, 0)

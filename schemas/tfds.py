@@ -134,6 +134,9 @@ def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[st
             "classLabel": {"numClasses": str(len(categories))},
             "pythonClassName": f"{_FEATURES}class_label_feature.ClassLabel",
         }
+    if feature.is_packed:
+        tensor = {"dtype": "uint8", "encoding": "bytes", "shape": {"dimensions": list(shape)}}
+        return {"pythonClassName": f"{_FEATURES}tensor_feature.Tensor", "tensor": tensor}
     if feature.kind is Kind.BYTES:
         return {"pythonClassName": f"{_FEATURES}text_feature.Text", "text": {}}
     dimensions = {"dimensions": list(shape)} if shape else {}

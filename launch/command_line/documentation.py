@@ -12,7 +12,7 @@ from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions, LabelledOptions
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
-from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
 from recordmill.pipelines.options.table_options import TableOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
@@ -24,28 +24,30 @@ def with_tables(page: str) -> str:
     Raises:
         KeyError: a comment names a table that does not exist.
     """
-    pictures = [each for each in _own(PictureOptions, ConvertOptions) if not _is_of_each(each)]
+    pictures = [*_own(DividedOptions, PictureOptions), *_own(PictureOptions, ConvertOptions)]
     shared = [each for each in options_of(ConvertOptions) if not _is_of_each(each)]
     tables = {
         "all conversions": [*shared, *options_of(TerminalOptions)],
-        "pictures": pictures,
-        "coco": _own(CocoOptions, PictureOptions),
-        "folder": _own(FolderOptions, PictureOptions),
+        "pictures": [each for each in pictures if not _is_of_each(each)],
+        "coco": _own(CocoOptions, PictureOptions, DividedOptions),
+        "folder": _own(FolderOptions, PictureOptions, DividedOptions),
         "embed": _own(EmbedOptions, LabelledOptions),
-        "table": _own(TableOptions, ConvertOptions),
+        "table": _own(TableOptions, PictureOptions),
     }
     return _TABLE.sub(lambda match: f"{match[1]}{_table(tables[match[2]])}{match[3]}", page)
 
 
-def _own(options: type[Options], base: type[Options]) -> list[OptionField]:
-    """Those that a conversion has for itself, or describes otherwise than its base."""
-    shared = {each.name: each for each in options_of(base)}
+def _own(options: type[Options], *bases: type[Options]) -> list[OptionField]:
+    """Those that a conversion has for itself, or describes otherwise than its bases."""
+    shared = {each.name: each for base in bases for each in options_of(base)}
     return [each for each in options_of(options) if each != shared.get(each.name)]
 
 
 def _is_of_each(each: OptionField) -> bool:
     """Whether all conversions of pictures describe it for themselves."""
-    described = ({own.name for own in _own(options, PictureOptions)} for options in (CocoOptions, FolderOptions))
+    described = (
+        {own.name for own in _own(options, PictureOptions, DividedOptions)} for options in (CocoOptions, FolderOptions)
+    )
     return all(each.name in names for names in described)
 
 

@@ -79,6 +79,8 @@ def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
     """
     _raise_all(
         *(_fault(_rows_fault, "--rows", path) for path in paths),
+        *(_fault(_image_fault, "--images", path) for path in options.images),
+        *_same_faults(options, "images"),
         *([_fault(_file_fault, "--schema", options.schema)] if options.schema else []),
         *(_fault(_file_fault, "--stop-words", path) for path in options.stop_words),
         *(_fault(_folder_fault, "--encoders", path) for path in options.encoders),

@@ -79,7 +79,16 @@ def table_recipes(
         inputs.append(_read_file("schema", options.schema))
     inputs += dict.fromkeys(file for text in texts for file in _text_files(options, text))
     return [
-        Recipe(FORMAT, options.name, split, options.layout, (), tuple(inputs), (), options.record_options)
+        Recipe(
+            FORMAT,
+            options.name,
+            split,
+            options.layout,
+            (),
+            tuple(inputs),
+            tuple(sorted(options.images)),
+            options.record_options,
+        )
         for split in splits
     ]
 

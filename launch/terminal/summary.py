@@ -188,10 +188,17 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         "shards",
         "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{aimed}",
     )
-    yield "bytes", f"{_size(plan.bytes)} to read, and to write before compression"
-    if isinstance(options, PictureOptions):
+    yield "bytes", f"{_size(plan.bytes)} {_bytes_of(options)}"
+    if isinstance(options, PictureOptions) and options.holds_pictures:
         seconds = plan.images / _CORE_IMAGES_PER_SECOND[options.check]
         yield "cost", f"{_core_time(seconds)} of one core (--check {options.check})"
+
+
+def _bytes_of(options: ConvertOptions) -> str:
+    """What the bytes of a plan are."""
+    if isinstance(options, PictureOptions) and (size := options.pictures.raw_size):
+        return f"to write before compression, {3 * size[0] * size[1]:,} bytes of pixels a picture"
+    return "to read, and to write before compression"
 
 
 def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
@@ -211,7 +218,7 @@ def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
 
 def _columns(features: Sequence[Feature]) -> str:
     """What columns become."""
-    each = (f"{printable(f.name)} {f.kind.value}{' list' if f.shape else ''}" for f in features[:_COLUMNS_SHOWN])
+    each = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
     shown = ", ".join(each)
     return f"{len(features):,}: {shown}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
 

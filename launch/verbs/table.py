@@ -8,7 +8,7 @@ from recordmill.launch.preflight.check_inputs import check_table_inputs
 from recordmill.launch.preflight.choose_encoders import choose_encoder, saved_classes
 from recordmill.launch.preflight.find_rows import find_rows
 from recordmill.launch.preflight.recipe import table_recipes
-from recordmill.launch.verbs.convert import Conversion
+from recordmill.launch.verbs.convert import Conversion, of_images
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
@@ -32,7 +32,13 @@ def conversion(options: TableOptions) -> Conversion:
         choose_encoder(options, options.text_form, column, options.output, splits) for column in options.encoded_columns
     )
     job = _Job(options, paths, splits, texts)
-    return Conversion(options, splits, lambda: table_recipes(options, paths, splits, texts), job.write, job.report)
+
+    def recipes() -> list[Recipe]:
+        return table_recipes(options, paths, splits, texts)
+
+    if options.image_column:
+        return of_images(options, splits, recipes, job.gather, job.contents)
+    return Conversion(options, splits, recipes, job.write, job.report)
 
 
 def _with_saved_classes(options: TableOptions) -> TableOptions:
@@ -92,3 +98,13 @@ class _Job:
         from recordmill.pipelines.table import report_table
 
         report_table(p, self._table_job(), path)
+
+    def gather(self, p: Any) -> Any:
+        from recordmill.pipelines import picture_table
+
+        return picture_table.gather(p, self._table_job())
+
+    def contents(self) -> Any:
+        from recordmill.pipelines import picture_table
+
+        return picture_table.contents(self._table_job())

@@ -7,7 +7,7 @@ from typing import Any
 
 from recordmill.pipelines.options.convert_options import RecipeValue
 from recordmill.pipelines.options.option import LEAVE_OUT, READ, TEXTS, WRITE, Kind, flag, option, redefined
-from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
 from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.encoders import TextForm
@@ -38,7 +38,7 @@ def _file(help: str, docs: str = "") -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CocoOptions(TextOptions, PictureOptions):
+class CocoOptions(TextOptions, PictureOptions, DividedOptions):
     """What `recordmill coco` is asked to do. Names are those of the flags; see docs/cli.md."""
 
     images: tuple[str, ...] = redefined(

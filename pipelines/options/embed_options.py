@@ -1,17 +1,15 @@
 """What `recordmill embed` is asked to do."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recordmill.pipelines.options.convert_options import RecipeValue
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.option import MODEL, Kind, option, redefined
+from recordmill.pipelines.options.picture_options import SIZE, size_of
 from recordmill.schemas.models import FETCHED, ON_DISK, PREPROCESSING, RANDOM, ModelChoice
 from recordmill.transforms.storage.interface import is_remote
-
-_SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,7 @@ class EmbedOptions(LabelledOptions):
         metavar="HxW",
         help="height and width of the pictures that the model is given",
         usual="the model's own",
-        pattern=_SIZE.pattern,
+        pattern=SIZE.pattern,
     )
     preprocess: str | None = option(
         None,
@@ -103,7 +101,7 @@ class EmbedOptions(LabelledOptions):
     @property
     def choice(self) -> ModelChoice:
         return ModelChoice(
-            self.model, self.weights, self.layer, self.pool, _size(self.input_size), self.preprocess or ""
+            self.model, self.weights, self.layer, self.pool, size_of(self.input_size), self.preprocess or ""
         )
 
     @property
@@ -128,11 +126,6 @@ class EmbedOptions(LabelledOptions):
         }
 
     def _faults(self) -> Iterator[str]:
-        if self.input_size and not _SIZE.fullmatch(self.input_size):
+        if self.input_size and not SIZE.fullmatch(self.input_size):
             yield f"--input-size {self.input_size!r} is no height and width in pixels: 224x224 for example"
         yield from super()._faults()
-
-
-def _size(text: str) -> tuple[int, int] | None:
-    match = _SIZE.fullmatch(text)
-    return (int(match[1]), int(match[2])) if match else None

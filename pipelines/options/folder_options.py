@@ -7,7 +7,7 @@ from typing import Any
 
 from recordmill.pipelines.options.convert_options import RecipeValue
 from recordmill.pipelines.options.option import READ, WRITE, Kind, flag, option, redefined
-from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
+from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
 
@@ -24,11 +24,11 @@ def _column(what: str, usual: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledOptions(ImageOptions):
+class LabelledOptions(DividedOptions):
     """What any conversion of images of one class each is asked to do. Names are those of the flags; see docs/cli.md."""
 
     images: tuple[str, ...] = redefined(
-        ImageOptions,
+        DividedOptions,
         "images",
         help="a folder or .zip, and all folders in it; repeatable",
         docs="a folder or .zip, and all folders in it; repeatable. A name that two folders have is an error",
@@ -60,9 +60,9 @@ class LabelledOptions(ImageOptions):
         help="what ends the class in a name: cat_0.jpg",
         docs="what ends the class in a name; of several the last",
     )
-    name: str = redefined(ImageOptions, "name", "images")
+    name: str = redefined(DividedOptions, "name", "images")
     split: tuple[tuple[str, Fraction], ...] = redefined(
-        ImageOptions,
+        DividedOptions,
         "split",
         docs=(
             "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to "
@@ -84,7 +84,7 @@ class LabelledOptions(ImageOptions):
         usual="all, sorted",
         pattern=".*[^ ,].*",
     )
-    max_rejects: float = redefined(ImageOptions, "max_rejects", help="fraction of images that may be rejected")
+    max_rejects: float = redefined(DividedOptions, "max_rejects", help="fraction of images that may be rejected")
 
     @property
     def paths(self) -> tuple[str, ...]:

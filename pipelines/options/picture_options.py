@@ -1,5 +1,6 @@
 """What all conversions of pictures are asked to do."""
 
+import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -22,19 +23,6 @@ class ImageOptions(ConvertOptions):
         metavar="DIR|ZIP",
         help="folder or .zip of images, local or gs://, and all folders in it; repeatable",
     )
-    group_from: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=WRITE,
-        metavar="REGEX",
-        help="images whose names have the same here are never in two splits",
-        docs=(
-            "a regular expression, searched in each image's path below `--images`. Images in which it finds the same "
-            "(its first group, or else all of it) belong together, as those of a patient or a video do, and are never "
-            "in two splits: `--group-from 'patient[0-9]+'`, `--group-from '^(.*)_frame'`"
-        ),
-        pattern=".*[^ ].*",
-    )
     workers: int | None = option(
         None,
         kind=Kind.INTEGER,
@@ -54,6 +42,25 @@ class ImageOptions(ConvertOptions):
     @abstractmethod
     def name_sources(self) -> NameSources:
         """Where the names of images and of files come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DividedOptions(ImageOptions):
+    """What any conversion is asked to do that divides images by their names."""
+
+    group_from: str | None = option(
+        None,
+        kind=Kind.TEXT,
+        group=WRITE,
+        metavar="REGEX",
+        help="images whose names have the same here are never in two splits",
+        docs=(
+            "a regular expression, searched in each image's path below `--images`. Images in which it finds the same "
+            "(its first group, or else all of it) belong together, as those of a patient or a video do, and are never "
+            "in two splits: `--group-from 'patient[0-9]+'`, `--group-from '^(.*)_frame'`"
+        ),
+        pattern=".*[^ ].*",
+    )
 
     @property
     def division(self) -> Division:
@@ -116,6 +123,11 @@ class PictureOptions(ImageOptions):
     )
 
     @property
+    def holds_pictures(self) -> bool:
+        """Whether records hold any."""
+        return True
+
+    @property
     def box_policy(self) -> str:
         """See `recordmill.transforms.examples.boxes.fit_box`."""
         return "keep"
@@ -126,9 +138,24 @@ class PictureOptions(ImageOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        return super().record_options | {
+        of_pictures: dict[str, RecipeValue] = {
             "check": self.check,
             "format": self.format,
             "jpeg_quality": self.jpeg_quality,
             "max_side": self.max_side,
         }
+        return super().record_options | (of_pictures if self.holds_pictures else {})
+
+
+SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
+"""Height and width in pixels, as an option has them."""
+
+
+def size_of(text: str) -> tuple[int, int] | None:
+    """Height and width; None where the text has another form.
+
+    >>> size_of("224x160"), size_of("224")
+    ((224, 160), None)
+    """
+    match = SIZE.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None

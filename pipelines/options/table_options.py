@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from recordmill.pipelines.options.convert_options import ALL_TRAIN, ConvertOptions, RecipeValue
 from recordmill.pipelines.options.option import READ, TEXTS, WRITE, Kind, flag, option, redefined
+from recordmill.pipelines.options.row_picture_options import RowPictureOptions
 from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
 from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.names import NameSources
@@ -13,7 +14,7 @@ from recordmill.schemas.table_splits import RowSplits
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(TextOptions, ConvertOptions):
+class TableOptions(TextOptions, RowPictureOptions):
     """What `recordmill table` is asked to do. Names are those of the flags; see docs/cli.md."""
 
     rows: tuple[str, ...] = option(
@@ -181,7 +182,7 @@ class TableOptions(TextOptions, ConvertOptions):
 
     @property
     def name_sources(self) -> NameSources:
-        return NameSources((), self.rows)
+        return NameSources(self.images, self.rows)
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -197,10 +198,11 @@ class TableOptions(TextOptions, ConvertOptions):
         return RowSplits(
             self.shares,
             names,
-            self.key or "",
+            self.key or self.image_column or "",
             self.group_column or "",
             self.split_column or "",
             (self.label or "") if self.stratify else "",
+            self.images if not self.key else (),
         )
 
     @property
@@ -209,7 +211,9 @@ class TableOptions(TextOptions, ConvertOptions):
         if not self.columns:
             return ()
         divided = self.row_splits(()).columns
-        return tuple(dict.fromkeys((*self.columns, *divided, *filter(None, [self.label]), *self.text_column)))
+        return tuple(
+            dict.fromkeys((*self.columns, *divided, *filter(None, [self.label, self.image_column]), *self.text_column))
+        )
 
     @property
     def written_columns(self) -> tuple[str, ...]:
@@ -283,7 +287,9 @@ class TableOptions(TextOptions, ConvertOptions):
             yield "--text-column names a column twice"
         for name in sorted({self.label or _CLASSES_FILE, _CLASSES_FILE} & set(self.text_column)):
             yield f"--text-column {name}: encoders/ has the classes by that name, or they are its values; rename it"
-        divides_by_record = len(self.split) > 1 and not (self.key or self.group_column or self.split_column)
+        divides_by_record = len(self.split) > 1 and not (
+            self.key or self.group_column or self.split_column or self.image_column
+        )
         if divides_by_record:
             yield "--text-column is learned from one split, before there are records to divide rows by: give --key"
         try:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.example import ExampleWriter, varint
+from recordmill.schemas.example import ExampleWriter, merge_examples, varint
 from recordmill.schemas.features import Feature, FeatureTable, Kind
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -134,3 +134,16 @@ def test_a_source_without_a_value_is_refused():
 def test_a_value_that_is_not_of_its_type_is_refused(kind, value):
     with pytest.raises((struct.error, OverflowError, TypeError)):
         ExampleWriter(table(("x", kind, True))).write({"x": [value]})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(features(), unique_by=itemgetter(0), max_size=6), st.randoms())
+def test_two_records_merged_are_one_that_was_written_with_all_features(columns, rng):
+    columns.sort(key=itemgetter(0))
+    values = {name: found if is_list else found[0] for name, _, is_list, found in columns}
+    one = {name for name, *_ in columns if rng.random() < 0.5}
+
+    def written(names: set[str]) -> bytes:
+        return ExampleWriter(table(*(column[:3] for column in columns if column[0] in names))).write(values)
+
+    assert merge_examples(written(one), written(values.keys() - one)) == written(set(values))

@@ -140,3 +140,15 @@ def test_features_are_renamed_by_what_they_hold_and_stay_sorted():
     ]
     with pytest.raises(ValueError, match="b would be the name of two features of layout t"):
         table.renamed({"of.a": "b"})
+
+
+def test_numbers_packed_in_bytes_are_one_value():
+    packed = Feature("p", "p", Kind.BYTES, ("2", "3"), "uint8", "")
+    assert packed.is_packed
+    assert not packed.is_list
+    for other in (Feature("p", "p", Kind.BYTES, ("N",), "", ""), Feature("p", "p", Kind.FLOAT, ("2",), "", "")):
+        assert other.is_list
+        assert not other.is_packed
+    table = FeatureTable("t", (packed,))
+    record = ExampleWriter(table).write({"p": b"abcdef"})
+    assert tf.io.parse_single_example(record, parse_spec(table))["p"].numpy() == b"abcdef"

@@ -109,8 +109,8 @@ class FeatureEncoder:
         with np.errstate(over="ignore"):  # which is looked for here
             values = feature.astype(self._dtype)
         if fault := _fault(feature, values):
-            detail = f"{task.file_name!r}: of the {values.size:,} numbers that the model gives for it, {fault}"
-            return Rejected("image", task.image_id, Reason.UNUSABLE_FEATURE, detail, annotations=task.annotation_rows)
+            detail = f"of the {values.size:,} numbers that the model gives for it, {fault}"
+            return task.rejected(Reason.UNUSABLE_FEATURE, detail)
         name = task.labels.class_name or ""
         record = self._writer.write(
             {

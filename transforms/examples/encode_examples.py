@@ -53,7 +53,7 @@ _NO_RUNS = np.zeros(0, np.int64)
 
 
 class ExampleEncoder:
-    """Encodes the records of one data set.
+    """An `recordmill.transforms.examples.image_encoder.ImageEncoder` of images with annotations, or of one class each.
 
     Args:
         labels: the classes; every annotation is of one of them.
@@ -75,26 +75,22 @@ class ExampleEncoder:
         self._box_policy = box_policy
 
     def wants_image(self, task: ImageTask) -> bool:
-        """Whether any record can come of the task; if not, its image need not be read."""
         return bool(task.annotations) or not self._per_annotation
 
     def encode(self, task: ImageTask, picture: Picture, fetch: Fetch = fetch_file) -> Encoded | Rejected:
-        """The records of an image, whose panoptic PNG, if it has one, is read by `fetch`; or why there is none."""
         try:
             return self._encoded(task, picture, fetch)
         except UnusableError as fault:
-            detail = f"{task.file_name!r}: {fault.detail}"
-            return Rejected("image", task.image_id, fault.reason, detail, annotations=task.annotation_rows)
+            return task.rejected(fault.reason, fault.detail)
 
     def _encoded(self, task: ImageTask, picture: Picture, fetch: Fetch) -> Encoded:
-        if len(picture.data) > MAX_RECORD_BYTES:
-            raise _too_large(len(picture.data))
+        check_size(len(picture.data))
         rejected: list[Rejected] = []
         objects = self._objects(task, picture, rejected)
         counted: Counter[Metric] = Counter(
             {Metric.OBJECTS: len(objects), Metric.BOXES_CLIPPED: sum(item.box.clipped for item in objects)}
         )
-        values = _image_values(task, picture) | self._object_values(objects, picture)
+        values = image_values(task, picture) | self._object_values(objects, picture)
         if "image.class_index" in self._sources:
             values |= self._class_values(task, picture)
         if Part.CAPTIONS in self._parts:
@@ -107,7 +103,7 @@ class ExampleEncoder:
         counted[Metric.MASKS] = sum(len(item.runs) > 1 for item in objects)
         records = self._records(values, len(objects))
         if picture.transcoding and not task.is_continuation:
-            counted += _transcoding_counts(picture.transcoding, len(picture.data))
+            counted += transcoding_counts(picture.transcoding, len(picture.data))
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         classes = [values["image.class_index"]] if "image.class_index" in values else values["objects.class_index"]
@@ -117,8 +113,7 @@ class ExampleEncoder:
         if self._per_annotation:
             return RecordsOfObjects(self._writer, values, objects)
         record = self._writer.write(values)
-        if len(record) > MAX_RECORD_BYTES:
-            raise _too_large(len(record))
+        check_size(len(record))
         return (record,)
 
     def _objects(self, task: ImageTask, picture: Picture, rejected: list[Rejected]) -> list[_Object]:
@@ -241,14 +236,18 @@ def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
     for mask in masks:
         kept.append(mask)
         before += len(mask)
-        if before > MAX_RECORD_BYTES:
-            raise _too_large(before)
+        check_size(before)
     return kept
 
 
-def _too_large(size: int) -> UnusableError:
-    detail = f"its record would have {size:,} bytes or more; at most {MAX_RECORD_BYTES:,} are written"
-    return UnusableError(Reason.RECORD_TOO_LARGE, detail)
+def check_size(size: int) -> None:
+    """
+    Raises:
+        UnusableError: a record has so many bytes or more, which no reader takes.
+    """
+    if size > MAX_RECORD_BYTES:
+        detail = f"its record would have {size:,} bytes or more; at most {MAX_RECORD_BYTES:,} are written"
+        raise UnusableError(Reason.RECORD_TOO_LARGE, detail)
 
 
 def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:
@@ -272,7 +271,7 @@ def _box_px(item: _Object, picture: Picture) -> tuple[float, float, float, float
     return x, y, item.box.xmax_frac * picture.width - x, item.box.ymax_frac * picture.height - y
 
 
-def _transcoding_counts(transcoding: Transcoding, bytes_written: int) -> Counter[Metric]:
+def transcoding_counts(transcoding: Transcoding, bytes_written: int) -> Counter[Metric]:
     return Counter(
         {
             REWRITTEN_FROM.get(transcoding.original, Metric.FROM_OTHER): 1,
@@ -284,7 +283,7 @@ def _transcoding_counts(transcoding: Transcoding, bytes_written: int) -> Counter
     )
 
 
-def _image_values(task: ImageTask, picture: Picture) -> dict[str, Any]:
+def image_values(task: ImageTask, picture: Picture) -> dict[str, Any]:
     """The values of `recordmill.schemas.layouts` that are one an image."""
     return {
         "image.encoded": picture.data,
@@ -295,6 +294,7 @@ def _image_values(task: ImageTask, picture: Picture) -> dict[str, Any]:
         "image.neg_category_ids": task.labels.neg_category_ids,
         "image.not_exhaustive_category_ids": task.labels.not_exhaustive_category_ids,
         "image.number": task.image_id,
+        "image.pixels": picture.data,
         "image.sha256": picture.sha256.encode(),
         "image.width": picture.width,
     }

@@ -53,6 +53,8 @@ class RecordEstimate:
         image = self._fixed + len(task.file_name) + (task.ref.size_bytes if self._has_image else 0)
         if self._per_annotation:
             return len(task.annotations) * image
+        if task.labels.row:
+            image += len(task.labels.row.record)
         return image + self._of_object * len(task.annotations) + (self._of_parts(task) if self._parts else 0)
 
     def _of_parts(self, task: ImageTask) -> int:

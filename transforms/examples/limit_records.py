@@ -39,7 +39,7 @@ def limit_record(task: ImageTask, estimate: RecordEstimate) -> ImageTask | Rejec
     if least <= MAX_RECORD_BYTES:
         return task
     detail = (
-        f"{task.file_name!r}: {len(task.annotations):,} masks of {task.width}x{task.height} pixels take at least "
+        f"{len(task.annotations):,} masks of {task.width}x{task.height} pixels take at least "
         f"{least:,} bytes as PNG; a record has at most {MAX_RECORD_BYTES:,}: --masks rle takes far less"
     )
-    return Rejected("image", task.image_id, Reason.RECORD_TOO_LARGE, detail, annotations=task.annotation_rows)
+    return task.rejected(Reason.RECORD_TOO_LARGE, detail)

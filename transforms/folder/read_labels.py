@@ -6,8 +6,9 @@ import logging
 import os
 import posixpath
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import apache_beam as beam
@@ -99,9 +100,8 @@ def read_labels(
         AnnotationFileError: see `label_rows`.
     """
     _LOGGER.info("Reading %s", table.path)
-    folders = sorted((f"{_whole(folder)}/" for folder in table.folders), key=len, reverse=True)
     for row in label_rows(table.path, table.columns):
-        path = _below(row.path, folders)
+        path = path_below(row.path, table.folders)
         name = name_key(path)
         split = row.split if row.split is not None else division.split_of(name)
         fault = _fault(row, path, division)
@@ -124,12 +124,25 @@ def _fault(row: LabelRow, path: str, division: Division) -> tuple[Reason, str] |
     return None
 
 
-def _below(path: str, folders: Iterable[str]) -> str:
+def picture_name(path: str, folders: tuple[str, ...]) -> str:
+    """The `recordmill.schemas.names.name_key` of the file that a table's path names, relative to its folder."""
+    return name_key(path_below(path.strip(), folders))
+
+
+def path_below(path: str, folders: tuple[str, ...]) -> str:
     """A path relative to the folder of images that it is in; as it is where it is relative already, or in none."""
     if not path.startswith("/") and "://" not in path:
         return path
     whole = _whole(path)
-    return next((whole[len(folder) :] for folder in folders if whole.startswith(folder)), path)
+    return next(
+        (whole[len(folder) :] for folder in _whole_folders(folders, os.getcwd()) if whole.startswith(folder)), path
+    )
+
+
+@lru_cache
+def _whole_folders(folders: tuple[str, ...], _: str) -> list[str]:
+    """The innermost first; relative ones are below the folder that the process is in, the second parameter."""
+    return sorted((f"{_whole(folder)}/" for folder in folders), key=len, reverse=True)
 
 
 def _whole(path: str) -> str:

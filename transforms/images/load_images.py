@@ -63,8 +63,7 @@ def or_rejected(task: ImageTask, fetch: Fetch, read: Callable[[bytes], Loaded]) 
         reason, detail = Reason.IMAGE_INACCESSIBLE, f"the file cannot be read ({error.strerror})"
     except UnusableError as fault:
         reason, detail = fault.reason, fault.detail
-    detail = f"{task.file_name!r}: {detail}"
-    return Rejected("image", task.image_id, reason, detail, annotations=task.annotation_rows)
+    return task.rejected(reason, detail)
 
 
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:

@@ -13,7 +13,7 @@ from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide,
 from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.manifest import SplitRows
 from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import Reason, Rejected, SplitCount, SplitReject
+from recordmill.schemas.rejects import Reason, SplitCount, SplitReject
 from recordmill.schemas.splits import Division
 from recordmill.transforms.join.match_names import base_name, match_names
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
@@ -126,7 +126,7 @@ def match_files(
 
     Rejects rows without a file, and where a name is looked up as it is (`is_path`), those that must not be; and rows
     whose name gives no group, where `division` divides by groups. Of rows with the same image id, rejects all where
-    they differ, and all but one where they are equal.
+    they differ, and all but one where they are equal; but each row of a table becomes a task.
 
     Raises:
         CollidingImagesError: rows name a file that two folders have.
@@ -146,8 +146,9 @@ def match_files(
         )
     by_id: dict[int, list[AnnotatedImage]] = {}
     for annotated in images:
-        by_id.setdefault(annotated.image.id, []).append(annotated)
-    for rows in by_id.values():
+        if not annotated.labels.row:
+            by_id.setdefault(annotated.image.id, []).append(annotated)
+    for rows in (*by_id.values(), *([annotated] for annotated in images if annotated.labels.row)):
         fault = division.fault(name) if division else ""
         yield from _match_rows(rows, files[0] if files else None, is_path, fault)
 
@@ -202,5 +203,4 @@ def _match_rows(
 
 
 def _rejected(row: AnnotatedImage, reason: Reason, detail: str) -> SplitReject:
-    reject = Rejected("image", row.image.id, reason, detail, annotations=row.annotation_rows)
-    return SplitReject(row.split, reject)
+    return SplitReject(row.split, row.labels.rejected(row.image.id, reason, detail, row.annotation_rows))

@@ -123,15 +123,15 @@ def check_findings(
         NoImageFoundError: no image has a file.
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`.
     """
-    of_images = [reject for _, reject in rejected if reject.what == "image"]
+    unit = next(iter(rows.values())).what
+    of_images = [reject for _, reject in rejected if reject.what == unit]
     not_found = sum(reject.reason in _NOT_FOUND for reject in of_images)
     total = sum(of_split.images for of_split in rows.values())
     if not_found and len(of_images) >= total:
         raise NoImageFoundError(
-            f"none of the {total} images has a file in --images, so nothing is written: "
+            f"none of the {total} {unit}s has a file in --images, so nothing is written: "
             f"{_compared(demands, images, files, is_all=True)}"
         )
-    unit = next(iter(rows.values())).what
     nothing = "No picture was read" if unit == "image" else "No shard was written"
     advice = f"{nothing}: run again with the data mended, or with a larger --max-rejects to accept this"
     if not_found > demands.max_rejects * total:

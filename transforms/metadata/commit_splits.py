@@ -29,7 +29,7 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tables import SCHEMA_FILES, TableSchema, schema_files
+from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
 from recordmill.transforms.shards.shard_file import is_whole
@@ -185,7 +185,7 @@ def companions(manifest: Manifest) -> Mapping[str, bytes]:
     if manifest.labels.all or manifest.table.record_of is not RecordOf.ROW:
         texts |= label_files(manifest.labels, manifest.label_by_id)
     if manifest.table.record_of is RecordOf.ROW:
-        texts |= schema_files(TableSchema.of_features(manifest.features), [each.name for each in manifest.categories])
+        texts |= schema_files(manifest.features, [each.name for each in manifest.categories])
     files = {name: text.encode() for name, text in texts.items()} | tfds_files(manifest)
     if manifest.encoders:
         files[CLASSES] = classes_file(category.name for category in manifest.categories)

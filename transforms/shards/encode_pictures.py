@@ -9,10 +9,11 @@ import msgspec
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask, PictureRules
 from recordmill.schemas.rejects import Metric, Rejected
-from recordmill.transforms.examples.encode_examples import Encoded, ExampleEncoder
+from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.examples.image_encoder import ImageEncoder, encoder_of
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file, fetch_for
-from recordmill.transforms.images.load_images import load_image
+from recordmill.transforms.images.load_picture import load_picture
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.shards.record_maker import Made, RecordContext
 from recordmill.transforms.storage.interface import is_remote
@@ -40,13 +41,14 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
         return 256
 
     def estimate(self, table: FeatureTable) -> RecordEstimate:
-        return RecordEstimate(table, self.pictures.max_side)
+        height, width = self.pictures.raw_size or (0, 0)
+        return RecordEstimate(table, self.pictures.max_side, same_bytes=3 * height * width)
 
     def start(self, of: RecordContext) -> Callable[[Sequence[ImageTask]], Iterator[Made]]:
         return partial(
             _encoded_ahead,
             of=of,
-            encoder=ExampleEncoder(of.labels, of.table, self.boxes),
+            encoder=encoder_of(of.labels, of.table, self.boxes),
             size_of=self.estimate(of.table).bytes,
             rules=self.pictures,
         )
@@ -55,7 +57,7 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
 def _encoded_ahead(
     tasks: Sequence[ImageTask],
     of: RecordContext,
-    encoder: ExampleEncoder,
+    encoder: ImageEncoder,
     size_of: Callable[[ImageTask], int],
     rules: PictureRules,
 ) -> Iterator[Made]:
@@ -67,7 +69,7 @@ def _encoded_ahead(
 
 
 def encode_batch(
-    tasks: list[ImageTask], encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch = fetch_file
+    tasks: list[ImageTask], encoder: ImageEncoder, rules: PictureRules, fetch: Fetch = fetch_file
 ) -> list[Made]:
     """Each task with its record, or with why there is none. Runs in a thread, so it counts nothing in Beam."""
     made: list[Made] = []
@@ -75,7 +77,7 @@ def encode_batch(
         if not encoder.wants_image(task):
             made.append((task, NO_RECORD))
             continue
-        loaded = load_image(task, rules, fetch)
+        loaded = load_picture(task, rules, fetch)
         made.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded, fetch)))
     return made
 

@@ -14,6 +14,7 @@ How a rank becomes a shard:
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -149,7 +150,7 @@ def _placed(
 ) -> Iterator[tuple[ShardKey, ImageTask]]:
     (split, range_), tasks = group
     plan = plans[split]
-    ordered = sorted(tasks, key=lambda task: image_order(seed, task.image_id))
+    ordered = sorted(tasks, key=partial(task_order, seed))
     amounts = [expected_amount(task, estimate) for task in ordered]
     for task, pieces in zip(ordered, place_range(plan, range_, amounts), strict=True):
         parts = split_task(task, [piece.examples for piece in pieces])
@@ -169,6 +170,13 @@ def image_order(seed: int, image_id: int) -> Order:
     """
     digest = blake2b(f"{seed}/{image_id}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> (64 - _HASH_BITS), image_id
+
+
+def task_order(seed: int, task: ImageTask) -> tuple[Order, bytes, str, str]:
+    """The sort key of a task in its split; of rows that are known by one key, their content's order."""
+    row = task.labels.row
+    more = (row.record, task.file_name, row.place) if row else (b"", "", "")
+    return image_order(seed, task.image_id), *more
 
 
 def hash_range(order: Order) -> int:

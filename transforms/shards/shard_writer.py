@@ -5,6 +5,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
@@ -14,7 +15,7 @@ from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import NO_RECORD
-from recordmill.transforms.shards.plan_shards import image_order
+from recordmill.transforms.shards.plan_shards import task_order
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
 
@@ -41,7 +42,7 @@ class ShardWriter:
         Raises:
             OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
         """
-        ordered = sorted(tasks, key=lambda task: image_order(self.recipe.seed, task.image_id))
+        ordered = sorted(tasks, key=partial(task_order, self.recipe.seed))
         plan = self.plan_digest(key, ordered)
         done = self._finished.find(key, plan)
         if done and not any(reject.reason in _MAY_PASS for reject in done.rejected):

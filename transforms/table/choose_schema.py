@@ -43,6 +43,8 @@ class ColumnChoice(NamedTuple):
         required: columns that every row must have: key, group, split.
         texts: columns that become numbers.
         enums: names of enums, in the order of their numbers, by column; those that are found, sorted, where empty.
+        pictures: column of paths of pictures, which is not written unless it is asked for; empty for none.
+        taken: names of features that columns cannot have.
     """
 
     columns: tuple[str, ...] = ()
@@ -54,12 +56,18 @@ class ColumnChoice(NamedTuple):
     required: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     enums: Mapping[str, tuple[str, ...]] = {}
+    pictures: str = ""
+    taken: tuple[str, ...] = ()
 
     @property
     def numbered(self) -> tuple[str, ...]:
         """The columns whose values have to be known, to be numbered."""
         enums = (name for name, (type_, _) in self.types.items() if type_ is ColumnType.ENUM)
         return (*filter(None, [self.label]), *(name for name in enums if not self.enums.get(name)))
+
+    def is_written(self, column: str) -> bool:
+        asked = (*self.columns, self.label, *self.texts)
+        return column in asked if self.columns or column == self.pictures else True
 
 
 class ChosenSchema(NamedTuple):
@@ -87,7 +95,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     columns: list[Column] = []
     warnings: list[str] = []
     for name, found in stats.columns.items():
-        if choice.columns and name not in choice.columns:
+        if not choice.is_written(name):
             continue
         column = _column(name, found, choice)
         is_optional = column.default is None and (found.missing > 0 or len(stats.in_files[name]) < len(stats.rows))
@@ -95,20 +103,24 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
             column = msgspec.structs.replace(column, is_optional=is_optional)
         columns.append(column)
         warnings += _warnings(column, found, stats, choice, paths)
-    if not columns:
+    if not columns and not choice.pictures:
         raise ConfigError(f"{_some(paths.values())}: no rows with columns, so there is nothing to write")
-    _check_features(columns)
+    _check_features(columns, choice.taken)
     warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
     return ChosenSchema(TableSchema(tuple(columns)), _labels(stats, choice), tuple(warnings))
 
 
 def with_texts(
-    chosen: ChosenSchema, encoders: Iterable[TextEncoder], names: Mapping[str, Mapping[str, str]]
+    chosen: ChosenSchema,
+    encoders: Iterable[TextEncoder],
+    names: Mapping[str, Mapping[str, str]],
+    taken: tuple[str, ...] = (),
 ) -> ChosenSchema:
     """The schema with the features of texts as numbers in place of the texts.
 
     Args:
         names: of features, by column, and by what TEXT_PARTS calls them.
+        taken: see ColumnChoice.
 
     Raises:
         ConfigError: two columns would be one feature.
@@ -126,7 +138,7 @@ def with_texts(
             name = names.get(column.name, {}).get(part, f"{column.feature}/{part}")
             columns.append(Column(column.name, name, type_, is_list=True, default=column.default))
         warnings += encoder_warnings(encoder)
-    _check_features(columns)
+    _check_features(columns, taken)
     ordered = sorted(by_column.values(), key=lambda encoder: encoder.column)
     return chosen._replace(schema=TableSchema(tuple(columns)), warnings=tuple(warnings), encoders=tuple(ordered))
 
@@ -231,6 +243,7 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
         "--label": (choice.label,) if choice.label else (),
         "--schema": tuple(choice.types),
         "--text-column": choice.texts,
+        "--image-column": (choice.pictures,) if choice.pictures else (),
         "--default": tuple(choice.defaults),
         "--rename": tuple(choice.features),
         "--key, --group-column or --split-column": choice.required,
@@ -238,14 +251,18 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
     for flag, names in asked.items():
         if missing := [name for name in names if name not in stats.columns]:
             raise ConfigError(f"{flag}: there is no column {missing[0]!r}; there are {_some(stats.columns)}")
-    for name in (*choice.required, *asked["--label"]):
+    for name in (*choice.required, *asked["--label"], *asked["--image-column"]):
         if lacking := sorted(stats.rows.keys() - stats.in_files[name]):
             raise ConfigError(f"column {name} is not in {_some([paths[file] for file in lacking])}; every row needs it")
 
 
-def _check_features(columns: Iterable[Column]) -> None:
+def _check_features(columns: Iterable[Column], taken: tuple[str, ...]) -> None:
     by_feature: dict[str, str] = {}
     for column in columns:
+        if column.feature in taken:
+            raise ConfigError(
+                f"column {column.name!r} would be the feature {column.feature!r}, which is the picture's; --rename it"
+            )
         other = by_feature.setdefault(column.feature, column.name)
         if other != column.name:
             raise ConfigError(

@@ -1,6 +1,6 @@
 """A batch of rows becomes records, each with its split and its place in the order; rows that do not fit are rejects."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.table_splits import RowSplits
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, TableSchema
+from recordmill.transforms.folder.read_labels import picture_name
 from recordmill.transforms.table.convert_columns import Fault, convert_column
 from recordmill.transforms.table.convert_texts import convert_texts, text_columns
 from recordmill.transforms.table.encode_rows import encode_rows
@@ -38,11 +39,12 @@ class BatchRecords(NamedTuple):
     texts: dict[str, dict[str, np.ndarray]] = {}
 
 
-class _GoodRows(NamedTuple):
+class GoodRows(NamedTuple):
     """The rows of a batch that become records.
 
     Attributes:
-        places: in the batch.
+        places: int64 [rows]: in the batch.
+        records: of each, a binary array.
         classes: class index of each; None without classes.
         texts: by column, what TextCounts has of each.
         bad: the others.
@@ -87,22 +89,25 @@ class RecordMaker:
         self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in encoders}
 
     def __call__(self, batch: RowBatch) -> BatchRecords:
-        good = self._good_rows(batch)
+        good = self.good_rows(batch)
         return self._divided(batch, good)._replace(bad=good.bad)
 
     def class_positions(self, batch: RowBatch) -> dict[int, np.ndarray]:
         """By class index: `SplitShares.position` of each row that becomes a record, uint64."""
-        good = self._good_rows(batch)
+        good = self.good_rows(batch)
         of_text = bool(self._splits.key)
         positions = np.array(
-            [self._splits.shares.position(_name(each, of_text)) for each in self._identities(batch, good)], np.uint64
+            [self._splits.shares.position(_name(each, of_text)) for each in self.identities(batch, good)], np.uint64
         )
         classes = np.zeros(0, np.int64) if good.classes is None else good.classes
         return {int(index): positions[classes == index] for index in np.unique(classes)}
 
-    def _good_rows(self, batch: RowBatch) -> _GoodRows:
+    def good_rows(self, batch: RowBatch, found: Iterable[Fault] = ()) -> GoodRows:
+        """`found` is what is wrong with some rows besides."""
         rows = len(batch.lines)
         faults: dict[int, Fault] = {}
+        for fault in found:
+            faults.setdefault(fault.place, fault)
         features, label = [], None
         for column in self._schema.columns:
             if column.type in TEXT_PARTS:
@@ -132,7 +137,7 @@ class RecordMaker:
         records = records.take(pa.array(good)) if faults else records
         bad = [BadRow(int(batch.lines[place]), fault.reason, fault.detail) for place, fault in sorted(faults.items())]
         of_good = {name: of_rows[good] for name, of_rows in counts.items()}
-        return _GoodRows(good, records, indices, of_good, batch.bad + bad)
+        return GoodRows(good, records, indices, of_good, batch.bad + bad)
 
     def splits_of(self, batch: RowBatch) -> np.ndarray:
         """Each row's split, as its index in the names of splits; -1 of a row that has none. Of several, rows have
@@ -152,16 +157,16 @@ class RecordMaker:
         found[good] = self._split_names(batch, good, identities, None if classes is None else classes[good])
         return found
 
-    def _identities(self, batch: RowBatch, good: _GoodRows) -> list[bytes]:
+    def identities(self, batch: RowBatch, good: GoodRows) -> list[bytes]:
         """What each row is known by."""
         key = self._splits.key
         return self._texts(batch, key, good.places) if key else good.records.to_pylist()
 
-    def _divided(self, batch: RowBatch, good: _GoodRows) -> BatchRecords:
+    def _divided(self, batch: RowBatch, good: GoodRows) -> BatchRecords:
         splits, records, indices = self._splits, good.records, good.classes
-        identities = self._identities(batch, good)
+        identities = self.identities(batch, good)
         orders, lines = record_orders(self._seed, identities), batch.lines[good.places]
-        names = self._split_names(batch, good.places, identities, indices)
+        names = self.split_names(batch, good, identities)
         by_split, classes, texts = {}, {}, {}
         for number, split in enumerate(splits.names):
             places = np.flatnonzero(names == number) if len(splits.names) > 1 else slice(None)
@@ -171,6 +176,10 @@ class RecordMaker:
             classes[split] = {index: int(found[index]) for index in np.flatnonzero(found).tolist()}
             texts[split] = {name: of_rows[places].sum(axis=0) for name, of_rows in good.texts.items()}
         return BatchRecords(by_split, classes, [], texts)
+
+    def split_names(self, batch: RowBatch, good: GoodRows, identities: list[bytes]) -> np.ndarray:
+        """Each row's split, as its index in the names of splits."""
+        return self._split_names(batch, good.places, identities, good.classes)
 
     def _split_names(
         self, batch: RowBatch, good: np.ndarray, identities: list[bytes], classes: np.ndarray | None
@@ -196,8 +205,12 @@ class RecordMaker:
 
     def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
         """A column's values as texts; every row of `good` has one."""
-        values = batch.columns[column].take(pa.array(good)).to_pylist()
-        return [class_name(value).encode() for value in values]
+        if not len(good):  # the batch may not even have the column
+            return []
+        values = [class_name(value) for value in batch.columns[column].take(pa.array(good)).to_pylist()]
+        if column == self._splits.key and self._splits.images:
+            values = [picture_name(value, self._splits.images) for value in values]
+        return [value.encode() for value in values]
 
     def _identity_faults(self, batch: RowBatch) -> Iterator[Fault]:
         """Rows without what they are divided by."""

@@ -1,6 +1,5 @@
 """Files of rows become sorted files of records, see `spill_file`."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -8,8 +7,6 @@ from typing import Any, NamedTuple, TypeVar
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.schemas.encoders import TextCounts
-from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import SplitReject
 from recordmill.schemas.table_splits import RowSplits
 from recordmill.schemas.tables import RowsFile
@@ -18,6 +15,7 @@ from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.count_rows import OF_FILE, FileCounts, OfFile
 from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import RowBatch
@@ -45,20 +43,6 @@ class RowsRecipe(NamedTuple):
     encoding: str
 
 
-class OfFile(NamedTuple):
-    """What a file gave to a split.
-
-    Attributes:
-        classes: records of each class index.
-        texts: what was encoded, by column.
-    """
-
-    split: str
-    rows: InputRows
-    classes: dict[int, int]
-    texts: dict[str, TextCounts]
-
-
 class SpillRows(beam.PTransform):
     """RowsFile become Spill; further outputs are `rejected` (SplitReject) and `of_file` (OfFile).
 
@@ -82,9 +66,6 @@ class SpillRows(beam.PTransform):
         )
 
 
-OF_FILE = "of_file"
-
-
 class _SpillFile(beam.DoFn):
     def __init__(self, recipe: RowsRecipe):
         self._recipe = recipe
@@ -99,34 +80,21 @@ def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iter
     """Spill of each split, SplitReject, and an OfFile a split."""
     make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed, chosen.encoders, chosen.borders)
     pending: dict[str, list[Records]] = {split: [] for split in recipe.splits.names}
-    rows: Counter[str] = Counter()
-    classes: dict[str, Counter[int]] = {split: Counter() for split in recipe.splits.names}
-    texts: dict[str, Counter[tuple[str, int]]] = {split: Counter() for split in recipe.splits.names}
+    counts = FileCounts(recipe.splits.names)
     size = number = 0
     for made in made_ahead(make, file, recipe):
         for split, records in made.by_split.items():
             pending[split].append(records)
-            rows[split] += len(records.orders)
-            classes[split].update(made.classes[split])
-            for column, counts in made.texts[split].items():
-                texts[split].update({(column, place): int(count) for place, count in enumerate(counts)})
+            counts.add(split, len(records.orders), made.classes[split], made.texts[split])
             size += records.records.nbytes
-        rows[recipe.splits.names[0]] += len(made.bad)
+        counts.add(recipe.splits.names[0], len(made.bad), {}, {})
         for bad in made.bad:
             yield SplitReject(recipe.splits.names[0], bad.reject(file.path))
         if size >= _SPILL_BYTES:
             yield from _spills(pending, file, number, recipe.output)
             size, number = 0, number + 1
     yield from _spills(pending, file, number, recipe.output)
-    for split in recipe.splits.names:
-        if rows[split]:
-            yield OfFile(
-                split, InputRows(file.path, "rows", rows[split], 0), dict(classes[split]), _text_counts(texts[split])
-            )
-
-
-def _text_counts(counts: Counter[tuple[str, int]]) -> dict[str, TextCounts]:
-    return {column: TextCounts(*(counts[column, place] for place in range(4))) for column, _ in counts}
+    yield from counts.of(file.path)
 
 
 def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRecipe) -> Iterator[Made]:

@@ -60,33 +60,9 @@ class RecordChecker:
 
     def _content_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         if "image.encoded" in values:
-            yield from self._image_faults(values)
+            yield from image_faults(values)
         if "feature.shape" in values:
             yield from _feature_faults(values, self._table)
-
-    def _image_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
-        import tensorflow as tf
-
-        encoded = values["image.encoded"]
-        if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
-            yield "image_sha256", "the image's SHA-256 is not the record's"
-        try:
-            # Records that say how many channels there are let TensorFlow count them, too.
-            channels = 0 if "image.channels" in values else 3
-            image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
-        except tf.errors.InvalidArgumentError as error:
-            yield "image_undecodable", first_line(error)
-            return
-        size = image.shape[1], image.shape[0]
-        said = tuple(
-            int(values[f"image.{side}"].item()) if f"image.{side}" in values else None for side in ("width", "height")
-        )
-        values["image.size"] = size
-        if said != (None, None) and said != size:
-            yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
-        if "image.channels" in values and image.shape[2] != values["image.channels"].item():
-            said_channels = values["image.channels"].item()
-            yield "image_channels", f"decodes to {image.shape[2]} channels, the record says {said_channels}"
 
     def _box_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         columns = _boxes(values)
@@ -122,6 +98,32 @@ class RecordChecker:
         classes = self._labels.categories
         if not 0 <= index < len(classes) or classes[index].name.encode() != name:
             yield "class", f"class {name[:80]!r} with class index {index} is not in the manifest"
+
+
+def image_faults(values: dict[str, Any]) -> Iterator[RecordFault]:
+    """Faults of an image file, which is decoded; its width and height are added to `values`."""
+    import tensorflow as tf
+
+    encoded = values["image.encoded"]
+    if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
+        yield "image_sha256", "the image's SHA-256 is not the record's"
+    try:
+        # Records that say how many channels there are let TensorFlow count them, too.
+        channels = 0 if "image.channels" in values else 3
+        image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
+    except tf.errors.InvalidArgumentError as error:
+        yield "image_undecodable", first_line(error)
+        return
+    size = image.shape[1], image.shape[0]
+    said = tuple(
+        int(values[f"image.{side}"].item()) if f"image.{side}" in values else None for side in ("width", "height")
+    )
+    values["image.size"] = size
+    if said != (None, None) and said != size:
+        yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
+    if "image.channels" in values and image.shape[2] != values["image.channels"].item():
+        said_channels = values["image.channels"].item()
+        yield "image_channels", f"decodes to {image.shape[2]} channels, the record says {said_channels}"
 
 
 def _feature_faults(values: dict[str, Any], table: FeatureTable) -> Iterator[RecordFault]:

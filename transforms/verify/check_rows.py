@@ -8,8 +8,10 @@ import numpy as np
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, parse_spec
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.tables import TEXT_PARTS, Column
 from recordmill.transforms.records.record_values import RecordFault, first_line
+from recordmill.transforms.verify.check_records import image_faults
 from recordmill.transforms.verify.check_texts import text_faults
 
 
@@ -19,7 +21,8 @@ class RowChecker:
     def __init__(self, table: FeatureTable, labels: LabelMap, encoders: tuple[EncoderInfo, ...] = ()):
         import tensorflow as tf
 
-        self._features = table.features
+        self._columns = [feature for feature in table.features if not is_of_picture(feature)]
+        self._pictures = [feature for feature in table.features if is_of_picture(feature)]
         self._classes = len(labels.categories)
         self._encoders = {f"{encoder.column}.{part}": encoder for encoder in encoders for part in TEXT_PARTS.values()}
         spec = parse_spec(table)
@@ -39,10 +42,26 @@ class RowChecker:
             half = len(records) // 2  # to find those that do not parse
             return self(records[:half]) + self(records[half:])
         faults: list[list[RecordFault]] = [[] for _ in records]
-        for feature in self._features:
+        for feature in self._columns:
             for place, fault in self._faults(feature, parsed[feature.name]):
                 faults[place].append(fault)
+        pictures = [parsed[feature.name].numpy() for feature in self._pictures]
+        for place, of_row in enumerate(zip(*pictures, strict=True)):
+            faults[place] += self._picture_faults(of_row)
         return faults
+
+    def _picture_faults(self, of_row: Sequence[Any]) -> Iterator[RecordFault]:
+        """What is wrong with the picture of a row, whose features these are."""
+        values = {feature.source: value for feature, value in zip(self._pictures, of_row, strict=True)}
+        if "image.encoded" in values:
+            yield from image_faults(values)
+            return
+        (pixels,) = (feature for feature in self._pictures if feature.is_packed)
+        height, width, channels = map(int, pixels.shape)
+        said = values["image.height"], values["image.width"]
+        if said != (height, width) or len(values[pixels.source]) != height * width * channels:
+            found = f"{len(values[pixels.source]):,} bytes of pixels, said to be {said[1]}x{said[0]}"
+            yield "image_size", f"{found}; the manifest says {width}x{height} of {channels}"
 
     def _faults(self, feature: Feature, values: Any) -> Iterator[tuple[int, RecordFault]]:
         """Values that no row becomes."""

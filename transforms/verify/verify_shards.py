@@ -9,7 +9,8 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.encoders import EncoderInfo
-from recordmill.schemas.features import RecordOf
+from recordmill.schemas.features import FeatureTable, RecordOf
+from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
 from recordmill.transforms.records.record_values import RecordFault
@@ -22,6 +23,7 @@ from recordmill.transforms.verify.check_rows import RowChecker
 
 _ROWS_AT_ONCE = 1024
 """Small records are parsed a hundred times as fast together."""
+_PICTURES_AT_ONCE = 8
 
 
 class ShardToVerify(ManifestShard, frozen=True):
@@ -75,7 +77,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     damage: list[Fault] = []
     examples = objects = record_bytes = 0
 
-    records = _batches(readable_records(expected, reader, damage), _ROWS_AT_ONCE if is_of_rows else 1)
+    records = _batches(readable_records(expected, reader, damage), _records_at_once(expected.table))
     checked = chain.from_iterable(look_ahead(measured, records, pool, threads))
     for number, (size, count, record_faults) in enumerate(checked):
         examples += 1
@@ -92,6 +94,12 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     return ShardCheck(
         expected.split, file, examples, objects, record_bytes, reader.size, found, again.features, again.difference
     )
+
+
+def _records_at_once(table: FeatureTable) -> int:
+    if table.record_of is not RecordOf.ROW:
+        return 1
+    return _PICTURES_AT_ONCE if any(map(is_of_picture, table.features)) else _ROWS_AT_ONCE
 
 
 def _of_pictures(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:

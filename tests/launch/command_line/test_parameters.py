@@ -48,7 +48,8 @@ def test_no_name_is_one_of_beams(command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_value_of_every_parameter_is_taken_by_the_command(command):
     """All but those that contradict each other, each with a value that is not its default."""
-    plain = parse(command_line(command, PATHS[command])).options
+    paths = PATHS[command] | (PICTURES if command == "table" else {})
+    plain = parse(command_line(command, paths)).options
     for name, each in parameters(command).items():
         if each.option.kind in (Kind.PATHS, Kind.PATH) or name in NEEDS_ANOTHER:
             continue
@@ -57,16 +58,18 @@ def test_a_value_of_every_parameter_is_taken_by_the_command(command):
             continue
         value = {Kind.INTEGER: 7, Kind.NUMBER: 0.5, Kind.SWITCH: True, Kind.SIZE: "1GB", Kind.CHOICE: others[:1]}
         wanted = "64x64" if name == "input_size" else value.get(each.option.kind, "val")
-        given = parse(command_line(command, PATHS[command] | {name: wanted[0] if others else wanted})).options
+        given = parse(command_line(command, paths | {name: wanted[0] if others else wanted})).options
         changed = {field.name for field in fields(given) if getattr(given, field.name) != getattr(plain, field.name)}
         assert changed == {each.name}
 
+
+PICTURES = {"images": "gs://b/i", "image_column": "image"}
 
 NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "group_from", "stratify", "label_separator"),
     *("path_column", "label_column", "split_column", "caption_text"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
-    *("text", "text_column"),
+    *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename"),
 }
 """What is refused, or does nothing, without another option."""

@@ -93,6 +93,8 @@ GIVEN = {
     "rename": "a=b",
     "encoding": "latin-1",
     "group_column": "patient",
+    "image_column": "path",
+    "raw_size": "224x224",
     "model": "gs://bucket/model.keras",
     "weights": "none",
     "layer": "mean",

@@ -36,11 +36,15 @@ WITH = {
 }
 OF_TEXT = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split", "encoders", "text_names")
 WITH |= {name: {"captions": "gs://b-1/c.json", "caption_text": "counts"} for name in OF_TEXT}
+OF_PICTURES = {"image_column": "path", "images": "gs://b-1/pictures"}
 WITH_OF_TABLE = WITH | {
     "split_column": {},
     "group_column": {"split": "a=1/2,b=1/2"},
     "stratify": {"split": "a=1/2,b=1/2", "class_column": "species"},
     "classes": {"class_column": "species"},
+    "images": {"image_column": "path"},
+    "image_column": {"images": "gs://b-1/pictures"},
+    **dict.fromkeys(("raw_size", "check", "format", "max_side", "jpeg_quality", "workers"), OF_PICTURES),
     "text": {"text_column": "words"},
     "text_column": {"text": "counts"},
     **{name: {"text_column": "words", "text": "counts"} for name in OF_TEXT},
@@ -111,6 +115,8 @@ VALUES = {
     "batch": (["1", "16", "4096"], ["0", "-1", "4097", "1.5", ""]),
     "default": (["a=0", "a=0,b.c=x y", "a="], ["", "a", "=1", "a=1,b"]),
     "rename": (["a=b", "a=b,c.d=e f"], ["", "a", "a=", "=b"]),
+    "image_column": (["path"], [""]),
+    "raw_size": (["224x224", "1x9999"], ["", "224", "0x1", "10000x1", "224X224"]),
     "encoding": (["utf-8", "latin-1", "cp1252"], ["", "a b"]),
     "fit_split": (["train", "val_2017"], ["", "a-b", "a=1", "ü"]),
     "text_names": (

@@ -10,7 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
+from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow, TableRow
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows, SplitRows
@@ -289,3 +289,22 @@ def test_the_name_that_decides_is_that_of_the_file_where_one_is_looked_for():
     sides = [msgspec.structs.replace(noted("C:\\1.jpg"), name="C:\\1.jpg"), JoinSide(file=FILE, name="y/1.jpg")]
     (task,) = match_ends(sides, "suffix", DIVISION)
     assert (task.file_name, task.split) == ("y/1.jpg", DIVISION.shares.split_of("y/"))
+
+
+def of_table(line: int, name: str = "a.jpg", record: bytes = b"\n\0") -> JoinSide:
+    labels = ImageLabels(class_name="cat", row=TableRow(record, line, f"t.csv row {line}: column path"))
+    return JoinSide(AnnotatedImage(ImageRow(7, name), "train", labels=labels))
+
+
+def test_each_row_of_a_table_is_a_task_however_equal():
+    sides = [of_table(3), JoinSide(file=FILE), of_table(1), of_table(2, record=b"\n\1x")]
+    tasks = list(match_files("a.jpg", sides))
+    assert {task.labels.row for task in tasks} == {side.row.labels.row for side in sides if side.image}
+    assert {(task.image_id, task.ref, task.split) for task in tasks} == {(7, FILE, "train")}
+
+
+def test_a_row_without_its_picture_is_rejected_by_its_place():
+    missing, reject = match_files("b.jpg", [of_table(4, "b.jpg")])
+    assert missing == UnmatchedImage("b.jpg")
+    detail = "t.csv row 4: column path: no file 'b.jpg' under --images"
+    assert reject == SplitReject("train", Rejected("row", 4, Reason.IMAGE_MISSING, detail))

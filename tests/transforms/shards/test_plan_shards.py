@@ -2,6 +2,8 @@
 
 import random
 from collections import Counter
+from functools import partial
+from itertools import permutations
 
 import apache_beam as beam
 import msgspec
@@ -12,7 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation
+from recordmill.schemas.annotations import Annotation, ImageLabels, TableRow
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.shards import ShardKey, ShardSizing
@@ -31,6 +33,7 @@ from recordmill.transforms.shards.plan_shards import (
     place_range,
     plan_split,
     split_task,
+    task_order,
 )
 
 IDS = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -322,3 +325,20 @@ def test_the_transform_plans_each_split_as_sorting_it_would(sizing, table):
         totals = plans.plans | "Totals" >> beam.MapTuple(lambda split, plan: (split, plan.images, plan.shards))
         counts = {split: next(key.count for key, task in placed if task.split == split) for split in splits}
         assert_that(totals, equal_to([("train", 60, counts["train"]), ("val", 5, counts["val"])]), "Plans")
+
+
+def test_rows_of_one_key_are_in_the_order_of_what_they_are():
+    def row(id_: int, record: bytes, name: str, place: str) -> ImageTask:
+        labels = ImageLabels(row=TableRow(record, 1, place))
+        return msgspec.structs.replace(task(id_, 9), file_name=name, labels=labels)
+
+    rows = [
+        row(1, b"a", "x", "2"),
+        row(1, b"a", "x", "1"),
+        row(1, b"a", "w", "3"),
+        row(1, b"", "z", "9"),
+        row(2, b"", "", ""),
+    ]
+    for given_ in permutations(rows):
+        of_one = [each for each in sorted(given_, key=partial(task_order, 0)) if each.image_id == 1]
+        assert of_one == [rows[3], rows[2], rows[1], rows[0]]

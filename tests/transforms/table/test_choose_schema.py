@@ -6,6 +6,7 @@ import pytest
 
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import Kind
+from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema, schema_files
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
@@ -171,12 +172,28 @@ def test_classes_are_numbered(monkeypatch):
         ({"features": {"a": "b"}}, "columns 'a' and 'b' would both be the feature 'b'"),
         ({"types": {"a": (ColumnType.CLASS, False)}}, "--schema: column a holds classes; give --label a"),
         ({"types": {"x": (ColumnType.INT64, False)}}, "--schema: there is no column 'x'"),
+        ({"pictures": "x"}, "--image-column: there is no column 'x'"),
+        ({"pictures": "x", "required": ("x",)}, "--image-column: there is no column 'x'"),
+        ({"pictures": "b"}, "column b is not in b.csv; every row needs it"),
+        ({"features": {"a": "image"}, "taken": ("image",)}, "column 'a' would be the feature 'image', which is the"),
     ],
 )
 def test_what_the_table_has_not(choice, fault):
     with pytest.raises(ConfigError) as caught:
         choose({"a": ["1"], "b": ["2"]}, {"a": ["1"]}, **choice)
     assert fault in str(caught.value)
+
+
+def test_paths_of_pictures_are_written_where_they_are_asked_for():
+    rows = {"a": ["1.jpg", "2.jpg"], "b": ["2", "3"]}
+
+    def names(**choice) -> list[str]:
+        return [column.name for column in choose(rows, pictures="a", **choice).schema.columns]
+
+    assert names() == ["b"]
+    assert names(columns=("a",)) == ["a"]
+    assert names(label="a") == names(texts=("a",)) == ["a", "b"]
+    assert choose({"a": ["1.jpg"]}, pictures="a").schema == TableSchema(())
 
 
 SCHEMA = TableSchema(
@@ -200,10 +217,10 @@ def test_columns_follow_from_features():
 
 
 def test_the_files_of_a_schema_are_read_back(tmp_path):
-    files = schema_files(SCHEMA, ["u", "v"])
+    files = schema_files((*SCHEMA.features, *picture_of_row((4, 3))), ["u", "v"])
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert read_schema(str(tmp_path / "schema.json")) == SCHEMA
+    assert set(read_schema(str(tmp_path / "schema.json")).columns) == set(SCHEMA.columns)
     by_name = {
         column.name: (column.type, column.is_list, column.values)
         for column in read_schema(str(tmp_path / "schema.pbtxt")).columns
@@ -216,6 +233,8 @@ def test_the_files_of_a_schema_are_read_back(tmp_path):
         "n": (ColumnType.ENUM, True, ("1", "2")),
         "x": (ColumnType.BYTES, False, ()),
         **integers,
+        **dict.fromkeys(("image/pixels", "image/filename", "image/source_id"), (ColumnType.BYTES, False, ())),
+        **dict.fromkeys(("image/height", "image/width"), (ColumnType.INT64, False, ())),
     }
     for name in files:
         (tmp_path / name).write_text("feature { nonsense }" if name.endswith("pbtxt") else "{}")

@@ -1,11 +1,16 @@
 """Records of a table with faults are found among those without."""
 
+import hashlib
+import io
+
 import pytest
+from PIL import Image
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.verify.check_rows import RowChecker
 
@@ -46,3 +51,48 @@ def test_the_record_is_named_and_no_other(bad, reason):
     check = RowChecker(TABLE, LabelMap((Category(0, "a"), Category(1, "b"))))
     faults = check([record(), record(o=[b"1"]), bad, record(l=[])])
     assert [[fault for fault, _ in of_record] for of_record in faults] == [[], [], [reason], []]
+
+
+def with_picture(raw_size: tuple[int, int] | None) -> FeatureTable:
+    features = sorted((*SCHEMA.features, *picture_of_row(raw_size)), key=lambda feature: feature.name)
+    return FeatureTable("table", tuple(features), record_of=RecordOf.ROW)
+
+
+def _jpeg() -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 30), (200, 60, 50)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+JPEG = _jpeg()
+PICTURE = {
+    "image.channels": 3,
+    "image.encoded": JPEG,
+    "image.file_name": b"a.jpg",
+    "image.format": b"jpeg",
+    "image.height": 30,
+    "image.id": b"7",
+    "image.sha256": hashlib.sha256(JPEG).hexdigest().encode(),
+    "image.width": 40,
+    "image.pixels": bytes(4 * 3 * 3),
+}
+
+
+@pytest.mark.parametrize(
+    ("raw_size", "changed", "reason"),
+    [
+        (None, {"image.encoded": JPEG[:-20] + bytes(20)}, "image_sha256"),
+        (None, {"image.width": 41}, "image_size"),
+        (None, {"image.channels": 1}, "image_channels"),
+        (None, {"row.x": float("nan")}, "not_finite"),
+        ((4, 3), {"image.pixels": bytes(35)}, "image_size"),
+        ((4, 3), {"image.width": 4}, "image_size"),
+        ((4, 3), {"image.height": 3}, "image_size"),
+    ],
+)
+def test_the_picture_of_a_row_is_looked_at(raw_size, changed, reason):
+    table = with_picture(raw_size)
+    good = GOOD | PICTURE | ({"image.height": 4, "image.width": 3} if raw_size else {})
+    records = [ExampleWriter(table).write(good | more) for more in ({}, changed, {})]
+    faults = RowChecker(table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
+    assert [[fault for fault, _ in of_record][:1] for of_record in faults] == [[], [reason], []]

@@ -1,0 +1,112 @@
+"""Rows that name pictures become image rows, each with the record of its other columns."""
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tensorflow as tf
+
+from recordmill.schemas.annotations import AnnotatedImage, Category
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.rejects import Reason, SplitReject
+from recordmill.schemas.splits import SplitShares, name_id
+from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.count_rows import OfFile
+from recordmill.transforms.table.read_picture_rows import PictureColumn, picture_rows
+from recordmill.transforms.table.spill_rows import RowsRecipe
+
+HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
+SCHEMA = TableSchema((Column("kind", "kind", ColumnType.CLASS), Column("n", "n", ColumnType.INT64, is_optional=True)))
+CHOSEN = ChosenSchema(SCHEMA, LabelMap((Category(0, "cat"), Category(1, "dog"))), ())
+
+
+def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> list:
+    divided = RowSplits(HALVES, HALVES.names, **({"key": "path", "images": folders} | splits))
+    file = RowsFile(0, str(path), path.stat().st_size, "")
+    return list(picture_rows(file, CHOSEN, RowsRecipe("", divided, 0, (), "utf-8"), PictureColumn("path", folders)))
+
+
+def images(found: list) -> list[AnnotatedImage]:
+    return [item for item in found if isinstance(item, AnnotatedImage)]
+
+
+def csv(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text("path,kind,n\n" + "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_a_row_has_its_class_its_record_and_its_place(tmp_path):
+    found = read(path := csv(tmp_path, "x/a.jpg,dog,5"))
+    (image,) = images(found)
+    assert (image.image.file_name, image.image.id) == ("x/a.jpg", name_id("x/a.jpg"))
+    assert image.split == HALVES.split_of("x/a.jpg")
+    assert image.labels.class_name == "dog"
+    assert image.labels.row.place == f"{path} row 1: column path"
+    features = tf.train.Example.FromString(image.labels.row.record).features.feature
+    assert {name: list(feature.int64_list.value) for name, feature in features.items()} == {"kind": [1], "n": [5]}
+    assert [(of.split, of.rows.images) for of in found if isinstance(of, OfFile)] == [(image.split, 1)]
+
+
+def test_all_spellings_of_a_path_are_one_picture_in_one_split(tmp_path):
+    whole = tmp_path / "pics" / "é" / "a.jpg"
+    spellings = ("é/a.jpg", "./é//a.jpg", "e\u0301/a.jpg", " é/a.jpg ", str(whole))
+    folders = (str(tmp_path / "pics"),)
+    found = images(read(csv(tmp_path, *(f'"{name}",cat,{n}' for n, name in enumerate(spellings))), folders))
+    assert {(image.image.id, image.image.file_name, image.split) for image in found} == {
+        (name_id("é/a.jpg"), "é/a.jpg", HALVES.split_of("é/a.jpg"))
+    }
+    assert len(found) == 5
+
+
+def test_a_key_decides_instead_of_the_picture(tmp_path):
+    rows = (f"{n}.jpg,cat,{n % 2}" for n in range(20))
+    found = images(read(csv(tmp_path, *rows), key="n", images=()))
+    assert {(image.image.id, image.split) for image in found} == {
+        (name_id(key), HALVES.split_of(key)) for key in ("0", "1")
+    }
+    assert len({image.image.file_name for image in found}) == 20
+
+
+def test_rows_without_a_usable_path_are_rejects_with_column_and_value(tmp_path):
+    path = csv(tmp_path, "../a.jpg,cat,1", ",cat,2", "/elsewhere/a.jpg,cat,3", "http://x/a.jpg,cat,4", "a.jpg,emu,5")
+    found = read(path)
+    rejects = [item for item in found if isinstance(item, SplitReject)]
+    assert [(split, r.what, r.id, r.reason, r.detail) for split, r in rejects] == [
+        ("a", "row", line, reason, f"{path} row {line}: column {detail}")
+        for line, reason, detail in (
+            (1, Reason.UNSAFE_FILE_NAME, "path: the path '../a.jpg' leads out of the image folder"),
+            (2, Reason.MISSING_VALUE, "path has no value"),
+            (3, Reason.UNSAFE_FILE_NAME, "path: the path '/elsewhere/a.jpg' is an absolute path"),
+            (4, Reason.UNSAFE_FILE_NAME, "path: the path 'http://x/a.jpg' is a URL"),
+            (5, Reason.UNKNOWN_CLASS, "kind: no class 'emu'"),
+        )
+    ]
+    assert images(found) == []
+    assert [of.rows.images for of in found if isinstance(of, OfFile)] == [5]
+
+
+def test_values_that_are_no_paths(tmp_path):
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"path": p, "kind": "cat"}) + "\n" for p in (1, 2)))
+    pq.write_table(pa.table({"path": [math.nan, 1.5, None], "kind": ["cat"] * 3}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"path": [b"\xff\xd8\xff"], "kind": ["cat"]}), tmp_path / "b.parquet")
+    (tmp_path / "without.csv").write_text("kind\ncat\n")
+    expected = {
+        "t.jsonl": [(Reason.OTHER_TYPE, "1 is no path"), (Reason.OTHER_TYPE, "2 is no path")],
+        "t.parquet": [
+            (Reason.OTHER_TYPE, "nan is no path"),
+            (Reason.OTHER_TYPE, "1.5 is no path"),
+            (Reason.MISSING_VALUE, "no value"),
+        ],
+        "b.parquet": [(Reason.OTHER_TYPE, r"b'\xff\xd8\xff' is no path")],
+        "without.csv": [(Reason.MISSING_VALUE, "no value")],
+    }
+    for name, faults in expected.items():
+        rejects = [item.reject for item in read(tmp_path / name) if isinstance(item, SplitReject)]
+        assert [reject.reason for reject in rejects] == [reason for reason, _ in faults]
+        assert all(detail in reject.detail for reject, (_, detail) in zip(rejects, faults, strict=True))

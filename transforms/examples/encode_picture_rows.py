@@ -1,0 +1,76 @@
+"""Rows of a table, and the pictures that they name, become serialised tf.Examples."""
+
+from collections import Counter
+
+import msgspec
+
+from recordmill.schemas.annotations import TableRow
+from recordmill.schemas.example import ExampleWriter, merge_examples
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.images import ImageTask, Picture
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import is_of_picture
+from recordmill.schemas.rejects import Metric, Rejected, UnusableError
+from recordmill.transforms.examples.encode_examples import (
+    Encoded,
+    check_size,
+    encoded_channels,
+    image_values,
+    transcoding_counts,
+)
+from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+
+
+class PictureRowEncoder:
+    """An `recordmill.transforms.examples.image_encoder.ImageEncoder` of images that rows name.
+
+    Args:
+        labels: the classes that rows may be of.
+        table: features of columns, which are encoded already, and of pictures.
+    """
+
+    def __init__(self, labels: LabelMap, table: FeatureTable):
+        self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
+        features = tuple(filter(is_of_picture, table.features))
+        self._writer = ExampleWriter(msgspec.structs.replace(table, features=features))
+        self._has_channels = any(feature.source == "image.channels" for feature in features)
+
+    def wants_image(self, task: ImageTask) -> bool:
+        """Always."""
+        return True
+
+    def encode(self, task: ImageTask, picture: Picture, _: Fetch = fetch_file) -> Encoded | Rejected:
+        """The record of a row with its picture; or why there is none."""
+        try:
+            record = self._record(row_of(task), task, picture)
+        except UnusableError as fault:
+            return task.rejected(fault.reason, fault.detail)
+        counted: Counter[Metric] = Counter({Metric.IMAGES: 1})
+        if picture.transcoding:
+            counted += transcoding_counts(picture.transcoding, len(picture.data))
+        return Encoded((record,), dict(counted), [], row_class(task, self._class_index))
+
+    def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> bytes:
+        check_size(len(picture.data) + len(row.record))
+        values = image_values(task, picture)
+        if self._has_channels:
+            values["image.channels"] = encoded_channels(picture.data, picture.format)
+        record = merge_examples(row.record, self._writer.write(values))
+        check_size(len(record))
+        return record
+
+
+def row_of(task: ImageTask) -> TableRow:
+    """
+    Raises:
+        ValueError: no row of a table names the image.
+    """
+    if task.labels.row is None:
+        raise ValueError("an image that no row names")
+    return task.labels.row
+
+
+def row_class(task: ImageTask, class_index: dict[str, int]) -> dict[int, int]:
+    """The number of records, one, by the row's class index; none where rows have no classes."""
+    name = task.labels.class_name
+    return {} if name is None else {class_index[name]: 1}
