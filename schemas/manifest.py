@@ -51,7 +51,8 @@ def state_folder(split: str) -> str:
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
+    """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it); of a table of
+    BigQuery, `bigquery:project.dataset.table`, its etag.
 
     Attributes:
         kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,

@@ -69,12 +69,16 @@ def embed_recipes(options: EmbedOptions, found: FeatureModel) -> list[Recipe]:
     return [msgspec.structs.replace(recipe, options=recipe.options | of_model) for recipe in folder_recipes(options)]
 
 
+def rows_inputs(paths: Sequence[str]) -> tuple[InputFile, ...]:
+    """The files of rows as they are."""
+    return tuple(_read_file("rows", path) for path in paths)
+
+
 def table_recipes(
-    options: TableOptions, paths: Sequence[str], splits: Sequence[str], texts: Sequence[EncoderSource]
+    options: TableOptions, rows: Sequence[InputFile], splits: Sequence[str], texts: Sequence[EncoderSource]
 ) -> list[Recipe]:
-    """What decides the bytes of each split of a table whose rows are in the files `paths`; `texts` is what encodes its
-    columns of texts."""
-    inputs = [_read_file("rows", path) for path in paths]
+    """What decides the bytes of each split of a table; `texts` is what encodes its columns of texts."""
+    inputs = list(rows)
     if options.schema:
         inputs.append(_read_file("schema", options.schema))
     inputs += dict.fromkeys(file for text in texts for file in _text_files(options, text))

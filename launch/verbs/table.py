@@ -1,18 +1,19 @@
 """`recordmill table`: what there is to convert, from checked options."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_table_inputs
 from recordmill.launch.preflight.choose_encoders import choose_encoder, saved_classes
 from recordmill.launch.preflight.find_rows import find_rows
-from recordmill.launch.preflight.recipe import table_recipes
+from recordmill.launch.preflight.recipe import rows_inputs, table_recipes
+from recordmill.launch.terminal.summary import terminal
 from recordmill.launch.verbs.convert import Conversion, of_images
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import Recipe
+from recordmill.schemas.manifest import InputFile, Recipe
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -24,8 +25,7 @@ def conversion(options: TableOptions) -> Conversion:
         ConfigError: a file that they name is not there.
         AnnotationFileError: a file cannot be read.
     """
-    paths = find_rows(options.rows)
-    check_table_inputs(options, paths)
+    paths, inputs = _rows(options)
     options = _with_saved_classes(options)
     splits = _splits(options, paths)
     texts = tuple(
@@ -34,7 +34,7 @@ def conversion(options: TableOptions) -> Conversion:
     job = _Job(options, paths, splits, texts)
 
     def recipes() -> list[Recipe]:
-        return table_recipes(options, paths, splits, texts)
+        return table_recipes(options, inputs(), splits, texts)
 
     if options.image_column:
         return of_images(options, splits, recipes, job.gather, job.contents)
@@ -50,6 +50,19 @@ def _with_saved_classes(options: TableOptions) -> TableOptions:
             "index would stand for two classes; leave --classes out"
         )
     return replace(options, classes=saved or options.classes)
+
+
+def _rows(options: TableOptions) -> tuple[tuple[str, ...], Callable[[], tuple[InputFile, ...]]]:
+    """The files of rows; and what gives their versions, which reads them."""
+    if options.rows:
+        paths = find_rows(options.rows)
+        check_table_inputs(options, paths)
+        return paths, lambda: rows_inputs(paths)
+    from recordmill.launch.preflight.export_bigquery import export_rows
+
+    check_table_inputs(options, ())
+    export = export_rows(options, terminal().print)
+    return export.paths, lambda: export.inputs
 
 
 def _files(paths: Sequence[str]) -> tuple[RowsFile, ...]:

@@ -126,7 +126,7 @@ def _explanation(error: Exception, path: str, version: str) -> Exception:
         strerror = f"given up after trying for {RETRY_S:g} s; the last time: {words_of(error.cause or error)}"
         return OSError(errno.EIO, strerror, path)
     if isinstance(error, GoogleAuthError) or status == 401:
-        return ConfigError(f"{path}: the credentials are of no use ({words}); {_CURE}")
+        return ConfigError(f"{path}: the credentials are of no use ({words}); {CREDENTIALS_CURE}")
     if status == 403:
         return PermissionError(errno.EACCES, f"{words}{_account(words)}", path)
     if status == 404 and is_of_bucket(error):
@@ -175,7 +175,7 @@ _CLIENTS: dict[tuple[int, str], "Client"] = {}
 _warned_at_s = float("-inf")
 _found_none = (float("-inf"), "")
 """When, on the monotonic clock, a search for credentials found none, and what it said."""
-_CURE = (
+CREDENTIALS_CURE = (
     "run `gcloud auth application-default login`, or let GOOGLE_APPLICATION_CREDENTIALS name a service account's key "
     "file, or use a machine that has a service account"
 )
@@ -197,14 +197,21 @@ def _make_client(emulator: str) -> "Client":
     from google.cloud.storage import Client
     from requests.adapters import HTTPAdapter
 
-    credentials = AnonymousCredentials() if emulator else _find_credentials(Client.SCOPE)
+    credentials = AnonymousCredentials() if emulator else find_credentials(Client.SCOPE)[0]
     client = Client(project="none", credentials=credentials)  # a project is needed to make buckets only
     for scheme in ("http://", "https://"):
         client._http.mount(scheme, HTTPAdapter(pool_maxsize=POOL_SIZE))
     return client
 
 
-def _find_credentials(scopes: tuple[str, ...]) -> "Credentials":
+def find_credentials(
+    scopes: tuple[str, ...], service: str = "Google Cloud Storage"
+) -> tuple["Credentials", str | None]:
+    """Credentials, and the project that they are of, where it is known.
+
+    Raises:
+        ConfigError: there are none.
+    """
     global _found_none
     import google.auth
     from google.auth.exceptions import GoogleAuthError
@@ -226,8 +233,8 @@ def _find_credentials(scopes: tuple[str, ...]) -> "Credentials":
             return super().__call__(url, method, body, headers, timeout, **options)
 
     try:
-        return google.auth.default(scopes, Search())[0]
+        return google.auth.default(scopes, Search())
     except GoogleAuthError as error:
-        message = f"there are no credentials for Google Cloud Storage ({words_of(error)}); {_CURE}"
+        message = f"there are no credentials for {service} ({words_of(error)}); {CREDENTIALS_CURE}"
         _found_none = time.monotonic(), message
         raise ConfigError(message) from error
