@@ -30,7 +30,7 @@ def place(request, tmp_path, server) -> Place:
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory) -> Path:
-    """A folder of 240 JPEGs of 45 kB in three class folders, and `instances.json` of them."""
+    """A folder of 240 JPEGs of 45 kB in three class folders, and `instances.json` of them; and a table in two files."""
     Command(["--help"], tmp_path_factory.mktemp("warm") / "up").end()
     folder = tmp_path_factory.mktemp("pictures")
     noise = np.random.default_rng(0)
@@ -45,6 +45,11 @@ def pictures(tmp_path_factory) -> Path:
         (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "images" / name).write_bytes(drawn[number % len(drawn)])
         rows.append(image_row(number, name, 240, 200))
+    for number in range(2):
+        lines = (
+            f"{row},{('cat', 'dog')[row % 2]},{row / 7},{'word ' * (row % 9)}\n" for row in range(number, 60_000, 2)
+        )
+        (folder / f"rows-{number}.csv").write_text("".join(["id,kind,size,note\n", *lines]))
     write_coco(folder, rows, [annotation(number, number % IMAGES) for number in range(3 * IMAGES)], CATEGORIES)
     return folder
 

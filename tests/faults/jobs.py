@@ -113,6 +113,12 @@ def folder_splits(pictures: Path, output: str, *more: object) -> list[object]:
     return ["folder", "--images", pictures / "images", "--output", output, *flags, *more]
 
 
+def rows(pictures: Path, output: str, *more: object) -> list[object]:
+    flags = ["--label", "kind", "--key", "id", "--split", "train=0.7,val=0.3", "--stratify"]
+    sizes = more or ["--num-shards", SHARDS // 2]
+    return ["table", "--rows", pictures / "rows-*.csv", "--output", output, *flags, *sizes]
+
+
 class Job:
     """A command on one output after another, in processes of their own.
 

@@ -20,6 +20,7 @@ from tests.faults.jobs import (
     finished_shards,
     folder_splits,
     place_called,
+    rows,
     small_coco,
     zipped,
 )
@@ -34,6 +35,8 @@ KILLS = 4
         pytest.param("local", coco, id="local"),
         pytest.param("local", zipped(coco), id="local gzip"),
         pytest.param("local", zipped(folder_splits), id="local folder"),
+        pytest.param("local", rows, id="local rows"),
+        pytest.param("gs", rows, id="gs rows"),
         pytest.param("gs", coco, id="gs"),
         pytest.param("gs", zipped(coco), id="gs gzip"),
         pytest.param("gs", folder_splits, id="gs folder"),
@@ -51,8 +54,14 @@ def embed(pictures: Path, output: str) -> list[object]:
     return ["embed", "--images", pictures / "images", *model, "--output", output, "--num-shards", 6]
 
 
-def test_features_after_a_kill_between_shards(pictures, tmp_path):
-    job = Job(LocalPlace(tmp_path), tmp_path, partial(embed, pictures))
+def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
+    return rows(pictures, output, "--num-shards", 20, "--gzip")
+
+
+@pytest.mark.parametrize(("command", "shards"), [(embed, 6), (rows_in_many_shards, 40)])
+def test_a_kill_between_shards(command, shards, pictures, tmp_path):
+    """Records that were on their way are made again; shards that were finished are kept."""
+    job = Job(LocalPlace(tmp_path), tmp_path, partial(command, pictures))
     whole = job.undisturbed()
     output = job.new_output()
     process = job.start(output)
@@ -62,7 +71,7 @@ def test_features_after_a_kill_between_shards(pictures, tmp_path):
     process.kill()
     process.end()
     before = Left(job.place, output)
-    assert 0 < len(finished_shards(job.place.files(output))) < 6
+    assert 0 < len(finished_shards(job.place.files(output))) < shards
     assert "Going on with an unfinished run" in job.run(output).out
     before.assert_kept()
     assert job.place.files(output) == whole

@@ -26,7 +26,10 @@ def named_splits(files: Iterable[RowsFile], column: str, encoding: str) -> tuple
             values = observe(batch, file.number, (column,)).columns[column].distinct
             found |= {split_name(value) for value in values or () if value}
             if values is None or len(found) > _MOST:
-                raise ConfigError(f"--split-column {column} has more than {_MOST} values; is it the column of splits?")
+                raise ConfigError(
+                    f"--split-column {column} has more than {_MOST} values, or a very long one; is it the column of "
+                    "splits?"
+                )
     if not found:
         raise ConfigError(f"--split-column {column} names no split in any row")
     for name in sorted(found):
