@@ -44,6 +44,7 @@ class DataflowStandIn:
         refuse_create: (status, message) that the creation of a job is answered with.
         messages: (importance, text) that the service says of the job.
         is_held: whether the job stays RUNNING when its work is done, until it is cancelled.
+        waits_for_counting: whether it stays so until it has been asked for its counters.
     """
 
     gcs: GcsStandIn
@@ -53,9 +54,11 @@ class DataflowStandIn:
     refuse_create: tuple[int, str] | None = None
     messages: list[tuple[str, str]] = field(default_factory=list)
     is_held: bool = False
+    waits_for_counting: bool = False
     _state: str = "JOB_STATE_PENDING"
     _counters: dict[str, int] = field(default_factory=dict)
     _work: threading.Thread | None = None
+    _counted: threading.Event = field(default_factory=threading.Event)
 
     @property
     def state(self) -> str:
@@ -100,6 +103,9 @@ class DataflowStandIn:
             name = counter.key.metric.name
             if counter.key.metric.namespace == "recordmill":
                 self._counters[name] = self._counters.get(name, 0) + counter.committed
+        self._counted.clear()
+        if self.waits_for_counting:
+            self._counted.wait(120)
         if not self.is_held and self._state == "JOB_STATE_RUNNING":
             self._state = "JOB_STATE_DONE"
 
@@ -166,6 +172,8 @@ def running(gcs: GcsStandIn) -> Iterator[DataflowStandIn]:
             assert match, self.path
             answers = {None: stand_in.described, "messages": stand_in.told, "metrics": stand_in.counted}
             self._answer(answers[match[4]]())
+            if match[4] == "metrics":
+                stand_in._counted.set()
 
         def do_PUT(self) -> None:
             self._note()

@@ -216,6 +216,7 @@ class GcsStandIn:
         self.url = ""
         self.stopping = threading.Event()
         self._in_flight = 0
+        self._open = 0
         self._lock = threading.RLock()
         self.reset()
 
@@ -250,6 +251,13 @@ class GcsStandIn:
     def calls(self, *operations: str) -> list[Call]:
         """The log, or its requests of some operations."""
         return [call for call in self.log if not operations or call.operation in operations]
+
+    def wait_until_all_hung_up(self, seconds: float = 60) -> None:
+        """What clients that have ended had sent is carried out by then."""
+        last = time.monotonic() + seconds
+        while self._open:
+            assert time.monotonic() < last, f"{self._open} connections are open after {seconds} s"
+            time.sleep(0.01)
 
     # For the handler
 
@@ -469,9 +477,18 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 512
     stand_in: GcsStandIn
 
+    def process_request(self, request, client_address) -> None:
+        with self.stand_in._lock:
+            self.stand_in.connections += 1
+            self.stand_in._open += 1
+        super().process_request(request, client_address)
+
     def process_request_thread(self, request, client_address) -> None:
-        self.stand_in.connections += 1
-        super().process_request_thread(request, client_address)
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self.stand_in._lock:
+                self.stand_in._open -= 1
 
     def handle_error(self, request, client_address) -> None:
         """Say nothing of clients that hang up: faults make them."""

@@ -34,7 +34,7 @@ class DagRun:
             **settings,
         }
         command = airflow("dags", "test", dag_id, "--conf", json.dumps(params))
-        run = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=300)
+        run = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=600)
         self.code, self.log = run.returncode, re.sub(r"\x1b\[[0-9;]*m", "", run.stdout + run.stderr)
 
     @property

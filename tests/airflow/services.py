@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from conftest import airflow, copy_dags
 
 from recordmill.launch.command_line.parameters import COMMANDS
 
-_START_S = 120
+_START_S = 300
 
 
 class Services:
@@ -117,6 +117,8 @@ def _end(processes: list[psutil.Popen]) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """One that no connection is given by chance: the kernel hands out those from 32768 on."""
+    while True:
+        port = secrets.choice(range(15_000, 32_000))
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -56,22 +56,22 @@ def a_task_that_is_marked_failed_ends_and_goes_on(services: Services, root: Path
     convert = f"{run}/taskInstances/convert"
     conf = {"dag_run_id": "slow", "logical_date": None, "conf": params}
     services.ask("POST", "/api/v2/dags/recordmill_coco/dagRuns", conf)
-    wait_until(lambda: finished(root), "the first shard", 120)
+    wait_until(lambda: finished(root), "the first shard", 300)
     services.ask("PATCH", convert, {"new_state": "failed"})
-    wait_until(lambda: not running_with(str(root)), "the conversion to end", 60)
+    wait_until(lambda: not running_with(str(root)), "the conversion to end", 180)
     kept = {path: path.read_bytes() for path in finished(root)}
     assert 0 < len(kept) < IMAGES
     assert not list(root.glob("*/*/manifest.json"))
-    wait_until(lambda: "return code: 143" in services.log("convert"), "the exit code", 30)
+    wait_until(lambda: "return code: 143" in services.log("convert"), "the exit code", 180)
     assert "recordmill: terminated; finished shards stay" in services.log("convert")
     assert services.ask("GET", convert)["state"] == "failed"
 
     again = {"dry_run": False, "dag_run_id": "slow"}
     services.ask("POST", "/api/v2/dags/recordmill_coco/clearTaskInstances", again)
-    wait_until(lambda: len(finished(root)) > len(kept), "the next shard", 120)
+    wait_until(lambda: len(finished(root)) > len(kept), "the next shard", 300)
     services.ask("PATCH", convert, {"new_state": "failed"})
     goes_on = f"Going on with an unfinished run in {finished(root)[0].parents[1]}: {len(kept)} finished shards are kept"
-    wait_until(lambda: goes_on in services.log("convert"), "what the second try said", 60)
+    wait_until(lambda: goes_on in services.log("convert"), "what the second try said", 180)
     assert {path: path.read_bytes() for path in kept} == kept
 
 
@@ -79,4 +79,4 @@ def an_event_starts_the_training(services: Services) -> None:
     assets = services.ask("GET", "/api/v2/assets")["assets"]
     (asset_id,) = (asset["id"] for asset in assets if asset["name"] == "recordmill_coco")
     services.ask("POST", "/api/v2/assets/events", {"asset_id": asset_id, "extra": {"folder": "gs://b/a data set"}})
-    wait_until(lambda: "would train on gs://b/a data set" in services.log("fit"), "the training", 120)
+    wait_until(lambda: "would train on gs://b/a data set" in services.log("fit"), "the training", 300)

@@ -31,8 +31,8 @@ from google.protobuf import json_format, text_format
 
 FAILED = "boot stand-in failed: "
 
-_CALL_S = 30
-_PIP_S = 90
+_CALL_S = 120
+_PIP_S = 240
 _NO_LIMIT = [("grpc.max_receive_message_length", -1)]
 
 

@@ -28,7 +28,7 @@ class Command:
                 start_new_session=True,
             )
 
-    def end(self, timeout_s: float = 120) -> "Command":
+    def end(self, timeout_s: float = 300) -> "Command":
         """Wait until it has ended.
 
         Raises:

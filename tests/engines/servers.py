@@ -2,21 +2,35 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-_START_S = 60
-_STOP_S = 20
+# Of machines that are busy with other tests: what waits so long has failed.
+_START_S = 180
+_STOP_S = 60
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.create_server(("localhost", 0)) as server:
-        return server.getsockname()[1]
+    """A port that nobody listens at, and that no connection is given by chance: the kernel hands out those from 32768
+    on."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("localhost", port)):
+            return port
+
+
+@contextlib.contextmanager
+def port_without_server() -> Iterator[int]:
+    """A port where connections are refused while the block runs: it is taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        yield taken.getsockname()[1]
 
 
 def listens(port: int) -> bool:
@@ -50,9 +64,31 @@ def wait_until(is_true: Callable[[], bool], process: subprocess.Popen, log: Path
 
 
 def end(process: subprocess.Popen) -> None:
-    """End a process of a session of its own, and those that it has started."""
+    """End a process of a session of its own, and those that it has started, which it may leave behind."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_S)
+        last = time.monotonic() + _STOP_S
+        while time.monotonic() < last:
+            process.poll()
+            if not any(each.group == process.pid for each in processes()):
+                return
+            time.sleep(0.02)
+    raise AssertionError(f"processes of group {process.pid} do not end")
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    group: int
+
+
+def processes() -> Iterator[Process]:
+    """Those that live. One that has ended and that nobody has waited for is none."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            continue
+        if state not in "ZX":
+            yield Process(int(folder.name), int(group))

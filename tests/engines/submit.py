@@ -56,7 +56,7 @@ def staged_names(request: beam_job_api_pb2.PrepareJobRequest) -> set[str]:
     }
 
 
-def finished(command: Command, log: Path, timeout_s: float = 90) -> Command:
+def finished(command: Command, log: Path, timeout_s: float = 300) -> Command:
     """Wait until a command has ended whose workers a boot program starts.
 
     Args:

@@ -125,6 +125,7 @@ def test_the_progress_line_follows_the_jobs_counters(gcs, dataflow, recordmill, 
     monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.2)
     monkeypatch.setattr(progress, "_PLAIN_SECONDS", 0.1)
     told = everything_told(monkeypatch)
+    dataflow.waits_for_counting = True
     ended = recordmill(*coco(dataflow, "--progress", "plain"))
     assert ended.code == 0, ended
     assert told["images_written"] == 22  # as the service counted: 24 rows, one file missing, one broken
@@ -263,7 +264,7 @@ class Typed:
         return b"".join(self._shown).decode()
 
     def wait_for(self, text: str) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while text not in self.shown:
             assert self.process.poll() is None, self.shown
             assert time.monotonic() < until, self.shown
@@ -274,10 +275,10 @@ class Typed:
 
     def end(self) -> int:
         try:
-            self.process.wait(60)
+            self.process.wait(180)
         finally:
             self.process.kill()
-        self._reader.join(5)
+        self._reader.join(60)
         os.close(self._person)
         return self.process.returncode
 
@@ -287,7 +288,7 @@ def held(dataflow: DataflowStandIn, is_terminal: bool) -> Iterator[Typed]:
     """A command that waits for a job which does not end by itself."""
     dataflow.is_held = True
     typed = Typed(coco(dataflow, "--progress", "auto"), is_terminal)
-    until = time.monotonic() + 90
+    until = time.monotonic() + 180
     while ("GET", f"/v1b3/projects/{PROJECT}/locations/{REGION}/jobs/{JOB_ID}/messages") not in dataflow.requests:
         assert typed.process.poll() is None, typed.shown
         assert time.monotonic() < until, dataflow.requests

@@ -3,6 +3,7 @@
 What goes wrong on the way is in test_gcs_faults.
 """
 
+import contextlib
 import csv
 import gzip
 import io
@@ -11,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections import Counter
@@ -37,6 +39,7 @@ from tests.conftest import (
     manifest_of,
     write_coco,
 )
+from tests.engines import servers
 from tests.gcs_stand_in import ACCOUNT, BUCKET, REQUESTER_PAYS, Fault, GcsStandIn, Kind, running
 
 ROOT = f"gs://{BUCKET}"
@@ -504,7 +507,7 @@ def test_failures_are_told_in_one_line(gcs, sample, recordmill, name):
     assert (outcome.code, is_one_line(outcome.err)) == (code, True), outcome
     assert [part for part in told if part not in outcome.err] == []
     assert outcome.out == ""
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 60  # not the five minutes of what may pass
     assert shards_of(objects_of(gcs, "out")) == {}
 
 
@@ -524,19 +527,26 @@ def test_failures_of_reading_a_data_set_are_told_in_one_line(gcs, recordmill, ve
 def test_without_credentials_it_ends_soon(tmp_path):
     """A machine whose metadata server takes the connection and says nothing; in a process of its own, with all of its
     usual waits."""
+    asked: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        threading.Thread(target=take_connections, args=(silent, asked), daemon=True).start()
         hidden = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK")
         environment = {name: value for name, value in os.environ.items() if name not in hidden}
         environment |= {"CLOUDSDK_CONFIG": str(tmp_path), "GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}"}
         command = [sys.executable, "-m", "recordmill.launch.cli", "coco", "--images", f"{ROOT}/images"]
         command += ["--instances", f"{ROOT}/a.json", "--output", OUT]
-        began_s = time.monotonic()
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[1])
-        assert time.monotonic() - began_s < 15  # with other jobs beside it; Beam's own client takes 20 s more
+        run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert len(asked) == 1  # and waited for two seconds; Beam's own client asks fifteen times
     assert run.returncode == 2
     assert is_one_line(run.stderr), run.stderr
     assert "there are no credentials for Google Cloud Storage" in run.stderr
     assert "gcloud auth application-default login" in run.stderr
+
+
+def take_connections(server: socket.socket, taken: list[socket.socket]) -> None:
+    with contextlib.suppress(OSError):  # it is closed
+        while True:
+            taken.append(server.accept()[0])
 
 
 # Training
@@ -545,7 +555,7 @@ def test_without_credentials_it_ends_soon(tmp_path):
 @pytest.mark.skipif(not KIT.exists(), reason="the proxy that leads TensorFlow to the stand-in is not on this machine")
 def test_tensorflow_reads_it_where_it_is(gcs, converted, sample, tmp_path):
     """TensorFlow's own client knows no emulator: a proxy of https takes it there."""
-    ports = {"9104": gcs.url.rpartition(":")[2], "9106": str(free_port())}
+    ports = {"9104": gcs.url.rpartition(":")[2], "9106": str(servers.free_port())}
     program = (KIT / "tls_proxy.py").read_text()
     for known, port in ports.items():
         program = program.replace(known, port)
@@ -559,7 +569,6 @@ def test_tensorflow_reads_it_where_it_is(gcs, converted, sample, tmp_path):
     environment = os.environ | {
         "CURL_CA_BUNDLE": "lab-cert.pem",
         "NO_GCE_CHECK": "true",
-        "PYTHONPATH": str(Path(__file__).parents[1]),
         "https_proxy": f"http://127.0.0.1:{ports['9106']}",
     }
     with subprocess.Popen([sys.executable, "proxy.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as proxy:
@@ -576,12 +585,6 @@ def test_tensorflow_reads_it_where_it_is(gcs, converted, sample, tmp_path):
     rows = {row["id"]: (row["height"], row["width"], boxes[row["id"]]) for row in coco["images"]}
     assert len(found) == 22
     assert found.items() < rows.items()
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def test_rows_of_a_table_in_a_bucket(gcs, sample, tmp_path):

@@ -50,11 +50,15 @@ class LocalPlace:
     def files(self, output: str) -> Files:
         """All that is below an output by name, hidden files too; folders have a `/` at their end, and no bytes."""
         found = {}
-        for path in sorted(Path(output).rglob("*")):
+        below = ((folder, name) for folder, *names in os.walk(output) for name in (*names[0], *names[1]))
+        for path in sorted(Path(folder, name) for folder, name in below):
             name = str(path.relative_to(output))
             with contextlib.suppress(FileNotFoundError):  # a job at work renames its temporary files
                 found[f"{name}/" if path.is_dir() else name] = b"" if path.is_dir() else path.read_bytes()
         return found
+
+    def settle(self) -> None:
+        """Nothing is under way when a process has ended."""
 
     def versions(self, output: str) -> dict[str, int]:
         """What changes when a file is written, and not when it is moved; by name without folders."""
@@ -76,6 +80,10 @@ class BucketPlace:
         prefix = self._prefix(output)
         objects = self.server.objects().items()
         return {name[len(prefix) :]: data for name, data in objects if name.startswith(prefix)}
+
+    def settle(self) -> None:
+        """Wait until what ended processes have sent is carried out."""
+        self.server.wait_until_all_hung_up()
 
     def versions(self, output: str) -> dict[str, int]:
         prefix = self._prefix(output)
@@ -303,6 +311,7 @@ class SmallJob(Job):
         output = self.new_output()
         changes = 2 + 1 + 2 * 2 if isinstance(self.place, LocalPlace) else 1 + 2 * 2
         assert self.signalled(output, changes + 1, signal.SIGKILL).end().was_killed
+        self.place.settle()
         assert len(finished_shards(self.place.files(output))) == 2
         return output
 

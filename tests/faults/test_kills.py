@@ -64,12 +64,9 @@ def test_a_kill_between_shards(command, shards, pictures, tmp_path):
     job = Job(LocalPlace(tmp_path), tmp_path, partial(command, pictures))
     whole = job.undisturbed()
     output = job.new_output()
-    process = job.start(output)
-    while not finished_shards(job.place.files(output)):
-        assert process.process.is_alive()
-        process.process.join(0.01)
-    process.kill()
-    process.end()
+    # Folders and the recipe are made by then, and some shards and their notes.
+    killed = job.start(output, partial(warm_process.signal_before, 3 + 2 * 2 + 1, output, signal.SIGKILL, False)).end()
+    assert killed.was_killed, killed
     before = Left(job.place, output)
     assert 0 < len(finished_shards(job.place.files(output))) < shards
     assert "Going on with an unfinished run" in job.run(output).out
@@ -111,6 +108,7 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
                 process.process.join(moments.uniform(len(finished) % 2 * seconds / 2, seconds))
                 process.kill()
             process.end()
+            job.place.settle()
             files = job.place.files(output)
             assert_consistent(files, old, whole)
             if "--overwrite" not in job.command(output):
@@ -134,6 +132,7 @@ def test_killed_before_a_change_at_the_end(small_job):
     for number in range(1, 100, 3):
         output = small_job.new_output()
         killed = small_job.signalled(output, number, signal.SIGKILL).end()
+        small_job.place.settle()
         assert_consistent(small_job.place.files(output), whole)
         ended = small_job.run(output) if killed.was_killed else killed
         assert_ended(ended, small_job.place.files(output), whole)

@@ -62,7 +62,7 @@ class Command:
     def kill(self) -> None:
         self.process.kill()
 
-    def end(self, timeout_s: float = 60) -> "Command":
+    def end(self, timeout_s: float = 300) -> "Command":
         """Wait until it has ended."""
         self.process.join(timeout_s)
         if self.process.exitcode is None:

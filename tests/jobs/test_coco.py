@@ -422,7 +422,7 @@ def test_a_signal_is_told_and_the_same_command_goes_on(sample, tmp_path, recordm
     interrupted = Command(flags, tmp_path / "told", disturbance=partial(signal_after_record, 9, number)).end()
     assert interrupted.code == code, interrupted
     assert interrupted.err.splitlines()[-1].startswith(f"recordmill: {told}; finished shards stay")
-    assert len(staged_shards(folder)) == 1
+    assert 0 < len(staged_shards(folder)) < 3
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
     assert recordmill(*flags).code == 0
     assert len(shard_bytes(folder)) == 3

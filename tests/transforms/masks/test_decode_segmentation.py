@@ -271,7 +271,7 @@ def test_hostile_input_is_done_with_soon(text, legal):
         assert legal
     except UnusableError:
         assert not legal
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 10
 
 
 def test_polygons_in_images_beyond_pycocotools_are_told():
