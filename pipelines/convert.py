@@ -22,7 +22,7 @@ from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
+from recordmill.transforms.shards.sizing_warnings import PlanBeamShards, WarnOfSizes
 from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink
 from recordmill.transforms.storage.interface import is_remote
@@ -106,9 +106,13 @@ def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOpti
             counted=(findings.counted, groups.counted) | "CountedWithGroups" >> beam.Flatten(),
             warnings=(findings.warnings, groups.warnings) | "WarningsOfGroups" >> beam.Flatten(),
         )
-    if planned is None:
+    if planned:
+        plans = planned.plans
+    elif options.num_shards:
+        plans = gathered.tasks | "PlanBeamShards" >> PlanBeamShards(options.sizing)
+    else:  # the runner chooses
         return findings
-    of_plan = planned.plans | "SizingWarnings" >> WarnOfSizes(options.sizing)
+    of_plan = plans | "SizingWarnings" >> WarnOfSizes(options.sizing)
     return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
 
 

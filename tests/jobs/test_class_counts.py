@@ -20,7 +20,9 @@ def logged(caplog) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "more", [[], ["--writer", "beam", "--num-shards", 2], ["--categories", "star"]], ids=["planned", "beam", "selected"]
+    "more",
+    [[], ["--writer", "beam", "--num-shards", 12], ["--categories", "star"]],
+    ids=["planned", "beam", "selected"],
 )
 def test_the_manifest_counts_the_objects_that_are_in_records(sample, tmp_path, recordmill, more):
     outcome = recordmill(*coco_flags(sample, tmp_path, *more))
@@ -32,6 +34,8 @@ def test_the_manifest_counts_the_objects_that_are_in_records(sample, tmp_path, r
     assert manifest["num_classes"] == max(category["id"] for category in manifest["categories"]) + 1
     assert f"  num_classes  {manifest['num_classes']}, " in outcome.out
     assert f"  classes      {len(names)}: {names[0]} {texts[names[0]]}" in outcome.out
+    told = ["--num-shards 12 gives split train 12 shards for 23 images, about one in each; give fewer"]
+    assert warnings_of(tmp_path) == (told if "beam" in more else [])
 
 
 def test_in_layout_keras_an_image_in_two_shards_is_counted_once(sample, tmp_path, recordmill):

@@ -24,7 +24,7 @@ def commands(sample, out) -> dict[str, list[str]]:
         "every kind by name and group": [
             *(*plain, *annotations, masks, "--match", "name", *groups, "--caption-text", "tfidf")
         ],
-        "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam"],
+        "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam", "--num-shards", "2"],
         "folder by group": [*images, *groups],
         "features of random weights": ["embed", *images[1:], *model, "--weights", "none"],
         "features, Beam's sink": ["embed", *images[1:], *model, "--weights", "none", "--writer", "beam"],
