@@ -1,6 +1,9 @@
 """The stand-in for Google Cloud Storage, asked by clients that are not ours: what it must do and refuse, or tests of
 ours would pass that should not."""
 
+import socket
+import time
+
 import pytest
 
 from tests.gcs_stand_in import BUCKET, running
@@ -86,3 +89,14 @@ def test_beam_writes_renames_reads_and_deletes(gcs):
     assert [call.status for call in gcs.calls("delete")] == [204, 204, 404]
     assert beam.get_bucket(BUCKET).name == BUCKET
     assert beam.get_bucket("another") is None
+
+
+def test_what_a_client_had_sent_is_carried_out_when_all_have_hung_up(gcs):
+    """A process that is killed leaves its last requests in the server's hands."""
+    gcs.latency_s = 0.2
+    with socket.create_connection(("127.0.0.1", int(gcs.url.rpartition(":")[2]))) as client:
+        client.sendall(b"POST /upload/storage/v1/b/bucket/o?name=a HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")
+        while not gcs.log:
+            time.sleep(0.01)
+    gcs.wait_until_all_hung_up()
+    assert gcs.objects() == {"a": b"abc"}

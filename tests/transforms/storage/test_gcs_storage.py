@@ -185,7 +185,7 @@ def test_a_stream_that_is_read_to_its_end_is_checked(gcs, monkeypatch, times, is
     monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 40_000)
     gcs.put("a", BYTES)
     last = Fault(Kind.CORRUPTED, "read", when=lambda call: call.range.endswith(f"-{len(BYTES) - 1}"), times=times)
-    monkeypatch.setattr("tests.gcs_stand_in._damaged", lambda data: data[:-1] + b"!")
+    monkeypatch.setattr("tests.gcs_stand_in.answers.damaged", lambda data: data[:-1] + b"!")
     gcs.faults = [last]
     stream = STORAGE.open(path_of("a"))
     if is_had:

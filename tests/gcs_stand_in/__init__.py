@@ -1,0 +1,24 @@
+"""A stand-in for Google Cloud Storage on loopback: what google-cloud-storage and Beam's GcsIO ask, and what goes wrong.
+
+    with running() as gcs:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
+        gcs.put("images/1.jpg", data)
+        gcs.faults.append(Fault(Kind.STATUS, operation="read", name="*.jpg", status=503, times=2))
+        ...
+        assert [call.range for call in gcs.calls("read")] == ["", "", ""]
+
+It keeps everything in memory and knows nothing of credentials. Operations, as the log and the faults name them:
+
+    bucket  metadata of a bucket                 upload  an object in one request, metadata first or not
+    list    names of a bucket                    start   of an upload in chunks (a session)
+    stat    metadata of an object                chunk   of such an upload, or the question how far it is
+    read    bytes of an object, or a range       batch   several requests in one, each logged by itself too
+    delete  an object                            copy    an object, within this server
+"""
+
+from tests.gcs_stand_in.answers import ACCOUNT, REQUESTER_PAYS
+from tests.gcs_stand_in.requests import Call, Fault, Kind
+from tests.gcs_stand_in.server import running
+from tests.gcs_stand_in.service import BUCKET, GcsStandIn
+
+__all__ = ["ACCOUNT", "BUCKET", "REQUESTER_PAYS", "Call", "Fault", "GcsStandIn", "Kind", "running"]
