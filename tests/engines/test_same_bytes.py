@@ -49,7 +49,8 @@ def test_two_splits_of_classes_on_a_cluster(classes, flink_cluster, convert):
 
 
 def test_rows_of_a_table_on_each_engine(sample, engine, convert):
-    rows = ["table", "--rows", sample.objects, "--label", "shape", "--split", "train=0.7,val=0.3", "--num-shards", "3"]
+    rows = ["table", "--rows", sample.objects, "--label", "shape", "--key", "object", "--num-shards", "3"]
+    rows += ["--split", "train=0.7,val=0.3", "--stratify"]
     reference = convert("reference", rows)
     assert len(read_examples(reference, "train")) > 40
     assert files_of(convert("engine", rows, engine)) == files_of(reference)
