@@ -97,9 +97,10 @@ VERBS = {
         "--rows FILE|GLOB --output DIR [more flags]",
         (
             _DRAW,
-            "recordmill table --rows sample/objects.csv --output objects --dry-run",
             "recordmill table --rows sample/objects.csv --label shape --split train=0.8,val=0.2 --gzip"
             " --output objects",
+            "recordmill table --rows sample/pictures.csv --images sample/classes --image-column image --label label"
+            " --text-column description --text tfidf --output pictures --dry-run",
         ),
     ),
     "verify": Verb(

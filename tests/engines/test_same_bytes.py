@@ -54,3 +54,13 @@ def test_rows_of_a_table_on_each_engine(sample, engine, convert):
     reference = convert("reference", rows)
     assert len(read_examples(reference, "train")) > 40
     assert files_of(convert("engine", rows, engine)) == files_of(reference)
+
+
+def test_pictures_of_rows_on_each_engine(sample, engine, convert):
+    pictures = ["--images", sample.images, "--image-column", "image", "--max-rejects", "0.2"]
+    texts = ["--text-column", "caption", "--text", "counts", "--split", "train=0.7,val=0.3", "--num-shards", "3"]
+    rows = ["table", "--rows", sample.objects, "--label", "shape", *pictures, *texts]
+    reference = convert("reference", rows)
+    assert {reject["reason"] for reject in rejects_of(reference)} == {"image_missing", "image_unreadable"}
+    assert len(read_examples(reference, "train")) > 40
+    assert files_of(convert("engine", rows, engine)) == files_of(reference)

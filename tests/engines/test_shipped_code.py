@@ -133,6 +133,13 @@ def rows_of_a_table(inputs: Inputs) -> Words:
     return ["table", "--rows", inputs.sample.objects, *flags]
 
 
+def rows_with_pictures(inputs: Inputs) -> Words:
+    sample = inputs.sample
+    pictures = ["--images", sample.images, "--image-column", "image", "--max-rejects", 0.2]
+    texts = ["--text-column", "caption", "--text", "tfidf"]
+    return ["table", "--rows", sample.objects, *pictures, *texts, "--label", "shape", "--num-shards", 2]
+
+
 JOBS = (
     every_kind_of_a_zip,
     stuff_without_a_list,
@@ -143,6 +150,7 @@ JOBS = (
     names_by_the_stock_writer,
     a_table_with_splits,
     rows_of_a_table,
+    rows_with_pictures,
 )
 
 

@@ -18,6 +18,8 @@ def commands(sample, out) -> dict[str, list[str]]:
     images = ["folder", "--images", sample.images, "--output", str(out), "--label-from", "name"]
     model = ["--model", "mobilenet-v2", "--input-size", "32x32"]
     groups = ["--split", "train=0.5,val=0.5", "--group-from", "[0-9]"]
+    of_pictures = ["table", "--rows", sample.pictures, "--images", sample.classes, "--image-column", "image"]
+    of_pictures += ["--label", "label", "--split", "train=0.5,val=0.5", "--output", str(out)]
     rows = ["table", "--rows", sample.objects, "--label", "shape", "--output", str(out)]
     return {
         "coco": plain,
@@ -30,6 +32,7 @@ def commands(sample, out) -> dict[str, list[str]]:
         "features, Beam's sink": ["embed", *images[1:], *model, "--weights", "none", "--writer", "beam"],
         "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],
         "table": rows,
+        "table of pictures and texts": [*of_pictures, "--text-column", "description", "--text", "counts"],
         "table, Beam's sink": [
             *(*rows, "--key", "object", "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam")
         ],
@@ -45,6 +48,7 @@ KINDS = (
     "features, Beam's sink",
     "stratified, Beam's sink",
     "table",
+    "table of pictures and texts",
     "table, Beam's sink",
 )
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -41,6 +41,7 @@ class SampleFiles(NamedTuple):
     image_info: str
     classes: str
     objects: str
+    pictures: str
 
 
 def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> SampleFiles:
@@ -64,38 +65,44 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
                 "annotations/image_info.json",
                 "classes",
                 "objects.csv",
+                "pictures.csv",
             )
         )
     )
-    kinds = ("images", "instances", "captions", "keypoints", "stuff", "panoptic")
+    kinds = ("images", "instances", "captions", "keypoints", "stuff", "panoptic", "pictures")
     rows: dict[str, list[dict]] = {kind: [] for kind in kinds}
     for index in range(count):
         _add_image(files, rows, index, random.Random(f"{seed}/{index}"))
     if odd:
         _add_odd(files, rows, random.Random(f"{seed}/odd"))
     _write_documents(files, rows)
-    _write_table(files, rows)
+    _write_objects(files, rows)
+    _write_table(files.pictures, [["image", "description", "label"], *map(dict.values, rows["pictures"])])
     return files
 
 
-def _write_table(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
+def _write_objects(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
     """A row an object, as people have them beside their pictures."""
     file_names = {row["id"]: row["file_name"] for row in rows["images"]}
     captions: dict[int, str] = {}
     for row in rows["captions"]:
         captions.setdefault(row["image_id"], row["caption"])
     shapes = {category.id: category.name for category in THINGS}
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["object", "image", "shape", "x", "y", "width", "height", "area", "crowd", "caption"])
+    table = [["object", "image", "shape", "x", "y", "width", "height", "area", "crowd", "caption"]]
     for row in rows["instances"]:
         if row["category_id"] in shapes and row["image_id"] in file_names:
             image, crowd = row["image_id"], str(bool(row["iscrowd"])).lower()
             caption = captions.get(image, "")
-            table.writerow(
+            table.append(
                 [row["id"], file_names[image], shapes[row["category_id"]], *row["bbox"], row["area"], crowd, caption]
             )
-    storage_for(files.objects).write(files.objects, text.getvalue().encode())
+    _write_table(files.objects, table)
+
+
+def _write_table(path: str, rows: Iterable[Iterable[object]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    storage_for(path).write(path, text.getvalue().encode())
 
 
 def _write_documents(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
@@ -140,7 +147,7 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
         if "keypoints" in row:
             rows["keypoints"].append(row)
     if found:
-        _write_object(files.classes, scene, max(found, key=_area))
+        rows["pictures"].append(_write_object(files.classes, scene, max(found, key=_area)))
     rows["captions"] += [
         {"id": image_id * 10 + number, "image_id": image_id, "caption": caption}
         for number, caption in enumerate(_captions(scene))
@@ -152,13 +159,16 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     rows["panoptic"].append({"image_id": image_id, "file_name": mask_name, "segments_info": segments})
 
 
-def _write_object(folder: str, scene: Scene, row: dict) -> None:
-    """The picture's largest object, cut out, in the folder of its class."""
+def _write_object(folder: str, scene: Scene, row: dict) -> dict[str, str]:
+    """The picture's largest object, cut out, in the folder of its class; and a row of a table about it."""
     storage = storage_for(folder)
     x, y, width, height = row["bbox"]
-    name = next(category.name for category in THINGS if category.id == row["category_id"])
-    cut_out = scene.image.crop((x, y, x + width, y + height))
-    storage.write(storage.join(folder, f"{name}/{row['id']}.png"), _encoded(cut_out, "PNG"))
+    thing = scene.things[row["id"] % 100]
+    name = thing.category.name
+    cut_out, file = scene.image.crop((x, y, x + width, y + height)), f"{name}/{row['id']}.png"
+    storage.write(storage.join(folder, file), _encoded(cut_out, "PNG"))
+    around = f"with {len(scene.things) - 1} others around" if len(scene.things) > 1 else "alone"
+    return {"image": file, "description": f"a {thing.colour} {name}, {around}", "label": name}
 
 
 def _area(row: dict) -> int:
