@@ -13,7 +13,7 @@ from PIL import Image
 from recordmill.launch.cli import main
 from recordmill.transforms.storage import gcs_client, gcs_storage
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
-from tests.engines.test_gcs_jobs import (
+from tests.engines.buckets.jobs import (
     ALWAYS,
     OUT,
     ROOT,

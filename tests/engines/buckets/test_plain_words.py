@@ -1,0 +1,114 @@
+"""What fails with buckets is told in one line. What goes wrong on the way is in tests/faults/test_gcs_faults.py."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.engines.buckets.jobs import (
+    ALWAYS,
+    OUT,
+    ROOT,
+    is_one_line,
+    objects_of,
+    shards_of,
+    upload,
+)
+from tests.gcs_stand_in import ACCOUNT, REQUESTER_PAYS, Fault, GcsStandIn, Kind
+
+
+def refuse(operation: str, name: str, **answer: object):
+    def harm(gcs: GcsStandIn) -> None:
+        gcs.faults.append(Fault(Kind.STATUS, operation, name, times=ALWAYS, **{"status": 403, **answer}))
+
+    return harm
+
+
+def nothing(gcs: GcsStandIn) -> None:
+    pass
+
+
+IMAGES, INSTANCES = f"{ROOT}/in/images", f"{ROOT}/in/annotations/instances.json"
+DENIED = f"{ACCOUNT} does not have storage.objects"
+# What is done to the server; flags that differ; exit code; what is told.
+FAILURES = {
+    "no bucket of images": (nothing, {"images": "gs://typo/images"}, 2, ["gs://typo/images", "no bucket typo"]),
+    "no bucket of output": (nothing, {"output": "gs://typo/out"}, 2, ["gs://typo/out", "no bucket typo"]),
+    "no such file": (
+        nothing,
+        {"instances": f"{ROOT}/in/annotations/instanses.json"},
+        2,
+        [f"--instances {ROOT}/in/annotations/instanses.json: no such file"],
+    ),
+    "a folder for a file": (nothing, {"instances": f"{ROOT}/in/annotations"}, 2, ["is a folder; give the file"]),
+    "no bucket named": (nothing, {"images": "gs://"}, 2, ["'gs://' is no path of Google Cloud Storage", "gs://bucket"]),
+    "no right to list": (refuse("list", "*"), {}, 2, [OUT, f"{DENIED}.list access"]),
+    "no right to read annotations": (refuse("read", "*.json"), {}, 1, [INSTANCES, f"{DENIED}.get access"]),
+    "no right to write": (refuse("upload", "*"), {}, 2, [f"{OUT}/", f"{DENIED}.create access"]),
+    "readers pay": (
+        refuse("*", "*", status=400, message=REQUESTER_PAYS),
+        {},
+        2,
+        ["whoever reads the bucket bucket pays for it", "--billing-project"],
+    ),
+    "bad credentials": (refuse("*", "*", status=401, message="Invalid Credentials"), {}, 2, ["gcloud auth"]),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures_are_told_in_one_line(gcs, sample, recordmill, name):
+    harm, others, code, told = FAILURES[name]
+    upload(gcs, Path(sample.images).parent, "in")
+    harm(gcs)
+    paths = {"images": IMAGES, "instances": INSTANCES, "output": OUT} | others
+    began_s = time.monotonic()
+    outcome = recordmill("coco", *(item for flag, path in paths.items() for item in (f"--{flag}", path)))
+    assert (outcome.code, is_one_line(outcome.err)) == (code, True), outcome
+    assert [part for part in told if part not in outcome.err] == []
+    assert outcome.out == ""
+    assert time.monotonic() - began_s < 60  # not the five minutes of what may pass
+    assert shards_of(objects_of(gcs, "out")) == {}
+
+
+@pytest.mark.parametrize("verb", ["verify", "extract"])
+def test_failures_of_reading_a_data_set_are_told_in_one_line(gcs, recordmill, verb):
+    more = [f"{ROOT}/back"] if verb == "extract" else []
+    for folder, told in {
+        "gs://typo/out": "there is no bucket typo",
+        f"{ROOT}/nothing": "no such folder",
+        "gs://": "'gs://' is no path",
+    }.items():
+        outcome = recordmill(verb, folder, *more)
+        assert (outcome.code, is_one_line(outcome.err)) == (2, True), outcome
+        assert told in outcome.err
+
+
+def test_without_credentials_it_ends_soon(tmp_path):
+    """A machine whose metadata server takes the connection and says nothing; in a process of its own, with all of its
+    usual waits."""
+    asked: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        threading.Thread(target=take_connections, args=(silent, asked), daemon=True).start()
+        hidden = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK")
+        environment = {name: value for name, value in os.environ.items() if name not in hidden}
+        environment |= {"CLOUDSDK_CONFIG": str(tmp_path), "GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}"}
+        command = [sys.executable, "-m", "recordmill.launch.cli", "coco", "--images", f"{ROOT}/images"]
+        command += ["--instances", f"{ROOT}/a.json", "--output", OUT]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert len(asked) == 1  # and waited for two seconds; Beam's own client asks fifteen times
+    assert run.returncode == 2
+    assert is_one_line(run.stderr), run.stderr
+    assert "there are no credentials for Google Cloud Storage" in run.stderr
+    assert "gcloud auth application-default login" in run.stderr
+
+
+def take_connections(server: socket.socket, taken: list[socket.socket]) -> None:
+    with contextlib.suppress(OSError):  # it is closed
+        while True:
+            taken.append(server.accept()[0])

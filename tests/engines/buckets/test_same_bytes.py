@@ -1,0 +1,189 @@
+"""From buckets and into them come the same bytes as from local folders."""
+
+import csv
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from recordmill.launch.cli import main
+from tests.conftest import (
+    SHARED_DATA,
+    draw_jpeg,
+    manifest_of,
+)
+from tests.engines.buckets.jobs import (
+    DEFLATED,
+    OUT,
+    ROOT,
+    STORED,
+    check_all_accounted,
+    files_of,
+    in_bucket,
+    layout_flags,
+    objects_of,
+    shards_of,
+    shown,
+    upload,
+    zipped,
+)
+
+COMPANIONS = ("rejects-train.jsonl", "labels.csv", "label_map.json", "label_map.pbtxt")
+
+
+@pytest.mark.parametrize(
+    ("layout", "gzip"), [("detection", False), ("detection", True), ("keras", False), ("tfds", False)]
+)
+def test_the_sample(gcs, sample, local_run, recordmill, layout, gzip):
+    """From folders, and from archives of images and masks."""
+    source = Path(sample.images).parent
+    upload(gcs, source, "sample")
+    flags = in_bucket(layout_flags(sample, layout, gzip), source, "sample")
+    local = files_of(local_run(layout, gzip))
+    assert recordmill(*flags, "--output", OUT).code == 0
+    written = objects_of(gcs, "out")
+    assert shards_of(written) == shards_of(local)
+    assert len(shards_of(written)) == 3
+    assert {name: written[name] for name in COMPANIONS} == {name: local[name] for name in COMPANIONS}
+    if layout != "keras":  # whose shards TFDS would need links to
+        assert set(written) == set(local)
+    there = written["manifest.json"].decode().replace(f"{ROOT}/sample", str(source))
+    assert {**json.loads(there), "sha256": ""} == {**json.loads(local["manifest.json"]), "sha256": ""}
+    check_all_accounted(shown(gcs))
+    archives = {}
+    for name in ("images", "panoptic"):
+        gcs.put(f"zips/{name}.zip", zipped(files_of(source / name), DEFLATED if gzip else STORED))
+        archives[f"{ROOT}/sample/{name}"] = f"{ROOT}/zips/{name}.zip"
+    assert recordmill(*(archives.get(flag, flag) for flag in flags), "--output", f"{OUT}-zip").code == 0
+    assert shards_of(objects_of(gcs, "out-zip")) == shards_of(local)
+    check_all_accounted(shown(gcs, "out-zip"))
+
+
+REAL = {
+    "coco_mini train": (
+        "coco_mini",
+        "train2017",
+        ("--instances", "annotations/instances_train2017.json"),
+        ("--keypoints", "annotations/person_keypoints_train2017.json"),
+        ("--captions", "annotations/captions_train2017.json"),
+    ),
+    "facemask val": ("facemask", "val2017", ("--instances", "annotations/custom_val.json")),
+}
+
+
+@pytest.mark.skipif(not SHARED_DATA.exists(), reason="the real data sets are not on this machine")
+@pytest.mark.parametrize("name", REAL)
+def test_real_data(gcs, tmp_path, recordmill, name):
+    data_set, images, *files = REAL[name]
+    source = SHARED_DATA / data_set
+    upload(gcs, source / images, images)
+    upload(gcs, source / "annotations", "annotations")
+    gcs.put("images.zip", zipped(files_of(source / images)))
+
+    def convert(root: object, folder: str, out: object) -> int:
+        flags = [item for flag, file in files for item in (flag, f"{root}/{file}")]
+        return recordmill("coco", "--images", f"{root}/{folder}", *flags, "--num-shards", 4, "--output", out).code
+
+    assert [convert(source, images, tmp_path), convert(ROOT, images, OUT)] == [0, 0]
+    local = shards_of(files_of(tmp_path))
+    assert shards_of(objects_of(gcs, "out")) == local
+    assert shown(gcs)["splits"]["train"]["images"] == manifest_of(tmp_path)["splits"]["train"]["images"]
+    check_all_accounted(shown(gcs))
+    if "val" in name:
+        assert convert(ROOT, "images.zip", f"{OUT}-zip") == 0
+        assert shards_of(objects_of(gcs, "out-zip")) == local
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory) -> Path:
+    """Class folders in `images`, and tables of them: one with names, one with whole paths and splits."""
+    folder = tmp_path_factory.mktemp("classes")
+    rows = []
+    for number in range(24):
+        label = ("cat", "dog", "Öl")[number % 3]
+        name = f"{label}/{number} #%?.jpg" if number % 5 == 0 else f"{label}/in/{number}.jpg"
+        draw_jpeg(folder / "images" / name, colour=(number * 10, 0, 0))
+        rows.append((name, label, ("train", "val")[number % 4 == 3]))
+    write_table(folder / "names.csv", [("path", "label"), *(row[:2] for row in rows)])
+    whole = [(f"{folder}/images/{name}", label, split) for name, label, split in rows]
+    write_table(folder / "whole.csv", [("path", "label", "split"), *whole])
+    return folder
+
+
+def write_table(path: Path, rows: Iterable[Iterable[str]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--split", "train=0.5,val=0.5", "--stratify"),
+        ("--labels", "{}/whole.csv"),
+    ],
+    ids=["folders", "whole paths"],
+)
+def test_a_folder_of_classes(gcs, classes, tmp_path, recordmill, flags):
+    upload(gcs, classes, "classes")
+    there = f"{ROOT}/classes"
+    gcs.put("classes/whole.csv", (classes / "whole.csv").read_bytes().replace(str(classes).encode(), there.encode()))
+    gcs.put("images.zip", zipped(files_of(classes / "images"), DEFLATED))
+
+    def convert(root: object, images: object, out: object) -> int:
+        named = [flag.format(root) for flag in flags]
+        return recordmill("folder", "--images", images, *named, "--num-shards", 2, "--output", out).code
+
+    assert convert(classes, classes / "images", tmp_path) == 0
+    assert convert(there, f"{there}/images", OUT) == 0
+    written, local = objects_of(gcs, "out"), files_of(tmp_path)
+    assert shards_of(written) == shards_of(local)
+    assert len(shards_of(written)) == 4
+    assert set(written) == set(local)
+    if "whole.csv" not in flags[1]:  # which is another file there
+        manifest = json.loads(written["manifest.json"].decode().replace(there, str(classes)))
+        assert {**manifest, "sha256": ""} == {**manifest_of(tmp_path), "sha256": ""}
+    check_all_accounted(shown(gcs))
+    if "whole.csv" not in flags[1]:
+        assert convert(there, f"{ROOT}/images.zip", f"{OUT}-zip") == 0
+        assert shards_of(objects_of(gcs, "out-zip")) == shards_of(local)
+
+
+def test_beam_s_own_sink_writes_the_same_records(gcs, sample, local_run, tmp_path, recordmill):
+    source = Path(sample.images).parent
+    upload(gcs, source, "sample")
+    flags = in_bucket(layout_flags(sample, "detection", False), source, "sample")
+    assert recordmill(*flags, "--output", OUT, "--writer", "beam").code == 0
+    expected = Counter(read_records(shards_of(files_of(local_run())), tmp_path))
+    assert Counter(read_records(shards_of(objects_of(gcs, "out")), tmp_path)) == expected
+    assert sum(expected.values()) == 22
+    check_all_accounted(shown(gcs))
+    assert [name for name in gcs.objects() if "temp" in name] == []
+
+
+def read_records(shards: dict[str, bytes], scratch: Path) -> list[bytes]:
+    """All records, as TensorFlow reads them."""
+    found = []
+    for number, data in enumerate(shards.values()):
+        path = scratch / f"{number}.tfrecord"
+        path.write_bytes(data)
+        found += tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    return found
+
+
+def test_rows_of_a_table_in_a_bucket(gcs, sample, tmp_path):
+    """Of several objects, one of them compressed: the same bytes as of one local file, and verify reads them there."""
+    head, *rows = Path(sample.objects).read_bytes().splitlines(keepends=True)
+    gcs.put("rows/part-0.csv.gz", gzip.compress(head + b"".join(rows[:20])))
+    gcs.put("rows/part-1.csv", head + b"".join(rows[20:]))
+    flags = ["--label", "shape", "--split", "train=0.7,val=0.3", "--num-shards", "2"]
+    assert main(["table", "--rows", f"{ROOT}/rows/part-*", *flags, "--output", OUT]) == 0
+    assert main(["table", "--rows", sample.objects, *flags, "--output", str(tmp_path / "out")]) == 0
+    local = {name: data for name, data in files_of(tmp_path / "out").items() if "tfrecord" in name}
+    assert len(local) == 4
+    assert {name: gcs.objects()[f"out/{name}"] for name in local} == local
+    assert not [name for name in gcs.objects() if ".recordmill" in name]
+    assert main(["verify", OUT]) == 0
