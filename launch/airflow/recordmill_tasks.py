@@ -34,6 +34,7 @@ def dag_arguments(command: str, dag_id: str, site: Site) -> dict[str, Any]:
         "schedule": site.schedule,
         "catchup": False,
         "max_active_runs": 1,
+        "dagrun_timeout": timedelta(hours=site.run_timeout_h),
         "params": params,
         "default_args": {
             "retries": site.retries,

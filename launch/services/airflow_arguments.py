@@ -129,6 +129,17 @@ def job_name(dag_id: str, run_after: datetime, try_number: int) -> str:
     return start[: _MAX_JOB_NAME - len(end)].rstrip("-") + end
 
 
+def is_of_run(name: str, other: str) -> bool:
+    """Whether two names that `job_name` gave are of tries of one run.
+
+    >>> is_of_run("recordmill-coco-dataflow-20261121t020000-1", "recordmill-coco-dataflow-20261121t020000-12")
+    True
+    >>> is_of_run("recordmill-coco-dataflow-20261121t020000-1", "recordmill-coco-dataflow-20261122t020000-1")
+    False
+    """
+    return name.rpartition("-")[0] == other.rpartition("-")[0]
+
+
 def command_values(command: str, params: Mapping[str, Any], output: str) -> dict[str, Any]:
     """The parameters that a run sets, by name, checked as the command would check them.
 

@@ -26,6 +26,7 @@ class Site:
         params: defaults of Params, by name.
         retry_s: seconds before the first retry; each waits twice as long as the one before it.
         timeout_h: hours that a try of a task may take.
+        run_timeout_h: hours after which a run that has not ended fails, so that the next may begin.
     """
 
     python: str
@@ -35,6 +36,7 @@ class Site:
     retries: int = 3
     retry_s: int = 60
     timeout_h: float = 24.0
+    run_timeout_h: float = 72.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +137,7 @@ def _common(read: "_Settings", dag_id: str, of_buckets: bool = False) -> dict[st
         "retries": int(read.number("RECORDMILL_RETRIES", Site.retries)),
         "retry_s": int(read.number("RECORDMILL_RETRY_SECONDS", Site.retry_s)),
         "timeout_h": read.number("RECORDMILL_TIMEOUT_HOURS", Site.timeout_h),
+        "run_timeout_h": read.number("RECORDMILL_RUN_TIMEOUT_HOURS", Site.run_timeout_h),
     }
 
 

@@ -73,14 +73,15 @@ def test_settings_change_what_they_are_of(load):
         RECORDMILL_RETRIES="0",
         RECORDMILL_RETRY_SECONDS="5",
         RECORDMILL_TIMEOUT_HOURS="0.5",
+        RECORDMILL_RUN_TIMEOUT_HOURS="2",
         RECORDMILL_DEFERRABLE="true",
     )
     assert bag.import_errors == {}
     dag = bag.dags["recordmill_coco_dataflow"]
-    assert dag.schedule == "0 3 * * *"
+    assert (dag.schedule, dag.dagrun_timeout) == ("0 3 * * *", timedelta(hours=2))
     assert (dag.params["num_shards"], dag.params["images"]) == (8, ["gs://b/i"])
     convert = dag.get_task("convert")
-    assert (convert.deferrable, convert.wait_until_finished, convert.retries) == (True, False, 0)
+    assert (convert.deferrable, convert.retries) == (True, 0)
     assert (convert.retry_delay, convert.execution_timeout) == (timedelta(seconds=5), timedelta(minutes=30))
     assert bag.dags["recordmill_folder_dataflow"].schedule is None
     assert bag.dags["recordmill_coco"].params["num_shards"] is None

@@ -39,8 +39,10 @@ def test_every_setting_is_read():
         "RECORDMILL_RETRIES": "5",
         "RECORDMILL_RETRY_SECONDS": "10",
         "RECORDMILL_TIMEOUT_HOURS": "0.5",
+        "RECORDMILL_RUN_TIMEOUT_HOURS": "1",
     }
-    read = {"schedule": "@daily", "params": {"images": ["/i"]}, "retries": 5, "retry_s": 10, "timeout_h": 0.5}
+    limits = {"retries": 5, "retry_s": 10, "timeout_h": 0.5, "run_timeout_h": 1}
+    read = {"schedule": "@daily", "params": {"images": ["/i"]}, **limits}
     more = {"RECORDMILL_RUNNER": "PortableRunner", "RECORDMILL_BEAM_OPTIONS": '{"job_endpoint": "localhost:8099"}'}
     assert beam_site("recordmill_coco", BEAM | common | more) == BeamSite(
         python="/opt/recordmill/bin/python",
