@@ -1,5 +1,6 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -81,6 +82,11 @@ def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, rec
         Target(tuple(recipes), options.output, options.max_rejects),
         gathered.texts,
     )
+
+
+def write_nothing(p: beam.Pipeline, reason: str) -> None:
+    """A job that logs why it has nothing to do."""
+    p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
 
 
 def report_all(

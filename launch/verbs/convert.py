@@ -95,10 +95,11 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
     absent = absent_folders(options.output)
     states = claim_output(options.output, recipes, options.overwrite)
     if set(states) == {OutputState.COMPLETE}:
-        if purpose == "template":
-            raise ConfigError(f"{options.output} holds all of it already, so no job was made; overwrite=true makes one")
         what = "the whole split" if len(recipes) == 1 else "all these splits"
-        console.print(f"{options.output} holds {what} already; --overwrite would write again.")
+        said = f"{options.output} holds {what} already; --overwrite would write again."
+        console.print(said)
+        if purpose == "template":
+            job.run_nothing(said)
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
@@ -137,6 +138,13 @@ class _Job(NamedTuple):
         polled = polling(count) if self.beam_arguments else nullcontext()
         with progress.shown(self.progress_mode if shows_progress else "none"), polled:
             run(lambda p: self.conversion.write(p, self.recipes), self.beam_arguments)
+
+    def run_nothing(self, reason: str) -> None:
+        """What launches a template takes it for a failure where there is no job."""
+        from recordmill.launch.runners.run import run
+        from recordmill.pipelines.convert import write_nothing
+
+        run(lambda p: write_nothing(p, reason), self.beam_arguments)
 
 
 def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:

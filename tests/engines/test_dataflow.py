@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -222,13 +223,20 @@ def test_a_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):
     assert (dataflow.requests, gcs.objects()) == ([], before)
 
 
-def test_a_template_for_what_is_there_already_is_refused(gcs, dataflow, recordmill):
-    """Its launcher waits for a job; that there is none has to be an error."""
+def test_a_template_for_what_is_there_already_is_of_a_job_that_does_nothing(gcs, dataflow, recordmill):
+    """Its launcher waits for a job, and what cleared a run that had succeeded for a success."""
     assert recordmill(*coco(dataflow)).code == 0
+    before = written(gcs)
     ended = recordmill(*coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",)))
-    assert ended.code == 2
-    assert "holds all of it already, so no job was made" in ended.err
-    assert "t/job.json" not in gcs.objects()
+    assert ended.code == 0, ended
+    assert "holds the whole split already" in ended.out
+    jobs = f"{dataflow.url}/v1b3/projects/{PROJECT}/locations/{REGION}/jobs"
+    urllib.request.urlopen(urllib.request.Request(jobs, gcs.objects()["t/job.json"], method="POST")).close()
+    last = time.monotonic() + 60
+    while (state := json.load(urllib.request.urlopen(f"{jobs}/{JOB_ID}"))["currentState"]) != "JOB_STATE_DONE":
+        assert time.monotonic() < last, state
+        time.sleep(0.1)
+    assert written(gcs) == before
 
 
 # Ctrl-C, in processes of their own
