@@ -13,7 +13,7 @@ import psutil
 from airflow.providers.apache.beam.operators.beam import BeamRunPythonPipelineOperator
 from airflow.sdk import dag
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from recordmill_tasks import dag_arguments, final, verify_and_publish
+from recordmill_tasks import dag_arguments, final, identity, verify_and_publish
 
 from recordmill.launch.command_line.parameters import COMMANDS
 from recordmill.launch.services.airflow_arguments import beam_options, command_values, output_folder
@@ -28,11 +28,20 @@ _ENDS_WHEN_TOLD_S = 3.0
 
 
 class ConvertOperator(BeamRunPythonPipelineOperator):
-    """Airflow's operator, which neither looks at the exit code nor ends the process that it has started."""
+    """Airflow's operator, which neither looks at the exit code nor ends the process that it has started.
+
+    Args:
+        connection: whose account reads and writes.
+    """
+
+    def __init__(self, *, connection: str | None, **arguments: Any):
+        super().__init__(**arguments)
+        self.connection = connection
 
     def execute(self, context: Any) -> Any:
         try:
-            return super().execute(context)
+            with identity(self.connection):
+                return super().execute(context)
         except AirflowException as error:
             code = _RETURN_CODE.search(str(error))
             if code and int(code[1]) == _WRONG_CONFIGURATION:
@@ -73,10 +82,11 @@ def conversion(command: str) -> Any:
         folder = output_folder(site, dag_id, dag_run.run_after, params)
         return beam_options(command, command_values(command, params, folder), site)
 
-    @dag(**dag_arguments(command, dag_id, site), user_defined_macros={"pipeline_options": pipeline_options})
+    @dag(**dag_arguments(command, dag_id, site, pipeline_options=pipeline_options))
     def convert_verify_publish() -> None:
         convert = ConvertOperator(
             task_id="convert",
+            connection=site.connection,
             runner=site.runner,
             py_interpreter=site.python,
             py_options=["-m"],

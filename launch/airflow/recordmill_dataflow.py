@@ -107,7 +107,7 @@ def conversion(command: str) -> Any:
         name = job_name(dag_id, dag_run.run_after, ti.try_number)
         return launch_body(command, command_values(command, params, folder), params, site, name)
 
-    @dag(**dag_arguments(command, dag_id, site), user_defined_macros={"request": request})
+    @dag(**dag_arguments(command, dag_id, site, request=request))
     def convert_verify_publish() -> None:
         convert = ConvertOperator(
             task_id="convert",

@@ -12,6 +12,7 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 
+_CONNECTION = "RECORDMILL_CONNECTION"
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 
 
@@ -26,6 +27,7 @@ class Site:
         params: defaults of Params, by name.
         retry_s: seconds before the first retry; each waits twice as long as the one before it.
         timeout_h: hours that a try of a task may take.
+        connection: of Airflow, whose account all tasks read and write as; None for that of the machine.
         run_timeout_h: hours after which a run that has not ended fails, so that the next may begin.
     """
 
@@ -37,6 +39,7 @@ class Site:
     retry_s: int = 60
     timeout_h: float = 24.0
     run_timeout_h: float = 72.0
+    connection: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,7 @@ class DataflowSite(Site):
     project: str
     region: str
     temp_location: str
-    connection: str = "google_cloud_default"
+    connection: str | None = "google_cloud_default"
     image: str | None = None
     service_account: str | None = None
     network: str | None = None
@@ -110,12 +113,11 @@ def dataflow_site(dag_id: str, environment: Mapping[str, str]) -> DataflowSite:
         read.faults.append("RECORDMILL_PUBLIC_IPS=false needs RECORDMILL_SUBNETWORK, one with Private Google Access")
     return read.site(
         DataflowSite,
-        _common(read, dag_id, of_buckets=True),
+        _common(read, dag_id, of_buckets=True) | {"connection": read.text(_CONNECTION, DataflowSite.connection)},
         templates=read.path("RECORDMILL_TEMPLATES", of_buckets=True),
         project=read.required("RECORDMILL_PROJECT"),
         region=read.required("RECORDMILL_REGION"),
         temp_location=read.path("RECORDMILL_TEMP_LOCATION", of_buckets=True),
-        connection=read.text("RECORDMILL_CONNECTION", DataflowSite.connection),
         image=read.text("RECORDMILL_IMAGE"),
         service_account=read.text("RECORDMILL_SERVICE_ACCOUNT"),
         network=read.text("RECORDMILL_NETWORK"),
@@ -137,6 +139,7 @@ def _common(read: "_Settings", dag_id: str, of_buckets: bool = False) -> dict[st
         "retries": int(read.number("RECORDMILL_RETRIES", Site.retries)),
         "retry_s": int(read.number("RECORDMILL_RETRY_SECONDS", Site.retry_s)),
         "timeout_h": read.number("RECORDMILL_TIMEOUT_HOURS", Site.timeout_h),
+        "connection": read.text(_CONNECTION),
         "run_timeout_h": read.number("RECORDMILL_RUN_TIMEOUT_HOURS", Site.run_timeout_h),
     }
 

@@ -1,5 +1,6 @@
 """The DAG files as Airflow reads them."""
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -161,13 +162,38 @@ def test_a_contradiction_fails_for_good_before_anything_is_started(load, dag_id)
         rendered(dag, {"images": ["gs://b/images"]})
 
 
+def test_the_manifest_is_read_by_the_account_of_the_connection(load, monkeypatch):
+    dag = load(RECORDMILL_CONNECTION="reader").dags["recordmill_coco_dataflow"]
+    publish = dag.get_task("publish").python_callable
+    asked = []
+
+    def path(where: str, conn_id: str | None) -> None:
+        asked.append((where, conn_id))
+        raise FileNotFoundError(where)
+
+    monkeypatch.setattr(sys.modules["recordmill_tasks"], "ObjectStoragePath", path)
+    with pytest.raises(FileNotFoundError):
+        publish(params={"output": "gs://b/out"}, dag_run=SimpleNamespace(run_after=datetime.now(UTC)))
+    with pytest.raises(FileNotFoundError):
+        publish(params={"output": "/data/out"}, dag_run=SimpleNamespace(run_after=datetime.now(UTC)))
+    assert asked == [("gs://b/out", "reader"), ("/data/out", None)]
+
+
+@pytest.mark.parametrize("field", ["impersonation_chain", "credential_config_file", "key_secret_name"])
+def test_an_account_that_programs_cannot_be_given_is_refused(load, monkeypatch, field):
+    monkeypatch.setenv("AIRFLOW_CONN_READER", json.dumps({"conn_type": "google_cloud_platform", "extra": {field: "x"}}))
+    verify = load(RECORDMILL_CONNECTION="reader").dags["recordmill_coco"].get_task("verify")
+    with pytest.raises(AirflowFailException, match=f"connection reader has {field}"):
+        verify.execute.__wrapped__(verify, {})
+
+
 def test_parsing_imports_nothing_but_what_is_light(home, tmp_path):
     folder = copy_dags(tmp_path / "dags", *FILES)
     program = (
         "import sys\n"
         "import psutil, airflow.sdk, airflow.sdk.exceptions\n"
         "import airflow.providers.apache.beam.operators.beam, airflow.providers.google.cloud.operators.dataflow\n"
-        "import airflow.providers.standard.decorators.bash\n"
+        "import airflow.providers.standard.operators.bash\n"
         "before = set(sys.modules)\n"
         "import recordmill_beam, recordmill_dataflow\n"
         "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))\n"

@@ -1,6 +1,7 @@
 """The DAGs for real: `airflow dags test` converts, verifies and publishes, or says why not."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -65,12 +66,31 @@ def test_a_run_converts_verifies_and_publishes(run, project_python, sample, tmp_
     assert done.asset_events == [("recordmill_coco", facts)]
 
 
-def test_class_folders(run, sample, tmp_path):
+def test_class_folders_by_the_account_of_a_connection(run, project_python, sample, tmp_path):
+    """Each program that a task starts has it."""
+    account = {"type": "service_account", "client_email": "reader@a-project.example"}
+    connection = {"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": account}}
+    python = tmp_path / "python"
+    seen = tmp_path / "seen"
+    python.write_text(
+        f'#!/bin/bash\n[ "$1" = -m ] && echo "$2 $(cat $GOOGLE_APPLICATION_CREDENTIALS)" >> {seen}\n'
+        f'exec {project_python} "$@"\n'
+    )
+    python.chmod(0o755)
+    settings = {
+        "RECORDMILL_PYTHON": str(python),
+        "RECORDMILL_CONNECTION": "reader",
+        "AIRFLOW_CONN_READER": json.dumps(connection),
+    }
     for number, name in enumerate(["cat/a", "cat/b", "dog/a"]):
         (tmp_path / "pets" / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 30), (9 * number, 60, 50)).save(tmp_path / "pets" / f"{name}.jpg")
-    done = run({"images": [str(tmp_path / "pets")], "output": str(tmp_path / "runs/by/name")}, "recordmill_folder")
+    params = {"images": [str(tmp_path / "pets")], "output": str(tmp_path / "runs/by/name")}
+    done = run(params, "recordmill_folder", **settings)
     assert done.code == 0, done
+    told = [line.split(" ", 1) for line in seen.read_text().splitlines()]
+    by_program = {program: json.loads(account) for program, account in told}
+    assert by_program == {"recordmill.launch.flat": account, "recordmill.launch.cli": account}
     ((asset, facts),) = done.asset_events
     assert (asset, facts["folder"], facts["layout"]) == (
         "recordmill_folder",

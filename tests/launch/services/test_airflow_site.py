@@ -29,7 +29,8 @@ def test_settings_have_defaults():
         24.0,
         None,
     )
-    assert (CLOUD.public_ips, CLOUD.deferrable, CLOUD.connection) == (True, False, "google_cloud_default")
+    assert (CLOUD.public_ips, CLOUD.deferrable) == (True, False)
+    assert (SITE.connection, CLOUD.connection) == (None, "google_cloud_default")
 
 
 def test_every_setting_is_read():
@@ -41,7 +42,8 @@ def test_every_setting_is_read():
         "RECORDMILL_TIMEOUT_HOURS": "0.5",
         "RECORDMILL_RUN_TIMEOUT_HOURS": "1",
     }
-    limits = {"retries": 5, "retry_s": 10, "timeout_h": 0.5, "run_timeout_h": 1}
+    common["RECORDMILL_CONNECTION"] = "google"
+    limits = {"retries": 5, "retry_s": 10, "timeout_h": 0.5, "run_timeout_h": 1, "connection": "google"}
     read = {"schedule": "@daily", "params": {"images": ["/i"]}, **limits}
     more = {"RECORDMILL_RUNNER": "PortableRunner", "RECORDMILL_BEAM_OPTIONS": '{"job_endpoint": "localhost:8099"}'}
     assert beam_site("recordmill_coco", BEAM | common | more) == BeamSite(
@@ -52,7 +54,6 @@ def test_every_setting_is_read():
         **read,
     )
     more = {
-        "RECORDMILL_CONNECTION": "google",
         "RECORDMILL_IMAGE": "i:1",
         "RECORDMILL_SERVICE_ACCOUNT": "a@b",
         "RECORDMILL_NETWORK": "n",
@@ -69,7 +70,6 @@ def test_every_setting_is_read():
         project="p",
         region="europe-west4",
         temp_location="gs://temporary",
-        connection="google",
         image="i:1",
         service_account="a@b",
         network="n",
