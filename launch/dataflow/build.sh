@@ -13,7 +13,10 @@ Builds the wheel, an image for each command, and the templates gs://BUCKET/templ
   --temp gs://BUCKET    for the source of the build (build/) and for templates (templates/); a folder in it will do
   --tag TAG             of the images (default: date and commit)
   --build-service-account EMAIL
-                        builds as this account (default: Cloud Build's own)
+                        builds as this account; without it Cloud Build takes one that new projects give no role
+  --service-account EMAIL, --subnetwork URL
+                        of jobs for which run.sh, a DAG or a form says no other; with a subnetwork, which needs Private
+                        Google Access, workers have no public addresses
   --launcher-tag TAG    of Google's launcher image (default: latest)
   --python PROGRAM      Python with pip that builds the wheel (default: python3)
   --local               build and push with docker on this machine, rather than with Cloud Build
@@ -36,13 +39,15 @@ run() {
     fi
 }
 
-project="" images="" temp="" tag="" build_account="" launcher_tag=latest python=python3 local=no dry_run=no
+project="" images="" temp="" tag="" build_account="" account="" subnetwork=""
+launcher_tag=latest python=python3 local=no dry_run=no
 while [ $# -gt 0 ]; do
     case $1 in
         --help | -h) usage; exit 0 ;;
         --local) local=yes; shift; continue ;;
         --dry-run) dry_run=yes; shift; continue ;;
         --project | --images | --temp | --tag | --build-service-account | --launcher-tag | --python) ;;
+        --service-account | --subnetwork) ;;
         *) fail "unknown option $1" ;;
     esac
     if [ $# -lt 2 ] || [ -z "$2" ]; then fail "$1 needs a value"; fi
@@ -52,6 +57,8 @@ while [ $# -gt 0 ]; do
         --temp) temp=${2%/} ;;
         --tag) tag=$2 ;;
         --build-service-account) build_account=$2 ;;
+        --service-account) account=$2 ;;
+        --subnetwork) subnetwork=$2 ;;
         --launcher-tag) launcher_tag=$2 ;;
         --python) python=$2 ;;
     esac
@@ -115,9 +122,19 @@ else
         --substitutions="_IMAGES=$images,_TAG=$tag,_LAUNCHER_TAG=$launcher_tag"
 fi
 
+# A job that is started by a form, or by another program, has no limits of its own, and a bucket that the service makes.
+defaults=(
+    --worker-machine-type=e2-standard-2
+    --max-workers=20
+    --temp-location="$temp/temp"
+    --staging-location="$temp/staging"
+)
+[ -z "$account" ] || defaults+=(--service-account-email="$account")
+[ -z "$subnetwork" ] || defaults+=(--subnetwork="$subnetwork" --disable-public-ips)
 for command in coco folder embed table; do
     run gcloud dataflow flex-template build "$temp/templates/$command.json" --project="$project" \
-        --image="$images/recordmill-$command:$tag" --sdk-language=PYTHON --metadata-file="$here/$command.json"
+        --image="$images/recordmill-$command:$tag" --sdk-language=PYTHON --metadata-file="$here/$command.json" \
+        "${defaults[@]}"
 done
 
 echo "Images: $images/recordmill-coco:$tag, recordmill-folder:$tag, recordmill-embed:$tag and recordmill-table:$tag" >&2

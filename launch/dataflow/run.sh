@@ -21,9 +21,12 @@ gzip=true; of those that may be repeated, several with commas between them. laun
   --job-name NAME            (default: recordmill-COMMAND- and the time)
   --service-account EMAIL    that launcher and workers run as (default: Compute Engine's, which may do much more)
   --as EMAIL                 start the job as this account
-  --no-public-ips            workers have no public addresses; needs a --subnetwork with Private Google Access
-  --subnetwork URL           https://www.googleapis.com/compute/v1/projects/…/regions/…/subnetworks/…
+  --subnetwork URL           with Private Google Access, as workers have no public addresses:
+                             https://www.googleapis.com/compute/v1/projects/…/regions/…/subnetworks/…
+  --public-ips               they have; without --subnetwork in the network called default
   --machine-type TYPE        of workers (default: $MACHINE_TYPE)
+  --disk-size-gb N           of workers (default: Dataflow decides, 25 GB)
+  --launcher-machine-type T  of the machine that makes the job (default: Dataflow decides, 3.75 GB of memory)
   --max-workers N            (default: $MAX_WORKERS)
   --num-workers N            to begin with (default: Dataflow decides)
   --flexrs                   cheaper, and started within six hours
@@ -55,7 +58,8 @@ joined() {
 }
 
 command="" project="" region="" temp="" template="" job_name="" account="" impersonated="" subnetwork="" kms_key=""
-machine_type=$MACHINE_TYPE max_workers=$MAX_WORKERS num_workers="" public_ips=yes flexrs=no dry_run=no
+machine_type=$MACHINE_TYPE max_workers=$MAX_WORKERS num_workers="" public_ips=no flexrs=no
+dry_run=no disk_size_gb="" launcher_machine_type=""
 labels=() experiments=() parameters=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -66,12 +70,13 @@ while [ $# -gt 0 ]; do
             continue
             ;;
         --help | -h) usage; exit 0 ;;
-        --no-public-ips) public_ips=no; shift; continue ;;
+        --public-ips) public_ips=yes; shift; continue ;;
         --flexrs) flexrs=yes; shift; continue ;;
         --dry-run) dry_run=yes; shift; continue ;;
         --) shift; parameters=("$@"); break ;;
         --project | --region | --temp | --template | --job-name | --service-account | --as | --subnetwork) ;;
-        --machine-type | --max-workers | --num-workers | --label | --kms-key | --experiment) ;;
+        --machine-type | --launcher-machine-type | --disk-size-gb | --max-workers | --num-workers) ;;
+        --label | --kms-key | --experiment) ;;
         *) fail "unknown option $1" ;;
     esac
     if [ $# -lt 2 ] || [ -z "$2" ]; then fail "$1 needs a value"; fi
@@ -85,6 +90,8 @@ while [ $# -gt 0 ]; do
         --as) impersonated=$2 ;;
         --subnetwork) subnetwork=$2 ;;
         --machine-type) machine_type=$2 ;;
+        --launcher-machine-type) launcher_machine_type=$2 ;;
+        --disk-size-gb) disk_size_gb=$2 ;;
         --max-workers) max_workers=$2 ;;
         --num-workers) num_workers=$2 ;;
         --label) labels+=("$2") ;;
@@ -104,7 +111,19 @@ for path in "$temp" ${template:+"$template"}; do
 done
 [[ $max_workers =~ ^[1-9][0-9]*$ ]] || fail "--max-workers $max_workers is no number"
 [[ $num_workers =~ ^([1-9][0-9]*)?$ ]] || fail "--num-workers $num_workers is no number"
-if [ $public_ips = no ] && [ -z "$subnetwork" ]; then fail "--no-public-ips needs a --subnetwork"; fi
+if [ -n "$num_workers" ] && [ "$num_workers" -gt "$max_workers" ]; then
+    fail "--num-workers $num_workers is more than --max-workers $max_workers"
+fi
+for machine in "$machine_type" ${launcher_machine_type:+"$launcher_machine_type"}; do
+    [[ $machine =~ ^[a-z][a-z0-9]*-[a-z0-9-]+$ ]] || fail "$machine is no machine type like e2-standard-2"
+    case $machine in t2a-* | c4a-* | n4a-*) fail "$machine is an ARM machine, and the image is for x86" ;; esac
+done
+if [ -n "$disk_size_gb" ] && ! [[ $disk_size_gb =~ ^[1-9][0-9]+$ && $disk_size_gb -ge 25 ]]; then
+    fail "--disk-size-gb $disk_size_gb is no number of 25 or more, which the image and the system need"
+fi
+if [ $public_ips = no ] && [ -z "$subnetwork" ]; then
+    fail "--subnetwork is missing, one with Private Google Access; or give --public-ips"
+fi
 for label in ${labels[@]+"${labels[@]}"}; do
     [[ $label =~ ^[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}$ ]] || fail "--label $label must be lower-case, as in team=vision"
 done
@@ -145,6 +164,8 @@ arguments=(
 [ -z "$impersonated" ] || arguments+=(--impersonate-service-account="$impersonated")
 [ -z "$subnetwork" ] || arguments+=(--subnetwork="$subnetwork")
 [ -z "$kms_key" ] || arguments+=(--dataflow-kms-key="$kms_key")
+[ -z "$launcher_machine_type" ] || arguments+=(--launcher-machine-type="$launcher_machine_type")
+[ -z "$disk_size_gb" ] || arguments+=(--additional-pipeline-options="disk_size_gb=$disk_size_gb")
 [ $public_ips = yes ] || arguments+=(--disable-public-ips)
 [ $flexrs = no ] || arguments+=(--flexrs-goal=COST_OPTIMIZED)
 [ -z "$job_labels" ] || arguments+=(--additional-user-labels="$job_labels")

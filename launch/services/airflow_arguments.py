@@ -55,12 +55,27 @@ def param_schemas(command: str, site: Site) -> dict[str, dict[str, Any]]:
     return schemas
 
 
+# The image is for x86.
+_MACHINE = "^(?!t2a-|c4a-|n4a-)[a-z][a-z0-9]*-[a-z0-9-]+$"
+
 _DATAFLOW_PARAMS: dict[str, dict[str, Any]] = {
     "machine_type": {
         "type": ["null", "string"],
-        "pattern": "^[a-z0-9-]+$",
+        "pattern": _MACHINE,
         "default": None,
-        "description": "of the workers; without it the launcher's default",
+        "description": "of the workers, not of ARM; without it the template's default",
+    },
+    "launcher_machine_type": {
+        "type": ["null", "string"],
+        "pattern": _MACHINE,
+        "default": None,
+        "description": "of the machine that makes the job; without it Dataflow's default, of 3.75 GB of memory",
+    },
+    "disk_size_gb": {
+        "type": ["null", "integer"],
+        "minimum": 25,
+        "default": None,
+        "description": "of the workers' disks; without it Dataflow's default",
     },
     "max_workers": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20, "description": "at most so many"},
     "flexrs": {
@@ -176,9 +191,13 @@ def launch_body(
     """
     environment = {
         "tempLocation": site.temp_location,
-        "ipConfiguration": None if site.public_ips else "WORKER_IP_PRIVATE",
+        # Without one the service makes a bucket that nobody knows of.
+        "stagingLocation": site.staging_location,
+        "ipConfiguration": "WORKER_IP_PUBLIC" if site.public_ips else "WORKER_IP_PRIVATE",
         "maxWorkers": params["max_workers"],
         "machineType": params["machine_type"],
+        "launcherMachineType": params["launcher_machine_type"],
+        "diskSizeGb": params["disk_size_gb"],
         "flexrsGoal": "FLEXRS_COST_OPTIMIZED" if params["flexrs"] else None,
         "serviceAccountEmail": site.service_account,
         "network": site.network,

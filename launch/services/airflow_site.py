@@ -69,12 +69,13 @@ class DataflowSite(Site):
     project: str
     region: str
     temp_location: str
+    staging_location: str
     connection: str | None = "google_cloud_default"
     image: str | None = None
     service_account: str | None = None
     network: str | None = None
     subnetwork: str | None = None
-    public_ips: bool = True
+    public_ips: bool = False
     kms_key: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     deferrable: bool = False
@@ -103,21 +104,25 @@ def dataflow_site(dag_id: str, environment: Mapping[str, str]) -> DataflowSite:
     """
     read = _Settings(environment)
     labels = read.mapping("RECORDMILL_LABELS")
+    temp_location = read.path("RECORDMILL_TEMP_LOCATION", of_buckets=True)
     for name, value in labels.items():
         if not (name[:1].isalpha() and _LABEL.fullmatch(name) and _LABEL.fullmatch(str(value))):
             read.faults.append(
                 f"RECORDMILL_LABELS: {name}={value} is no label (small letters, digits, _ and -, up to 63)"
             )
-    subnetwork, public_ips = read.text("RECORDMILL_SUBNETWORK"), read.switch("RECORDMILL_PUBLIC_IPS", True)
+    subnetwork, public_ips = read.text("RECORDMILL_SUBNETWORK"), read.switch("RECORDMILL_PUBLIC_IPS")
     if not public_ips and not subnetwork:
-        read.faults.append("RECORDMILL_PUBLIC_IPS=false needs RECORDMILL_SUBNETWORK, one with Private Google Access")
+        read.faults.append(
+            "RECORDMILL_SUBNETWORK is missing, one with Private Google Access; or give RECORDMILL_PUBLIC_IPS=true"
+        )
     return read.site(
         DataflowSite,
         _common(read, dag_id, of_buckets=True) | {"connection": read.text(_CONNECTION, DataflowSite.connection)},
         templates=read.path("RECORDMILL_TEMPLATES", of_buckets=True),
         project=read.required("RECORDMILL_PROJECT"),
         region=read.required("RECORDMILL_REGION"),
-        temp_location=read.path("RECORDMILL_TEMP_LOCATION", of_buckets=True),
+        temp_location=temp_location,
+        staging_location=read.text("RECORDMILL_STAGING_LOCATION") or f"{temp_location.rstrip('/')}/staging",
         image=read.text("RECORDMILL_IMAGE"),
         service_account=read.text("RECORDMILL_SERVICE_ACCOUNT"),
         network=read.text("RECORDMILL_NETWORK"),

@@ -69,6 +69,7 @@ DATAFLOW_SETTINGS = {
     "RECORDMILL_PROJECT": "a-project",
     "RECORDMILL_REGION": "europe-west4",
     "RECORDMILL_TEMP_LOCATION": "gs://temporary/dataflow",
+    "RECORDMILL_SUBNETWORK": "regions/europe-west4/subnetworks/s",
     "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": "google-cloud-platform://",
 }
 

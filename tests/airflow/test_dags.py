@@ -94,7 +94,7 @@ def test_settings_change_what_they_are_of(load):
     [
         ({"RECORDMILL_PYTHON": None}, FILES[0], "RECORDMILL_PYTHON is missing"),
         ({"RECORDMILL_REGION": ""}, FILES[1], "RECORDMILL_REGION is missing"),
-        ({"RECORDMILL_PUBLIC_IPS": "false"}, FILES[1], "RECORDMILL_PUBLIC_IPS=false needs RECORDMILL_SUBNETWORK"),
+        ({"RECORDMILL_SUBNETWORK": None}, FILES[1], "RECORDMILL_SUBNETWORK is missing"),
         ({"RECORDMILL_COCO_SCHEDULE": "@daily"}, FILES[0], "scheduled runs (@daily) need defaults for images"),
         ({"RECORDMILL_COCO_PARAMS": '{"num_shards": 0}'}, FILES[0], "0 is less than the minimum of 1"),
     ],

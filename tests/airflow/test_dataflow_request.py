@@ -46,7 +46,13 @@ SMALLEST = {
             "max_rejects": "0.05",
             "output": "gs://records/runs/recordmill_coco_dataflow/20261121t020000",
         },
-        "environment": {"tempLocation": "gs://temporary/dataflow", "maxWorkers": 20},
+        "environment": {
+            "tempLocation": "gs://temporary/dataflow",
+            "stagingLocation": "gs://temporary/dataflow/staging",
+            "ipConfiguration": "WORKER_IP_PRIVATE",
+            "subnetwork": "regions/europe-west4/subnetworks/s",
+            "maxWorkers": 20,
+        },
     }
 }
 
@@ -127,14 +133,16 @@ def test_the_whole_request(convert):
 
 def test_everything_a_site_and_a_run_may_say(convert):
     service = Service(NO_JOBS, LAUNCHED, DONE, job_1=["DONE"])
-    params = PARAMS | {"machine_type": "n2-standard-4", "max_workers": 50, "flexrs": True, "output": "gs://b/out"}
+    machines = {"machine_type": "n2-standard-4", "launcher_machine_type": "n2-highmem-2", "disk_size_gb": 40}
+    params = PARAMS | machines | {"max_workers": 50, "flexrs": True, "output": "gs://b/out"}
     task = convert(
         service,
         params,
         RECORDMILL_SERVICE_ACCOUNT="worker@a-project.example",
-        RECORDMILL_SUBNETWORK="regions/europe-west4/subnetworks/s",
+        RECORDMILL_SUBNETWORK="",
+        RECORDMILL_STAGING_LOCATION="gs://staging",
         RECORDMILL_NETWORK="n",
-        RECORDMILL_PUBLIC_IPS="false",
+        RECORDMILL_PUBLIC_IPS="true",
         RECORDMILL_IMAGE="europe-docker.example/p/recordmill-coco:1",
         RECORDMILL_KMS_KEY="projects/p/locations/l/keyRings/r/cryptoKeys/k",
         RECORDMILL_LABELS='{"team": "vision"}',
@@ -146,13 +154,15 @@ def test_everything_a_site_and_a_run_may_say(convert):
     assert parameters["sdk_container_image"] == "europe-docker.example/p/recordmill-coco:1"
     assert body["launchParameter"]["environment"] == {
         "tempLocation": "gs://temporary/dataflow",
-        "ipConfiguration": "WORKER_IP_PRIVATE",
+        "stagingLocation": "gs://staging",
+        "ipConfiguration": "WORKER_IP_PUBLIC",
         "maxWorkers": 50,
         "machineType": "n2-standard-4",
+        "launcherMachineType": "n2-highmem-2",
+        "diskSizeGb": 40,
         "flexrsGoal": "FLEXRS_COST_OPTIMIZED",
         "serviceAccountEmail": "worker@a-project.example",
         "network": "n",
-        "subnetwork": "regions/europe-west4/subnetworks/s",
         "kmsKeyName": "projects/p/locations/l/keyRings/r/cryptoKeys/k",
         "additionalUserLabels": {"team": "vision"},
     }

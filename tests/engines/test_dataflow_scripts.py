@@ -31,6 +31,7 @@ BUILD = [
     "t",
 ]
 RUN = ["coco", "--project", "p-1", "--region", "europe-west4", "--temp", "gs://t-1", "--job-name", "j-1"]
+RUN += ["--subnetwork", "https://x/s"]
 PATHS = ["images=gs://b-1/i", "output=gs://b-1/o"]
 IMAGE = "europe-west4-docker.pkg.dev/p-1/recordmill/recordmill-"
 
@@ -116,6 +117,7 @@ def test_a_job_is_started_with_careful_defaults(run):
         *("--temp-location=gs://t-1/temp", "--staging-location=gs://t-1/staging"),
         *(f"--worker-machine-type={DATAFLOW_MACHINE}", "--max-workers=20"),
         "--parameters=^;^images=gs://b-1/i;output=gs://b-1/o",
+        *("--subnetwork=https://x/s", "--disable-public-ips"),
     ]
 
 
@@ -123,8 +125,8 @@ EVERY_OPTION = {
     "--template gs://x-1/y.json": "--template-file-gcs-location=gs://x-1/y.json",
     "--service-account a@p-1.iam.gserviceaccount.com": "--service-account-email=a@p-1.iam.gserviceaccount.com",
     "--as l@p-1.iam.gserviceaccount.com": "--impersonate-service-account=l@p-1.iam.gserviceaccount.com",
-    "--subnetwork https://x/s": "--subnetwork=https://x/s",
-    "--no-public-ips": "--disable-public-ips",
+    "--launcher-machine-type n2-highmem-2": "--launcher-machine-type=n2-highmem-2",
+    "--disk-size-gb 40": "--additional-pipeline-options=disk_size_gb=40",
     "--machine-type n2-highcpu-4": "--worker-machine-type=n2-highcpu-4",
     "--max-workers 3": "--max-workers=3",
     "--num-workers 2": "--num-workers=2",
@@ -141,6 +143,13 @@ def test_every_option_is_heeded(run):
     assert set(EVERY_OPTION.values()) <= set(arguments)
     flags = [argument.partition("=")[0] for argument in arguments]
     assert len(flags) == len(set(flags))
+
+
+def test_public_addresses_are_to_be_asked_for(scripts):
+    options = RUN[: RUN.index("--subnetwork")]
+    assert "--subnetwork is missing" in refused(scripts, "run.sh", *options, "--", *PATHS)
+    assert scripts("run.sh", *options, "--public-ips", "--", *PATHS).returncode == 0
+    assert not [word for word in scripts.calls[0] if word.startswith(("--subnetwork", "--disable-public-ips"))]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +197,11 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
         ([*RUN, "--template", "coco.json"], "coco.json"),
         ([*RUN, "--max-workers", "0"], "--max-workers 0"),
         ([*RUN, "--num-workers", "-1"], "--num-workers -1"),
-        ([*RUN, "--no-public-ips"], "--subnetwork"),
+        ([*RUN, "--num-workers", "21"], "--num-workers 21 is more than --max-workers 20"),
+        ([*RUN, "--machine-type", "t2a-standard-4"], "t2a-standard-4 is an ARM machine"),
+        ([*RUN, "--launcher-machine-type", "big"], "big is no machine type"),
+        ([*RUN, "--disk-size-gb", "1"], "--disk-size-gb 1"),
+        ([*RUN, "--disk-size-gb", "24"], "--disk-size-gb 24"),
         ([*RUN, "--label", "Team=Vision"], "Team=Vision"),
         ([*RUN, "--job-name", "My_Job", "--", *PATHS], "My_Job"),
         ([*RUN, "--workers", "3"], "--workers"),
@@ -208,7 +221,9 @@ def test_run_refuses_before_it_calls_gcloud(scripts, arguments, named):
 
 
 def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
-    done = scripts("build.sh", *BUILD, "--build-service-account", "b@p-1.iam.gserviceaccount.com")
+    worker = "w@p-1.iam.gserviceaccount.com"
+    accounts = ["--build-service-account", "b@p-1.iam.gserviceaccount.com", "--service-account", worker]
+    done = scripts("build.sh", *BUILD, *accounts, "--subnetwork", "https://x/s")
     assert done.returncode == 0, done.stderr
     build, *templates = scripts.calls
     assert build[:3] == ["gcloud", "builds", "submit"]
@@ -220,6 +235,9 @@ def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
         assert call == [
             *("gcloud", "dataflow", "flex-template", "build", f"gs://t-1/templates/{command}.json", "--project=p-1"),
             *(f"--image={IMAGE}{command}:t", "--sdk-language=PYTHON", f"--metadata-file={DATAFLOW / command}.json"),
+            *(f"--worker-machine-type={DATAFLOW_MACHINE}", "--max-workers=20"),
+            *("--temp-location=gs://t-1/temp", "--staging-location=gs://t-1/staging"),
+            *(f"--service-account-email={worker}", "--subnetwork=https://x/s", "--disable-public-ips"),
         ]
     assert not Path(build[3]).exists()  # it tidies up
 

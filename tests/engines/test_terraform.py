@@ -147,12 +147,13 @@ def test_folders_of_the_temporary_bucket_are_those_that_the_scripts_use():
 @pytest.mark.parametrize("name", ["build_command", "run_command"])
 def test_the_commands_that_it_prints_are_taken_by_our_scripts(name, private):
     (command,) = re.findall(rf'output "{name}" \{{[^}}]*?value += "(.*)"', TEXT)
-    (network,) = re.findall(r'private += var\.private_network \? "(.*)" : ""', TEXT)
-    command = command.replace("${local.private}", network if private else "")
+    (networks,) = re.findall(r' network += var\.private_network \? "(.*)" : "(.*)"', TEXT)
+    command = command.replace("${local.network}", networks[0] if private else networks[1])
+    command = command.replace('${var.private_network ? local.network : ""}', networks[0] if private else "")
     values = {"local.images": "europe-west4-docker.pkg.dev/p-1/rm", "local.temp": "gs://t-1", "var.region": "eu-west1"}
     for expression in set(re.findall(r"\$\{(.*?)\}", command)):
         command = command.replace(f"${{{expression}}}", values.get(expression, "my-value"))
     script, *arguments = shlex.split(command)
     done = subprocess.run([str(ROOT / script), "--dry-run", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert ("--disable-public-ips" in done.stdout) == (private and name == "run_command")
+    assert ("--disable-public-ips" in done.stdout) == private

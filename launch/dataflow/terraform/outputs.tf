@@ -1,7 +1,7 @@
 locals {
   subnetwork = var.private_network ? "https://www.googleapis.com/compute/v1/projects/${var.project}/regions/${var.region}/subnetworks/${google_compute_subnetwork.workers[0].name}" : ""
   images     = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.images.repository_id}"
-  private    = var.private_network ? " --no-public-ips --subnetwork ${local.subnetwork}" : ""
+  network    = var.private_network ? " --subnetwork ${local.subnetwork}" : " --public-ips"
   temp       = "gs://${google_storage_bucket.temp.name}"
 }
 
@@ -27,10 +27,10 @@ output "subnetwork" {
 
 output "build_command" {
   description = "Builds the image and both templates."
-  value       = "launch/dataflow/build.sh --project ${var.project} --images ${local.images} --temp ${local.temp} --build-service-account ${google_service_account.builder.email}"
+  value       = "launch/dataflow/build.sh --project ${var.project} --images ${local.images} --temp ${local.temp} --build-service-account ${google_service_account.builder.email} --service-account ${google_service_account.worker.email}${var.private_network ? local.network : ""}"
 }
 
 output "run_command" {
   description = "Starts a job; the paths are to be filled in."
-  value       = "launch/dataflow/run.sh coco --project ${var.project} --region ${var.region} --temp ${local.temp} --service-account ${google_service_account.worker.email}${local.private} -- images=gs://${sort(var.input_buckets)[0]}/… instances=gs://${sort(var.input_buckets)[0]}/… output=gs://${var.output_bucket}/…"
+  value       = "launch/dataflow/run.sh coco --project ${var.project} --region ${var.region} --temp ${local.temp} --service-account ${google_service_account.worker.email}${local.network} -- images=gs://${sort(var.input_buckets)[0]}/… instances=gs://${sort(var.input_buckets)[0]}/… output=gs://${var.output_bucket}/…"
 }

@@ -54,6 +54,21 @@ resource "google_storage_bucket_iam_member" "worker_writes_output" {
   member = google_service_account.worker.member
 }
 
+# Who starts a job on a schedule verifies and publishes what it has written, too.
+resource "google_storage_bucket_iam_member" "launcher_reads_output" {
+  bucket = var.create_output_bucket ? google_storage_bucket.output[0].name : var.output_bucket
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.launcher.member
+}
+
+resource "google_storage_bucket_iam_member" "readers" {
+  for_each = var.readers
+
+  bucket = var.create_output_bucket ? google_storage_bucket.output[0].name : var.output_bucket
+  role   = "roles/storage.objectViewer"
+  member = each.value
+}
+
 resource "google_storage_bucket_iam_member" "worker_uses_temp" {
   bucket = google_storage_bucket.temp.name
   role   = "roles/storage.objectUser"

@@ -87,10 +87,21 @@ variable "launcher_users" {
   }
 }
 
+variable "readers" {
+  description = "Who may read data sets: what verifies and publishes them, as Airflow's account, and what trains on them."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.readers : can(regex("^(user|group|serviceAccount):[^@ ]+@[^@ ]+$", member))])
+    error_message = "Each begins with user:, group: or serviceAccount: and goes on with an address."
+  }
+}
+
 variable "private_network" {
-  description = "Make a network with Private Google Access, for workers without public addresses."
+  description = "Make a network with Private Google Access, for workers without public addresses. False where there is one, or where workers are to be in the network called default, with addresses."
   type        = bool
-  default     = false
+  default     = true
 }
 
 variable "subnet_range" {

@@ -108,6 +108,7 @@ GIVEN = {
     "batch": 8,
     "dtype": "float16",
 }
+NO_MACHINES = dict.fromkeys(("machine_type", "launcher_machine_type", "disk_size_gb"))
 
 
 def accept(monkeypatch) -> None:
@@ -150,7 +151,7 @@ def test_a_schema_of_each_kind():
 def test_dataflow_has_params_of_its_own_and_reads_buckets_only():
     schemas = param_schemas("folder", CLOUD)
     own = set(schemas) - {*parameters("folder")}
-    assert own == {"machine_type", "max_workers", "flexrs"}
+    assert own == {"machine_type", "launcher_machine_type", "disk_size_gb", "max_workers", "flexrs"}
     assert schemas["label_files"]["items"]["pattern"] == schemas["output"]["pattern"] == "^gs://[^,]+$"
 
 
@@ -222,7 +223,7 @@ def test_every_parameter_reaches_the_command(command, monkeypatch):
         for item in (value if isinstance(value, list) else [value])
     ]
     assert from_flat([*flags, "--labels=airflow-version=v3-3-2"]) == [*typed, "--", "--labels=airflow-version=v3-3-2"]
-    params = {"max_workers": 3, "machine_type": None, "flexrs": False}
+    params = {"max_workers": 3, "flexrs": False} | NO_MACHINES
     launch = launch_body(command, values, params, CLOUD, "job")["launchParameter"]
     flags = [f"--command={command}", *(f"--{name}={value}" for name, value in launch["parameters"].items())]
     assert from_flat(flags) == [*typed, "--"]
@@ -234,7 +235,7 @@ def test_dataflow_takes_every_parameter(command, monkeypatch):
     accept(monkeypatch)
     values = command_values(command, given(command), "gs://bucket/out")
     site = dataflow_site("d", DATAFLOW | {"RECORDMILL_IMAGE": "europe-docker.example/p/recordmill-coco:1"})
-    params = {"max_workers": 3, "machine_type": None, "flexrs": False}
+    params = {"max_workers": 3, "flexrs": False} | NO_MACHINES
     launch = launch_body(command, values, params, site, "job")["launchParameter"]
     regexes = {described["name"]: described["regexes"] for described in metadata(command)["parameters"]}
     assert launch["parameters"]["sdk_container_image"] == "europe-docker.example/p/recordmill-coco:1"
@@ -254,13 +255,19 @@ def test_options_of_the_site_go_to_beam():
 
 
 def test_the_request_has_nothing_that_was_not_said():
-    params = {"max_workers": 20, "machine_type": None, "flexrs": False}
+    params = {"max_workers": 20, "flexrs": False} | NO_MACHINES
     assert launch_body("coco", {"images": ["gs://b/a", "gs://b/c"], "gzip": True}, params, CLOUD, "job") == {
         "launchParameter": {
             "jobName": "job",
             "containerSpecGcsPath": "gs://templates/coco.json",
             "parameters": {"images": "gs://b/a,gs://b/c", "gzip": "true"},
-            "environment": {"tempLocation": "gs://temporary", "maxWorkers": 20},
+            "environment": {
+                "tempLocation": "gs://temporary/t",
+                "stagingLocation": "gs://temporary/t/staging",
+                "ipConfiguration": "WORKER_IP_PRIVATE",
+                "subnetwork": "s",
+                "maxWorkers": 20,
+            },
         }
     }
 

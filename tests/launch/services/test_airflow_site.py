@@ -14,7 +14,8 @@ DATAFLOW = {
     "RECORDMILL_TEMPLATES": "gs://templates",
     "RECORDMILL_PROJECT": "p",
     "RECORDMILL_REGION": "europe-west4",
-    "RECORDMILL_TEMP_LOCATION": "gs://temporary",
+    "RECORDMILL_TEMP_LOCATION": "gs://temporary/t",
+    "RECORDMILL_SUBNETWORK": "s",
 }
 SITE = beam_site("recordmill_coco", BEAM)
 CLOUD = dataflow_site("recordmill_coco_dataflow", DATAFLOW)
@@ -29,7 +30,7 @@ def test_settings_have_defaults():
         24.0,
         None,
     )
-    assert (CLOUD.public_ips, CLOUD.deferrable) == (True, False)
+    assert (CLOUD.public_ips, CLOUD.deferrable, CLOUD.staging_location) == (False, False, "gs://temporary/t/staging")
     assert (SITE.connection, CLOUD.connection) == (None, "google_cloud_default")
 
 
@@ -57,8 +58,8 @@ def test_every_setting_is_read():
         "RECORDMILL_IMAGE": "i:1",
         "RECORDMILL_SERVICE_ACCOUNT": "a@b",
         "RECORDMILL_NETWORK": "n",
-        "RECORDMILL_SUBNETWORK": "s",
-        "RECORDMILL_PUBLIC_IPS": "False",
+        "RECORDMILL_STAGING_LOCATION": "gs://staging",
+        "RECORDMILL_PUBLIC_IPS": "True",
         "RECORDMILL_KMS_KEY": "k",
         "RECORDMILL_LABELS": '{"team": "vision"}',
         "RECORDMILL_DEFERRABLE": "true",
@@ -69,12 +70,13 @@ def test_every_setting_is_read():
         templates="gs://templates",
         project="p",
         region="europe-west4",
-        temp_location="gs://temporary",
+        temp_location="gs://temporary/t",
+        staging_location="gs://staging",
         image="i:1",
         service_account="a@b",
         network="n",
         subnetwork="s",
-        public_ips=False,
+        public_ips=True,
         kms_key="k",
         labels={"team": "vision"},
         deferrable=True,
@@ -104,7 +106,7 @@ def test_every_setting_is_read():
         (dataflow_site, DATAFLOW | {"RECORDMILL_OUTPUT_ROOT": "/data"}, "ROOT=/data must begin with gs://"),
         (dataflow_site, DATAFLOW | {"RECORDMILL_REGION": " "}, "RECORDMILL_REGION is missing"),
         (dataflow_site, DATAFLOW | {"RECORDMILL_DEFERRABLE": "yes"}, "DEFERRABLE=yes must be true or false"),
-        (dataflow_site, DATAFLOW | {"RECORDMILL_PUBLIC_IPS": "false"}, "needs RECORDMILL_SUBNETWORK"),
+        (dataflow_site, DATAFLOW | {"RECORDMILL_SUBNETWORK": ""}, "RECORDMILL_SUBNETWORK is missing"),
         (dataflow_site, DATAFLOW | {"RECORDMILL_LABELS": '{"Team": "a b"}'}, "Team=a b is no label"),
     ],
 )
