@@ -8,7 +8,6 @@ from functools import partial
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import print_extracted, terminal
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
@@ -19,7 +18,7 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
     """Extract a data set, or one split of it, print what came of it, and return whether it had no fault.
 
     Raises:
-        ConfigError: no data set there, no such split, the target is not empty, or TensorFlow is not installed.
+        ConfigError: no data set there, no such split, or the target is not empty.
         JobError: a file could not be written.
     """
     from recordmill.launch.preflight.check_runner import require_local
@@ -47,7 +46,6 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
             workers=options.workers,
         )
         with progress.shown(progress_mode):
-            require_tensorflow("extract reads records")
             progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
             run(build, beam_arguments)
         with open(report, "rb") as file:

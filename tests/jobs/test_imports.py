@@ -12,14 +12,16 @@ def run(code: str, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_writing_imports_no_tensorflow(sample, tmp_path):
+def test_writing_and_extracting_import_no_tensorflow(sample, tmp_path):
     code = (
         "import sys\n"
         "from recordmill.launch.cli import main\n"
-        "assert main(sys.argv[1:]) == 0\n"
+        "out, new, *flags = sys.argv[1:]\n"
+        "assert main(flags) == main(['extract', out, new]) == 0\n"
         "print(sorted(name for name in sys.modules if name.partition('.')[0] in ('tensorflow', 'keras')))"
     )
-    out = run(code, *coco_flags(sample, tmp_path))
+    folders = str(tmp_path / "out"), str(tmp_path / "new")
+    out = run(code, *folders, *coco_flags(sample, tmp_path / "out"))
     assert out.splitlines()[-1] == "[]"
 
 

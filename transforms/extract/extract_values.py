@@ -26,7 +26,7 @@ class UnusableRecordError(ValueError):
 
 
 class RecordReader:
-    """Reads records of one data set. Imports TensorFlow.
+    """Reads records of one data set.
 
     Args:
         table: what is in a record.

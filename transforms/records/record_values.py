@@ -1,22 +1,25 @@
-"""What TensorFlow parses of a record, as values by what they are, whatever the layout calls them."""
+"""What is in a record, as values by what they are, whatever the layout calls them."""
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
-from recordmill.schemas.features import Feature, FeatureTable, parse_spec
+from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.transforms.records.parse_example import Values, parse_example
 
 RecordFault = tuple[str, str]
 """Reason and detail."""
 
 
 class RecordParser:
-    """Parses records of one table. Imports TensorFlow."""
+    """Parses records of one table, and takes what `tf.io.parse_single_example` takes with the spec of the table
+    (`recordmill.schemas.features.parse_spec`), without TensorFlow."""
 
     def __init__(self, table: FeatureTable):
         self._table = table
-        self._spec = parse_spec(table)
 
     def __call__(self, record: bytes) -> dict[str, Any]:
         """Bytes for a single text or file, and a flat array for all else, by source. Where records have labels alone,
@@ -25,16 +28,37 @@ class RecordParser:
         Raises:
             RecordParseError: it is no Example of the table.
         """
-        import tensorflow as tf
-
         try:
-            parsed = tf.io.parse_single_example(record, self._spec)
-        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow quotes what it cannot read
-            raise RecordParseError(first_line(error)) from error
-        values = {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
-        if "objects.label" in values:
-            values.setdefault("objects.category_id", values["objects.label"])
-        return values
+            found = parse_example(record)
+        except DecodeError as error:
+            raise RecordParseError(f"it is no tf.train.Example: {first_line(error)}") from error
+        values = {feature.source: _value(feature, found.get(feature.name)) for feature in self._table.features}
+        return with_category_ids(values)
+
+
+def with_category_ids(values: dict[str, Any]) -> dict[str, Any]:
+    """Values of a record, with the labels as category ids where there are no others."""
+    if "objects.label" in values:
+        values.setdefault("objects.category_id", values["objects.label"])
+    return values
+
+
+def _value(feature: Feature, found: tuple[Kind, Values] | None) -> Any:
+    is_list = bool(feature.shape) and not feature.shape[0].isdecimal()
+    each = prod(int(size) for size in feature.shape if size.isdecimal())
+    kind, values = found or (feature.kind, ())
+    if kind is not feature.kind:
+        raise RecordParseError(f"{feature.name} is of {kind.value}, where the manifest has {feature.kind.value}")
+    if len(values) % each if is_list else len(values) != each:
+        wanted = f"a multiple of {each:,}" if is_list else f"{each:,}"
+        raise RecordParseError(f"{feature.name} has {len(values):,} values, where the manifest has {wanted}")
+    if feature.kind is not Kind.BYTES:
+        return np.asarray(values, np.float32 if feature.kind is Kind.FLOAT else np.int64)
+    if not feature.shape:
+        return values[0]
+    array = np.empty(len(values), object)  # of objects: an array of texts would lose zero bytes at their ends
+    array[:] = values
+    return array
 
 
 def first_line(error: Exception) -> str:
@@ -42,7 +66,7 @@ def first_line(error: Exception) -> str:
 
 
 class RecordParseError(ValueError):
-    """What TensorFlow says of a record that it cannot parse."""
+    """Why a record cannot be parsed."""
 
 
 def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -> Iterator[RecordFault]:
@@ -67,9 +91,3 @@ def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -
 
 def _values_each(feature: Feature) -> int:
     return int(np.prod([int(size) for size in feature.shape[1:]]))
-
-
-def _value(tensor: Any) -> Any:
-    value = (tensor.flat_values if hasattr(tensor, "flat_values") else tensor).numpy()
-    # An array of one text would lose the zero bytes at its end.
-    return value if isinstance(value, bytes) else np.ravel(value)

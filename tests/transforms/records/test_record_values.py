@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from recordmill.schemas.features import Kind
+from recordmill.schemas.features import Kind, parse_spec
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.records.record_values import RecordParseError, RecordParser, length_faults
 
@@ -109,3 +111,52 @@ def test_lists_of_the_neg_categories_may_be_of_any_length():
 @pytest.mark.parametrize("keypoints", [1, 3])
 def test_there_are_so_many_keypoints_for_each_object(keypoints):
     assert faults(DETECTION, keypoints) == ["keypoints"]
+
+
+# TensorFlow
+
+SPEC = parse_spec(TABLE)
+LISTS = {
+    Kind.BYTES: lambda values: tf.train.Feature(bytes_list=tf.train.BytesList(value=values)),
+    Kind.FLOAT: lambda values: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
+    Kind.INT64: lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values)),
+}
+
+
+@st.composite
+def features(draw) -> dict[str, tf.train.Feature]:
+    """Of a record of the table, of which some features are other than they should be, and some are not there."""
+    found = {}
+    for feature in TABLE.features:
+        kind = draw(st.sampled_from([feature.kind] * 20 + list(Kind)))
+        numbers = draw(st.sampled_from([VALUES[feature.name]] * 10 + [[], [-(2**63), 2**63 - 1], list(range(8))]))
+        if draw(st.integers(0, 30)):
+            values = [f"{number}\0".encode() for number in numbers] if kind is Kind.BYTES else numbers
+            if kind is not Kind.BYTES:
+                values = [number if isinstance(number, (int, float)) else 0 for number in numbers]
+                values = list(map(float if kind is Kind.FLOAT else int, values))
+            found[feature.name] = LISTS[kind](values)
+    if not draw(st.integers(0, 10)):
+        found[draw(st.sampled_from(["more", TABLE.features[0].name]))] = tf.train.Feature()
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(features())
+def test_tensorflow_takes_the_same_records_and_finds_the_same_values(features):
+    data = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    try:
+        expected = tf.io.parse_single_example(data, SPEC)
+    except tf.errors.InvalidArgumentError:
+        with pytest.raises(RecordParseError):
+            PARSE(data)
+        return
+    values = PARSE(data)
+    for feature in TABLE.features:
+        tensor = expected[feature.name]
+        wanted = (tensor.flat_values if hasattr(tensor, "flat_values") else tensor).numpy()
+        found = values[feature.source]
+        if isinstance(wanted, bytes):
+            assert found == wanted
+        else:
+            assert (found.tolist(), found.dtype) == (np.ravel(wanted).tolist(), wanted.dtype)
