@@ -1,5 +1,7 @@
 """Reports to the person who started a job: the plan of a dry run, and what verify found."""
 
+from enum import Enum
+
 import msgspec
 
 from recordmill.schemas.encoders import EncoderInfo
@@ -38,6 +40,17 @@ class PlanReport(msgspec.Struct, frozen=True):
     encoders: tuple[EncoderInfo, ...] = ()
     groups_by_split: dict[str, int] = {}
     features: tuple[Feature, ...] = ()
+
+
+class Check(str, Enum):
+    """How thoroughly verify reads; each finds what those before it find.
+
+    The values are those of --check.
+    """
+
+    HASHES = "hashes"  # checksums, SHA-256 of files and pictures, and what records say; no pixel
+    DECODE = "decode"  # and every picture is decoded
+    TENSORFLOW = "tensorflow"  # and TensorFlow parses and decodes
 
 
 class Fault(msgspec.Struct, frozen=True):

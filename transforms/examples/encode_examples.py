@@ -16,9 +16,8 @@ from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected,
 from recordmill.transforms.examples.boxes import FittedBox, fit_box
 from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
 from recordmill.transforms.examples.encode_regions import RegionEncoder
-from recordmill.transforms.images.check_jpeg import jpeg_frame
-from recordmill.transforms.images.check_png import png_channels
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+from recordmill.transforms.images.open_picture import encoded_channels
 from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
@@ -298,12 +297,6 @@ def image_values(task: ImageTask, picture: Picture) -> dict[str, Any]:
         "image.sha256": picture.sha256.encode(),
         "image.width": picture.width,
     }
-
-
-def encoded_channels(data: bytes, format_: str) -> int:
-    """How many channels `tf.io.decode_image(data)` gives, if it is left to choose."""
-    # Of CMYK it makes RGB.
-    return min(jpeg_frame(data).channels, 3) if format_ == "jpeg" else png_channels(data)
 
 
 def _caption_values(task: ImageTask) -> dict[str, Any]:

@@ -109,6 +109,23 @@ def _passed(data: bytes, kind: str, size: tuple[int, int]) -> Picture:
     return Picture(data, kind, *size, hashlib.sha256(data).hexdigest())
 
 
+def inspect_picture(data: bytes, check: str) -> tuple[str, int, int]:
+    """Format, width and height of a JPEG or PNG that records may have, checked as far as `check` goes.
+
+    Raises:
+        UnusableError: it is damaged, or TensorFlow does not decode such files.
+    """
+    kind = known_kind(data)
+    image = opened(data, kind)
+    check_pixel_count(image)
+    with DECODING.part(image.width * image.height), image:
+        size = stored_size(image)
+        if not kind or not _is_usual(data, kind):
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"TensorFlow does not decode such a {image.format} file")
+        _check_file(image, data, kind, check)
+    return kind, *size
+
+
 def known_kind(data: bytes) -> str:
     """`jpeg` or `png`, by the first bytes; empty for anything else."""
     if not data:

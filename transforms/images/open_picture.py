@@ -25,6 +25,12 @@ def kind_of(data: bytes) -> str:
     return next((kind for kind, start in _START.items() if data.startswith(start)), "")
 
 
+def encoded_channels(data: bytes, format_: str) -> int:
+    """How many channels `tf.io.decode_image(data)` gives, if it is left to choose."""
+    # Of CMYK it makes RGB.
+    return min(check_jpeg.jpeg_frame(data).channels, 3) if format_ == "jpeg" else check_png.png_channels(data)
+
+
 def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
     """A picture whose header has been read and no pixel.
 

@@ -1,7 +1,7 @@
-"""A record of any layout is parsed by TensorFlow, and its values are checked."""
+"""A record of any layout is parsed, and its values are checked."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,22 +9,26 @@ import numpy as np
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.plan_report import Check
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import open_picture
-from recordmill.transforms.records.record_values import (
-    RecordFault,
-    RecordParseError,
-    RecordParser,
-    first_line,
-    length_faults,
-)
+from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
 from recordmill.transforms.verify.check_texts import text_faults
+from recordmill.transforms.verify.decoders import (
+    Opened,
+    TensorFlowParser,
+    UndecodableError,
+    decode,
+    decode_by_tensorflow,
+    read_header,
+)
 
 
 class RecordChecker:
-    """Checks records of one data set. Imports TensorFlow.
+    """Checks records of one data set. Imports TensorFlow where `check` says so.
 
     Args:
+        check: how thoroughly.
         table: what is in a record.
         labels: the classes that it may be of.
         boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
@@ -32,10 +36,18 @@ class RecordChecker:
     """
 
     def __init__(
-        self, table: FeatureTable, labels: LabelMap, boxes_inside: bool, encoders: tuple[EncoderInfo, ...] = ()
+        self,
+        check: Check,
+        table: FeatureTable,
+        labels: LabelMap,
+        boxes_inside: bool,
+        encoders: tuple[EncoderInfo, ...] = (),
     ):
         self._table = table
-        self._parse = RecordParser(table)
+        self._parse: Callable[[bytes], dict[str, Any]] = RecordParser(table)
+        self._open: Callable[[bytes, int], Opened] = read_header if check is Check.HASHES else decode
+        if check is Check.TENSORFLOW:
+            self._parse, self._open = TensorFlowParser(table), decode_by_tensorflow
         self._labels = labels
         self._label = labels.label_by_id()
         self._boxes_inside = boxes_inside
@@ -64,6 +76,30 @@ class RecordChecker:
         if "feature.shape" in values:
             yield from _feature_faults(values, self._table)
 
+<<<<<<< HEAD
+=======
+    def _image_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
+        encoded = values["image.encoded"]
+        if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
+            yield "image_sha256", "the image's SHA-256 is not the record's"
+        try:
+            # Records that say how many channels there are let the decoder count them, too.
+            found = self._open(encoded, 0 if "image.channels" in values else 3)
+        except UndecodableError as error:
+            yield "image_undecodable", str(error)
+            return
+        size = found.width, found.height
+        said = tuple(
+            int(values[f"image.{side}"].item()) if f"image.{side}" in values else None for side in ("width", "height")
+        )
+        values["image.size"] = size
+        if said != (None, None) and said != size:
+            yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
+        if "image.channels" in values and found.channels != values["image.channels"].item():
+            said_channels = values["image.channels"].item()
+            yield "image_channels", f"decodes to {found.channels} channels, the record says {said_channels}"
+
+>>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
     def _box_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         columns = _boxes(values)
         if self._boxes_inside:

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.transforms.examples.encode_examples import encoded_channels
 from recordmill.transforms.images.check_png import START, check_png, png_channels, without_metadata
+from recordmill.transforms.images.open_picture import encoded_channels
 from tests.conftest import SHARED_DATA
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}

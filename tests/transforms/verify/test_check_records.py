@@ -14,6 +14,7 @@ from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
+from recordmill.schemas.plan_report import Check
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.verify.check_records import RecordChecker
 from recordmill.transforms.verify.check_texts import text_faults
@@ -37,7 +38,14 @@ OBJECTS = (
     Annotation(5, 1, (3.0, 4.0, 10.0, 10.0), 100.0, False, POLYGON, (4.0, 5.0, 2.0, 0.0, 0.0, 0.0)),
     Annotation(6, 7, (0.0, 0.0, 30.0, 20.0), 600.0, True, b""),
 )
+CHECK = Check.TENSORFLOW
 LAYOUTS = {"detection": DETECTION, "plain": DETECTION.with_parts(()), "keras": KERAS, "tfds": TFDS}
+
+
+@pytest.fixture(params=list(Check), autouse=True)
+def _thoroughly_or_not(request, monkeypatch) -> None:
+    """All that is told here is told by each check."""
+    monkeypatch.setitem(globals(), "CHECK", request.param)
 
 
 @pytest.fixture
@@ -72,7 +80,7 @@ def record(values: dict, layout: str, **changed) -> bytes:
 
 
 def check(values: dict, layout: str, boxes_inside: bool = True, **changed) -> tuple[int, list[tuple[str, str]]]:
-    return RecordChecker(LAYOUTS[layout], LABELS, boxes_inside)(record(values, layout, **changed))
+    return RecordChecker(CHECK, LAYOUTS[layout], LABELS, boxes_inside)(record(values, layout, **changed))
 
 
 def reasons(values: dict, layout: str, **changed) -> list[str]:
@@ -88,18 +96,18 @@ def test_a_whole_record_has_no_fault(values, layout):
 def test_a_record_without_objects_is_whole(layout):
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", ())
     (empty,) = ExampleEncoder(LABELS, LAYOUTS[layout], "clip").encode(task, PICTURE).records
-    assert RecordChecker(LAYOUTS[layout], LABELS, True)(empty) == (0, [])
+    assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_record_of_another_table_is_told_as_such(values, layout):
     other = "keras" if layout != "keras" else "tfds"
-    objects, faults = RecordChecker(LAYOUTS[layout], LABELS, True)(record(values, other))
+    objects, faults = RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(record(values, other))
     assert (objects, [reason for reason, _ in faults]) == (0, ["schema"])
 
 
 def test_what_is_no_record_is_told_as_such():
-    assert [reason for reason, _ in RecordChecker(DETECTION, LABELS, True)(b"no record")[1]] == ["schema"]
+    assert [reason for reason, _ in RecordChecker(CHECK, DETECTION, LABELS, True)(b"no record")[1]] == ["schema"]
 
 
 @pytest.mark.parametrize("source", ["objects.bbox_yxyx", "segments.bbox_yxyx"])
@@ -181,11 +189,11 @@ def test_a_label_and_a_category_id_that_do_not_belong_together_are_told(values, 
 def test_labels_that_are_not_the_category_ids_are_known(values):
     labels = LabelMap((Category(0, "cat", keypoints=("nose", "tail")), Category(7, "dog")), LABELS.segments)
     shifted = {"objects.category_id": [0, 7], "objects.label": [1, 2]}
-    whole = RecordChecker(DETECTION, labels, True)
+    whole = RecordChecker(CHECK, DETECTION, labels, True)
     assert whole(record(values, "detection", **shifted)) == (2, [])
     unshifted = record(values, "detection", **shifted | {"objects.label": [0, 7]})
     assert [reason for reason, _ in whole(unshifted)[1]] == ["class", "class"]
-    without_ids = RecordChecker(LAYOUTS["plain"], labels, True)
+    without_ids = RecordChecker(CHECK, LAYOUTS["plain"], labels, True)
     assert [reason for reason, _ in without_ids(record(values, "plain", **shifted))[1]] == ["class", "class"]
 
 
@@ -242,7 +250,7 @@ def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, st
     encoder = ExampleEncoder(CLASSES, CLASSIFICATION, "keep")
     encoder._writer.write = lambda sources: found.update(sources) or b""
     encoder.encode(task, picture)
-    return RecordChecker(CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(found | changed))
+    return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(found | changed))
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 4)])
@@ -306,8 +314,8 @@ def test_numbers_of_texts_are_those_that_their_encoder_gives(encoder, values, to
 def test_a_record_is_held_against_its_encoders(values):
     values |= {"captions.index": [3, 7], "captions.value": [1.0, 1.0], "captions.tokens": []}
     record = ExampleWriter(DETECTION).write(values)
-    assert RecordChecker(DETECTION, LABELS, True)(record) == (2, [])
-    _, faults = RecordChecker(DETECTION, LABELS, True, (COUNTS,))(record)
+    assert RecordChecker(CHECK, DETECTION, LABELS, True)(record) == (2, [])
+    _, faults = RecordChecker(CHECK, DETECTION, LABELS, True, (COUNTS,))(record)
     assert [reason for reason, _ in faults] == ["text"]
 
 
@@ -330,12 +338,12 @@ FEATURE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     ],
 )
 def test_what_a_model_made_of_a_picture(dtype, feature, shape, reasons):
-    check = RecordChecker(features_table((2, 3, 4), dtype), LABELS, boxes_inside=True)
+    check = RecordChecker(CHECK, features_table((2, 3, 4), dtype), LABELS, boxes_inside=True)
     assert [reason for reason, _ in check(feature_record(dtype, feature, shape))[1]] == reasons
 
 
 def test_a_shape_that_is_not_the_manifest_s():
-    check = RecordChecker(features_table((2, 3, 4), "float32"), LABELS, boxes_inside=True)
+    check = RecordChecker(CHECK, features_table((2, 3, 4), "float32"), LABELS, boxes_inside=True)
     ((reason, detail),) = check(feature_record("float32", FEATURE, (3, 2, 4)))[1]
     assert (reason, detail) == ("feature_shape", "24 numbers, feature/shape says (3, 2, 4), the manifest (2, 3, 4)")
 
@@ -344,5 +352,5 @@ def test_half_a_number_is_found():
     values = {"feature.bytes": FEATURE.astype("<f2").tobytes() + b"\0", "feature.shape": (2, 3, 4)}
     named = {"image.class_index": 1, "image.class_name": b"dog", "image.file_name": b"a.jpg", "image.id": b"7"}
     table = features_table((2, 3, 4), "float16")
-    check = RecordChecker(table, LABELS, boxes_inside=True)
+    check = RecordChecker(CHECK, table, LABELS, boxes_inside=True)
     assert [reason for reason, _ in check(ExampleWriter(table).write(values | named))[1]] == ["feature_shape"]

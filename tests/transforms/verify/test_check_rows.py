@@ -10,7 +10,11 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
+<<<<<<< HEAD
 from recordmill.schemas.layouts import picture_of_row
+=======
+from recordmill.schemas.plan_report import Check
+>>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.verify.check_rows import RowChecker
 
@@ -32,6 +36,7 @@ def record(**changed) -> bytes:
     return ExampleWriter(TABLE).write(GOOD | {values[name]: value for name, value in changed.items()})
 
 
+@pytest.mark.parametrize("how", [Check.HASHES, Check.TENSORFLOW])
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -47,8 +52,8 @@ def record(**changed) -> bytes:
         (b"", "schema"),
     ],
 )
-def test_the_record_is_named_and_no_other(bad, reason):
-    check = RowChecker(TABLE, LabelMap((Category(0, "a"), Category(1, "b"))))
+def test_the_record_is_named_and_no_other(bad, reason, how):
+    check = RowChecker(how, TABLE, LabelMap((Category(0, "a"), Category(1, "b"))))
     faults = check([record(), record(o=[b"1"]), bad, record(l=[])])
     assert [[fault for fault, _ in of_record] for of_record in faults] == [[], [], [reason], []]
 
