@@ -1,6 +1,8 @@
 """`recordmill verify`: a data set is read back, and all of it is checked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from math import ceil
 from typing import Any
 
 import apache_beam as beam
@@ -13,6 +15,7 @@ from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.models import recorded_model
 from recordmill.schemas.plan_report import ShardCheck
+from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
 from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.metadata.dataset_folder import require_manifest
@@ -22,7 +25,7 @@ from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShar
 
 
 def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
-    """Every shard that is in the folder's manifest.
+    """Every shard that is in the folder's manifest, or the sample that is asked for.
 
     Raises:
         ConfigError: the folder has no manifest; or features are to be made again, and it has none.
@@ -39,11 +42,19 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
             manifest.labels,
             split.recipe.options.get("boxes") != "keep",
             manifest.encoders,
+            options.thoroughness,
             _recomputing(split.recipe, options),
         )
         for name, split in manifest.splits.items()
-        for shard in split.shards
+        for shard in _sampled(split.shards, options.sample)
     ]
+
+
+def _sampled(shards: Sequence[ShardInfo], fraction: float) -> list[ShardInfo]:
+    """So many of the shards, and one at least: the same ones each time, and not the first."""
+    number = max(1, ceil(fraction * len(shards)))
+    drawn = set(sorted(shards, key=lambda shard: sha256(shard.file.encode()).digest())[:number])
+    return [shard for shard in shards if shard in drawn]
 
 
 def _recomputing(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:

@@ -111,8 +111,8 @@ def require_local(options: PipelineOptions, verb: str) -> None:
     if runner_of(options) is not Runner.LOCAL:
         named = options.view_as(StandardOptions).runner
         raise ConfigError(
-            f"{verb} runs on this machine, not on {named}: its report is written here, and workers have no TensorFlow "
-            "(-- --direct_running_mode=multi_processing --direct_num_workers=N uses more processes)"
+            f"{verb} runs on this machine, not on {named}: its files are written here (-- "
+            "--direct_running_mode=multi_processing --direct_num_workers=N uses more processes)"
         )
 
 

@@ -16,7 +16,7 @@ from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
-from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
+from recordmill.schemas.plan_report import Check, Fault, PlanReport, ShardCheck
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 
 if TYPE_CHECKING:
@@ -232,27 +232,47 @@ def _core_time(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {whole} second{'s' if whole > 1 else ''}"
 
 
-def print_checks(console: Console, folder: str, checks: Sequence[ShardCheck], faults: Sequence[Fault]) -> None:
-    """What verify found: a line a split, and the faults."""
+_READ = {
+    Check.HASHES: "read and parsed, and the pictures' SHA-256 is theirs",
+    Check.DECODE: "read, parsed and decoded",
+    Check.TENSORFLOW: "read, parsed and decoded",
+}
+
+
+def print_checks(
+    console: Console,
+    folder: str,
+    check: Check,
+    checks: Sequence[ShardCheck],
+    faults: Sequence[Fault],
+    unread: int,
+) -> None:
+    """What verify found: a line a split, and the faults; `unread` shards were left out."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("split")
     for column in ("shards", "examples", "objects", "size"):
         table.add_column(column, justify="right")
-    for split in sorted({check.split for check in checks}):
-        of_split = [check for check in checks if check.split == split]
+    for split in sorted({each.split for each in checks}):
+        of_split = [each for each in checks if each.split == split]
         table.add_row(
             split,
             f"{len(of_split):,}",
-            f"{sum(check.examples for check in of_split):,}",
-            f"{sum(check.objects for check in of_split):,}",
-            _size(sum(check.bytes for check in of_split)),
+            f"{sum(each.examples for each in of_split):,}",
+            f"{sum(each.objects for each in of_split):,}",
+            _size(sum(each.bytes for each in of_split)),
         )
     console.print(table)
     _print_faults(console, faults)
-    if features := sum(check.features for check in checks):
-        most = max(check.difference for check in checks)
+    if features := sum(each.features for each in checks):
+        most = max(each.difference for each in checks)
         console.print(f"{features:,} features made again: they differ by at most {most:.2g} of their largest number")
-    verdict = f"{len(faults):,} faults" if faults else "whole: every record read, parsed and decoded"
+    if faults:
+        verdict = f"{len(faults):,} faults"
+    elif unread:
+        read = f"the {len(checks):,} of {len(checks) + unread:,} shards that were read"
+        verdict = f"no fault in {read}: every record {_READ[check]}"
+    else:
+        verdict = f"whole: every record {_READ[check]}"
     console.print(f"{folder}: {verdict}")
 
 

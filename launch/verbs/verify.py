@@ -2,44 +2,79 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import msgspec
 
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import print_checks, terminal
 from recordmill.pipelines.options.verify_options import VerifyOptions
-from recordmill.schemas.plan_report import ShardCheck
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.plan_report import Check, ShardCheck
+from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.storage.resolve import storage_for
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 
 def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Check every record of a data set, print what was found, and return whether it has no fault.
+    """Check a data set, print what was found, and return whether it has no fault.
 
     Raises:
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
         JobError: the check itself failed; the model is gone, or another than it was.
     """
-    from recordmill.launch.preflight.check_runner import require_local
-    from recordmill.launch.runners.beam_options import beam_options
+    from recordmill.launch.preflight.check_runner import check_runner
+    from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
     from recordmill.launch.runners.run import run
     from recordmill.launch.terminal import progress
     from recordmill.pipelines import verify
     from recordmill.transforms.verify.check_folder import folder_faults
 
-    if beam_arguments:
-        require_local(beam_options(beam_arguments), "verify")
+    beams = beam_options(beam_arguments)
+    is_remote = runner_of(beams) is not Runner.LOCAL
+    if is_remote:
+        check_runner(beams, options.paths)
+        if options.thoroughness is Check.TENSORFLOW:
+            raise ConfigError(
+                "--check tensorflow is for this machine: workers elsewhere have no TensorFlow; give --check decode, "
+                "which decodes by the rules that records are written by, or --check hashes"
+            )
     expected = verify.expected_shards(options)
-    with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
-        report = os.path.join(temporary, "checks.json")
-        with progress.shown(progress_mode):
+    with progress.shown(progress_mode), _report_file(options.folder, beams if is_remote else None) as report:
+        if options.thoroughness is Check.TENSORFLOW:
             is_checking = options.recompute is None
             require_tensorflow("verify decodes images" if is_checking else "verify runs the model", is_checking)
-            verify.load_models(expected)
-            progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
-            run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
-        with open(report, "rb") as file:
-            checks = msgspec.json.decode(file.read(), type=list[ShardCheck])
+        verify.load_models(expected)
+        progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
+        run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
+        checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
     faults = [*folder_faults(options.folder, checks), *(fault for check in checks for fault in check.faults)]
-    print_checks(terminal(), options.folder, checks, faults)
+    listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
+    print_checks(terminal(), options.folder, options.thoroughness, checks, faults, listed - len(checks))
     return not faults
+
+
+@contextmanager
+def _report_file(folder: str, remote: "PipelineOptions | None") -> Iterator[str]:
+    """Where workers write what they have found, which is gone afterwards: on this machine, among Dataflow's temporary
+    files, or beside the shards, which is the one place that other workers are known to reach."""
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+
+    if remote is None:
+        with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
+            yield os.path.join(temporary, "checks.json")
+        return
+    storage = storage_for(folder)
+    place = remote.view_as(GoogleCloudOptions).temp_location or folder
+    path = storage.join(place, f".recordmill-verify-{uuid4().hex}.json")
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            storage_for(path).delete(path)

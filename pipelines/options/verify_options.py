@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from recordmill.pipelines.options.option import READ, RUN, Kind, Options, option, redefined
 from recordmill.pipelines.options.picture_options import PictureOptions
+from recordmill.schemas.plan_report import Check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +13,27 @@ class VerifyOptions(Options):
     """What `recordmill verify` is asked to do."""
 
     folder: str = option(kind=Kind.ARGUMENT, group="", metavar="OUT", help="folder of the data set")
+    check: str = option(
+        Check.TENSORFLOW.value,
+        kind=Kind.CHOICE,
+        group=RUN,
+        help="checksums and what records say, also every picture, or all of it by TensorFlow",
+        docs=(
+            "`hashes`: checksums, SHA-256 of files and pictures, and what records say; `decode`: every picture is "
+            "decoded, too; `tensorflow`: TensorFlow, which must be installed, parses and decodes"
+        ),
+        choices=tuple(each.value for each in Check),
+    )
+    sample: float = option(
+        1.0,
+        kind=Kind.NUMBER,
+        group=RUN,
+        metavar="FRACTION",
+        help="read only so many of each split's shards, 1 at least",
+        docs="read only so many of each split's shards, and 1 at least; which they are follows from their names",
+        least=0,
+        largest=1,
+    )
     recompute: int | None = option(
         None,
         kind=Kind.INTEGER,
@@ -42,7 +64,18 @@ class VerifyOptions(Options):
     )
     workers: int | None = redefined(PictureOptions, "workers")
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that the job reads."""
+        return (self.folder, *self.images)
+
+    @property
+    def thoroughness(self) -> Check:
+        return Check(self.check)
+
     def _faults(self) -> Iterator[str]:
+        if self.recompute is not None and self.thoroughness is not Check.TENSORFLOW:
+            yield f"--recompute needs TensorFlow, and --check {self.check} does without it: give one"
         for name in ("images", "tolerance"):
             if getattr(self, name) not in (None, ()) and self.recompute is None:
                 yield f"--{name} would do nothing without --recompute"

@@ -239,6 +239,20 @@ def test_a_template_for_what_is_there_already_is_of_a_job_that_does_nothing(gcs,
     assert written(gcs) == before
 
 
+def test_a_data_set_is_verified_by_a_job(gcs, dataflow, recordmill):
+    arguments = coco(dataflow)
+    assert recordmill(*arguments).code == 0
+    engine = arguments[arguments.index("--") :]
+    before = gcs.objects().keys()
+    ended = recordmill("verify", f"gs://{BUCKET}/out", "--check", "decode", *engine)
+    assert ended.code == 0, ended
+    assert "whole: every record read, parsed and decoded" in ended.out
+    left = gcs.objects().keys() - before
+    assert {name.rpartition("/")[2] for name in left} == {"pipeline.pb", "submission_environment_dependencies.txt"}
+    ended = recordmill("verify", f"gs://{BUCKET}/out", *engine)
+    assert (ended.code, "give --check decode" in ended.err) == (2, True)
+
+
 # Ctrl-C, in processes of their own
 
 

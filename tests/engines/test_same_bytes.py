@@ -3,6 +3,7 @@
 import pytest
 
 from tests.conftest import draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
+from tests.engines.command import Command
 from tests.engines.output import files_of, records_of, without_shards
 
 
@@ -64,3 +65,20 @@ def test_pictures_of_rows_on_each_engine(sample, engine, convert):
     assert {reject["reason"] for reject in rejects_of(reference)} == {"image_missing", "image_unreadable"}
     assert len(read_examples(reference, "train")) > 40
     assert files_of(convert("engine", rows, engine)) == files_of(reference)
+
+
+def test_a_data_set_is_verified_on_each_engine(sample, engine, convert, tmp_path):
+    """Without TensorFlow, which the cluster's workers do not have."""
+    inputs = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", "0.2"]
+    output = convert("out", ["coco", *inputs, "--num-shards", "3"])
+    damaged = output / "coco-train.tfrecord-00001-of-00003"
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    before = sorted(output.iterdir())
+    verify = ["verify", output, "--check", "decode"]
+    here = Command(verify, tmp_path / "here").end()
+    there = Command([*verify, "--", *engine], tmp_path / "there").end()
+    assert (there.code, there.out) == (1, here.out), there
+    assert f"{damaged.name} record " in here.out
+    assert sorted(output.iterdir()) == before

@@ -25,3 +25,20 @@ def test_boxes_that_were_kept_as_they_came_may_lie_outside(tmp_path, boxes, insi
     assert [(shard.path, shard.split, shard.info, shard.boxes_inside) for shard in expected] == [
         (str(tmp_path / shard.file), "train", shard, inside) for shard in SPLIT.shards
     ]
+
+
+@pytest.mark.parametrize(("fraction", "number"), [(1.0, 100), (0.995, 100), (0.25, 25), (0.001, 1), (0.0, 1)])
+def test_so_many_shards_of_each_split_are_read_and_always_the_same(tmp_path, fraction, number):
+    shard = SPLIT.shards[0]
+    shards = tuple(msgspec.structs.replace(shard, file=f"coco-train.tfrecord-{n:05}-of-00100") for n in range(100))
+    write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards))
+    options = VerifyOptions(folder=str(tmp_path), sample=fraction)
+    files = [each.info.file for each in expected_shards(options)]
+    assert len(files) == len(set(files)) == number
+    assert files == sorted(files) == [each.info.file for each in expected_shards(options)]
+    assert number != 25 or files[0] != shards[0].file != files[1]  # spread over all
+
+
+def test_what_needs_tensorflow_is_not_asked_of_a_check_without_it():
+    with pytest.raises(ConfigError, match="--recompute needs TensorFlow"):
+        VerifyOptions(folder="out", recompute=1, check="hashes")

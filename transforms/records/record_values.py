@@ -44,17 +44,17 @@ def with_category_ids(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(feature: Feature, found: tuple[Kind, Values] | None) -> Any:
-    is_list = bool(feature.shape) and not feature.shape[0].isdecimal()
-    each = prod(int(size) for size in feature.shape if size.isdecimal())
-    kind, values = found or (feature.kind, ())
+    is_single = not feature.shape or feature.is_packed
+    each = 1 if is_single else prod(int(size) for size in feature.shape if size.isdecimal())
+    kind, values = found or (feature.kind, [])
     if kind is not feature.kind:
         raise RecordParseError(f"{feature.name} is of {kind.value}, where the manifest has {feature.kind.value}")
-    if len(values) % each if is_list else len(values) != each:
-        wanted = f"a multiple of {each:,}" if is_list else f"{each:,}"
+    if len(values) != each if feature.has_sizes else len(values) % each:
+        wanted = f"{each:,}" if feature.has_sizes else f"a multiple of {each:,}"
         raise RecordParseError(f"{feature.name} has {len(values):,} values, where the manifest has {wanted}")
     if feature.kind is not Kind.BYTES:
         return np.asarray(values, np.float32 if feature.kind is Kind.FLOAT else np.int64)
-    if not feature.shape:
+    if is_single:
         return values[0]
     array = np.empty(len(values), object)  # of objects: an array of texts would lose zero bytes at their ends
     array[:] = values

@@ -1,7 +1,7 @@
 """A record of any layout is parsed, and its values are checked."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,7 @@ from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
 from recordmill.transforms.verify.check_texts import text_faults
-from recordmill.transforms.verify.decoders import (
-    Opened,
-    TensorFlowParser,
-    UndecodableError,
-    decode,
-    decode_by_tensorflow,
-    read_header,
-)
+from recordmill.transforms.verify.decoders import OPENERS, Opener, TensorFlowParser, UndecodableError
 
 
 class RecordChecker:
@@ -44,10 +37,8 @@ class RecordChecker:
         encoders: tuple[EncoderInfo, ...] = (),
     ):
         self._table = table
-        self._parse: Callable[[bytes], dict[str, Any]] = RecordParser(table)
-        self._open: Callable[[bytes, int], Opened] = read_header if check is Check.HASHES else decode
-        if check is Check.TENSORFLOW:
-            self._parse, self._open = TensorFlowParser(table), decode_by_tensorflow
+        self._parse = TensorFlowParser(table) if check is Check.TENSORFLOW else RecordParser(table)
+        self._open = OPENERS[check]
         self._labels = labels
         self._label = labels.label_by_id()
         self._boxes_inside = boxes_inside
@@ -72,34 +63,10 @@ class RecordChecker:
 
     def _content_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         if "image.encoded" in values:
-            yield from image_faults(values)
+            yield from image_faults(values, self._open)
         if "feature.shape" in values:
             yield from _feature_faults(values, self._table)
 
-<<<<<<< HEAD
-=======
-    def _image_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
-        encoded = values["image.encoded"]
-        if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
-            yield "image_sha256", "the image's SHA-256 is not the record's"
-        try:
-            # Records that say how many channels there are let the decoder count them, too.
-            found = self._open(encoded, 0 if "image.channels" in values else 3)
-        except UndecodableError as error:
-            yield "image_undecodable", str(error)
-            return
-        size = found.width, found.height
-        said = tuple(
-            int(values[f"image.{side}"].item()) if f"image.{side}" in values else None for side in ("width", "height")
-        )
-        values["image.size"] = size
-        if said != (None, None) and said != size:
-            yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
-        if "image.channels" in values and found.channels != values["image.channels"].item():
-            said_channels = values["image.channels"].item()
-            yield "image_channels", f"decodes to {found.channels} channels, the record says {said_channels}"
-
->>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
     def _box_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
         columns = _boxes(values)
         if self._boxes_inside:
@@ -136,30 +103,27 @@ class RecordChecker:
             yield "class", f"class {name[:80]!r} with class index {index} is not in the manifest"
 
 
-def image_faults(values: dict[str, Any]) -> Iterator[RecordFault]:
-    """Faults of an image file, which is decoded; its width and height are added to `values`."""
-    import tensorflow as tf
-
+def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]:
+    """Faults of an image file, which is opened; its width and height are added to `values`."""
     encoded = values["image.encoded"]
     if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
         yield "image_sha256", "the image's SHA-256 is not the record's"
     try:
-        # Records that say how many channels there are let TensorFlow count them, too.
-        channels = 0 if "image.channels" in values else 3
-        image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
-    except tf.errors.InvalidArgumentError as error:
-        yield "image_undecodable", first_line(error)
+        # Records that say how many channels there are let the decoder count them, too.
+        found = open_(encoded, 0 if "image.channels" in values else 3)
+    except UndecodableError as error:
+        yield "image_undecodable", str(error)
         return
-    size = image.shape[1], image.shape[0]
+    size = found.width, found.height
     said = tuple(
         int(values[f"image.{side}"].item()) if f"image.{side}" in values else None for side in ("width", "height")
     )
     values["image.size"] = size
     if said != (None, None) and said != size:
         yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
-    if "image.channels" in values and image.shape[2] != values["image.channels"].item():
+    if "image.channels" in values and found.channels != values["image.channels"].item():
         said_channels = values["image.channels"].item()
-        yield "image_channels", f"decodes to {image.shape[2]} channels, the record says {said_channels}"
+        yield "image_channels", f"decodes to {found.channels} channels, the record says {said_channels}"
 
 
 def _feature_faults(values: dict[str, Any], table: FeatureTable) -> Iterator[RecordFault]:

@@ -8,17 +8,13 @@ import numpy as np
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, parse_spec
 from recordmill.schemas.labels import LabelMap
-<<<<<<< HEAD
 from recordmill.schemas.layouts import is_of_picture
-from recordmill.schemas.tables import TEXT_PARTS, Column
-from recordmill.transforms.records.record_values import RecordFault, first_line
-from recordmill.transforms.verify.check_records import image_faults
-=======
 from recordmill.schemas.plan_report import Check
 from recordmill.schemas.tables import TEXT_PARTS, Column
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, first_line
->>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
+from recordmill.transforms.verify.check_records import image_faults
 from recordmill.transforms.verify.check_texts import text_faults
+from recordmill.transforms.verify.decoders import OPENERS
 
 _Column = tuple[np.ndarray | None, np.ndarray]
 """How many values each record has, None where each has one; and the values of all records, one after the other."""
@@ -27,13 +23,10 @@ _Column = tuple[np.ndarray | None, np.ndarray]
 class RowChecker:
     """Checks records of one table, whose texts `encoders` has encoded. Imports TensorFlow where `check` says so."""
 
-<<<<<<< HEAD
+    def __init__(self, check: Check, table: FeatureTable, labels: LabelMap, encoders: tuple[EncoderInfo, ...] = ()):
         self._columns = [feature for feature in table.features if not is_of_picture(feature)]
         self._pictures = [feature for feature in table.features if is_of_picture(feature)]
-=======
-    def __init__(self, check: Check, table: FeatureTable, labels: LabelMap, encoders: tuple[EncoderInfo, ...] = ()):
-        self._features = table.features
->>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
+        self._open = OPENERS[check]
         self._classes = len(labels.categories)
         self._encoders = {f"{encoder.column}.{part}": encoder for encoder in encoders for part in TEXT_PARTS.values()}
         self._parse = _parser_of_tensorflow(table) if check is Check.TENSORFLOW else _parser(table)
@@ -48,25 +41,19 @@ class RowChecker:
             half = len(records) // 2  # to find those that do not parse
             return self(records[:half]) + self(records[half:])
         faults: list[list[RecordFault]] = [[] for _ in records]
-<<<<<<< HEAD
         for feature in self._columns:
-            for place, fault in self._faults(feature, parsed[feature.name]):
-=======
-        for feature in self._features:
             for place, fault in self._faults(feature, *parsed[feature.name]):
->>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
                 faults[place].append(fault)
-        pictures = [parsed[feature.name].numpy() for feature in self._pictures]
+        pictures = [parsed[feature.name][1] for feature in self._pictures]
         for place, of_row in enumerate(zip(*pictures, strict=True)):
             faults[place] += self._picture_faults(of_row)
         return faults
 
-<<<<<<< HEAD
     def _picture_faults(self, of_row: Sequence[Any]) -> Iterator[RecordFault]:
         """What is wrong with the picture of a row, whose features these are."""
         values = {feature.source: value for feature, value in zip(self._pictures, of_row, strict=True)}
         if "image.encoded" in values:
-            yield from image_faults(values)
+            yield from image_faults(values, self._open)
             return
         (pixels,) = (feature for feature in self._pictures if feature.is_packed)
         height, width, channels = map(int, pixels.shape)
@@ -75,12 +62,9 @@ class RowChecker:
             found = f"{len(values[pixels.source]):,} bytes of pixels, said to be {said[1]}x{said[0]}"
             yield "image_size", f"{found}; the manifest says {width}x{height} of {channels}"
 
-    def _faults(self, feature: Feature, values: Any) -> Iterator[tuple[int, RecordFault]]:
-=======
     def _faults(
         self, feature: Feature, lengths: np.ndarray | None, flat: np.ndarray
     ) -> Iterator[tuple[int, RecordFault]]:
->>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
         """Values that no row becomes."""
         if lengths is not None:
             owners = np.repeat(np.arange(len(lengths)), lengths)
@@ -113,7 +97,7 @@ def _parser(table: FeatureTable) -> Callable[[Sequence[bytes]], dict[str, _Colum
 
 
 def _column(feature: Feature, values: list[Any]) -> _Column:
-    if feature.shape:
+    if feature.is_list:
         return np.fromiter(map(len, values), np.int64, len(values)), np.concatenate(values)
     return None, np.array(values, object) if feature.kind is Kind.BYTES else np.concatenate(values)
 
@@ -133,7 +117,9 @@ def _parser_of_tensorflow(table: FeatureTable) -> Callable[[Sequence[bytes]], di
             raise RecordParseError(first_line(error)) from error
         return {
             feature.name: (
-                (values.row_lengths().numpy(), values.flat_values.numpy()) if feature.shape else (None, values.numpy())
+                (values.row_lengths().numpy(), values.flat_values.numpy())
+                if feature.is_list
+                else (None, values.numpy())
             )
             for feature in table.features
             for values in [parsed[feature.name]]

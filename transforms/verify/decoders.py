@@ -1,8 +1,10 @@
 """What parses records and opens their pictures while they are checked: TensorFlow, as training does, or without it."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from recordmill.schemas.features import FeatureTable, parse_spec
+from recordmill.schemas.plan_report import Check
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.images.load_images import inspect_picture
 from recordmill.transforms.images.open_picture import encoded_channels
@@ -55,6 +57,14 @@ def decode_by_tensorflow(encoded: bytes, channels: int) -> Opened:
     except tf.errors.InvalidArgumentError as error:
         raise UndecodableError(first_line(error)) from error
     return Opened(image.shape[1], image.shape[0], image.shape[2])
+
+
+Opener = Callable[[bytes, int], Opened]
+OPENERS: Mapping[Check, Opener] = {
+    Check.HASHES: read_header,
+    Check.DECODE: decode,
+    Check.TENSORFLOW: decode_by_tensorflow,
+}
 
 
 class TensorFlowParser:

@@ -1,4 +1,4 @@
-"""Finished shards are read back and compared with their manifest; TensorFlow parses and decodes every record."""
+"""Finished shards are read back and compared with their manifest; every record is parsed, its picture decoded."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.layouts import is_of_picture
-from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.plan_report import Check, Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
 from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.runtime.look_ahead import look_ahead
@@ -32,11 +32,13 @@ class ShardToVerify(ManifestShard, frozen=True):
     Attributes:
         boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
         encoders: of texts.
+        check: how thoroughly they are read.
         recomputing: how features are made again; None where they are not.
     """
 
     boxes_inside: bool
     encoders: tuple[EncoderInfo, ...] = ()
+    check: Check = Check.TENSORFLOW
     recomputing: Recomputing | None = None
 
 
@@ -103,12 +105,12 @@ def _records_at_once(table: FeatureTable) -> int:
 
 
 def _of_pictures(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:
-    check = RecordChecker(expected.table, expected.labels, expected.boxes_inside, expected.encoders)
+    check = RecordChecker(expected.check, expected.table, expected.labels, expected.boxes_inside, expected.encoders)
     return lambda records: [_Measured(len(record), *check(record)) for record in records]
 
 
 def _of_rows(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:
-    check = RowChecker(expected.table, expected.labels, expected.encoders)
+    check = RowChecker(expected.check, expected.table, expected.labels, expected.encoders)
     return lambda records: [
         _Measured(len(record), 0, faults) for record, faults in zip(records, check(records), strict=True)
     ]

@@ -78,6 +78,11 @@ def test_each_count_is_held_against_its_parts(tmp_path, part, counts, name):
     assert faults(tmp_path) == [("manifest.json", "count")] * bool(counts)
 
 
+def test_a_sample_says_nothing_of_sums(tmp_path):
+    write(tmp_path, plus(SPLIT, "annotations", "objects", "rows"))
+    assert folder_faults(str(tmp_path), [ShardCheck("train", "one", 6, 5, 350, 0, ())]) == []
+
+
 @pytest.mark.parametrize(("examples", "is_right"), [(9, True), (8, False)])
 def test_where_a_record_is_of_an_object_there_are_as_many_records_as_objects(tmp_path, examples, is_right):
     shards = (msgspec.structs.replace(SHARDS[0], file=f"file_00-{examples}.tfrec", examples=examples),)

@@ -10,11 +10,8 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
-<<<<<<< HEAD
 from recordmill.schemas.layouts import picture_of_row
-=======
 from recordmill.schemas.plan_report import Check
->>>>>>> 1bf981c (Records can be checked without TensorFlow, by the rules of what writes them)
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.verify.check_rows import RowChecker
 
@@ -83,6 +80,7 @@ PICTURE = {
 }
 
 
+@pytest.mark.parametrize("how", list(Check))
 @pytest.mark.parametrize(
     ("raw_size", "changed", "reason"),
     [
@@ -95,9 +93,9 @@ PICTURE = {
         ((4, 3), {"image.height": 3}, "image_size"),
     ],
 )
-def test_the_picture_of_a_row_is_looked_at(raw_size, changed, reason):
+def test_the_picture_of_a_row_is_looked_at(raw_size, changed, reason, how):
     table = with_picture(raw_size)
     good = GOOD | PICTURE | ({"image.height": 4, "image.width": 3} if raw_size else {})
     records = [ExampleWriter(table).write(good | more) for more in ({}, changed, {})]
-    faults = RowChecker(table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
+    faults = RowChecker(how, table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
     assert [[fault for fault, _ in of_record][:1] for of_record in faults] == [[], [reason], []]

@@ -6,6 +6,7 @@ from recordmill.schemas.encoders import EncoderInfo, TextForm
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.plan_report import Check
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.verify.check_rows import RowChecker
 
@@ -25,7 +26,7 @@ def test_the_row_whose_numbers_are_none_of_the_encoder_is_found(index, value, to
     rows = [([0, 4], [1.0, 2.0]), ([], []), (index, value), ([1], [1.0])]
     write = ExampleWriter(TABLE).write
     records = [write({"title.index": of[0], "title.value": of[1]}) for of in rows]
-    found = RowChecker(TABLE, LabelMap(()), (ENCODER,))(records)
+    found = RowChecker(Check.TENSORFLOW, TABLE, LabelMap(()), (ENCODER,))(records)
     assert [len(faults) for faults in found] == [0, 0, 1, 0]
     assert told in found[2][0][1]
-    assert RowChecker(TABLE, LabelMap(()))(records)[2] == []
+    assert RowChecker(Check.TENSORFLOW, TABLE, LabelMap(()))(records)[2] == []
