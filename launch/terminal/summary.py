@@ -242,10 +242,10 @@ _READ = {
 def print_checks(
     console: Console,
     folder: str,
-    check: Check,
     checks: Sequence[ShardCheck],
     faults: Sequence[Fault],
-    unread: int,
+    check: Check = Check.TENSORFLOW,
+    unread: int = 0,
 ) -> None:
     """What verify found: a line a split, and the faults; `unread` shards were left out."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)

@@ -56,7 +56,7 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
         checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
     faults = [*folder_faults(options.folder, checks), *(fault for check in checks for fault in check.faults)]
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
-    print_checks(terminal(), options.folder, options.thoroughness, checks, faults, listed - len(checks))
+    print_checks(terminal(), options.folder, checks, faults, options.thoroughness, listed - len(checks))
     return not faults
 
 
