@@ -27,6 +27,8 @@ demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the re
 	@echo "                                         class folders, as of cats and dogs"
 	@echo "  README.md, \"Train on it\"               the records in TensorFlow"
 
+# Of two cores some would be idle otherwise: tests wait for processes that start, and for threads.
+test: JOBS = 3
 test: $(VENV)/installed-dev  ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
 	    --ignore=tests/engines --ignore=tests/airflow $(PYTEST_ARGS)

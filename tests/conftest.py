@@ -31,6 +31,7 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 def pytest_collection_finish() -> None:
     quick_beam.install()
+    os.fsync = lambda descriptor: None  # nothing in tests outlives the machine, so nothing waits for its disk
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """What is imported when: the write path never needs TensorFlow, and --help needs next to nothing."""
 
-import os
 import subprocess
 import sys
 
@@ -41,18 +40,3 @@ def test_a_wrong_flag_is_refused_before_beam_is_imported():
     code = "import sys\nfrom recordmill.launch.cli import main\n"
     code += "print(main(['coco', '--ouput', 'x']), 'apache_beam' in sys.modules)"
     assert run(code).splitlines()[-1] == "2 False"
-
-
-def test_a_project_s_own_folders_and_modules_do_not_get_in_the_way(sample, tmp_path):
-    """With names as ours have in the checkout, and on the path before everything else."""
-    for name in ("schemas", "pipelines", "launch"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise ImportError('this is the project')\n")
-    (tmp_path / "transforms.py").write_text("raise ImportError('this is the project')\n")
-    beams = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-    command = [sys.executable, "-m", "recordmill.launch.cli", *coco_flags(sample, tmp_path / "out"), *beams]
-    ended = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert (tmp_path / "out" / "manifest.json").exists()
