@@ -21,6 +21,7 @@ from recordmill.transforms.coco.file_fields import (
     LISTS,
     NO_TEXT,
     DecodedFile,
+    count_entry_fields,
     count_fields,
     decode_with_fields,
     field_names,
@@ -226,6 +227,9 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
             break
     else:
         rows = _decode_row_by_row(path, data, row)
+    if row.type is PanopticRow and (of_segments := count_entry_fields(data, "segments_info", SegmentRow)):
+        counts = {**rows.unread.get("annotations", {}), **of_segments}
+        rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})
     boxes = [row.bbox for row in (*rows.annotations[:1], *rows.annotations[-1:]) if isinstance(row, AnnotationRow)]
     if name := list_given_twice(data, *boxes):
         raise AnnotationFileError(

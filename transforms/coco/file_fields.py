@@ -183,6 +183,30 @@ def count_fields(rows: Iterable[msgspec.Raw]) -> Counter[str]:
     return counts
 
 
+def count_entry_fields(data: bytes, name: str, entry: type) -> dict[str, int]:
+    """How many entries of the lists that annotation rows have in the field `name` have data in fields that the type
+    `entry` does not have.
+
+    Raises:
+        msgspec.DecodeError: it is not JSON.
+    """
+    texts = [(field, msgspec.Raw, NO_TEXT) for field in sorted(field_names(entry))]
+    usual = msgspec.defstruct(entry.__name__, texts, forbid_unknown_fields=True, gc=False)
+    with contextlib.suppress(msgspec.ValidationError):
+        msgspec.json.decode(data, type=_with_list("annotations", _with_list(name, usual)))
+        return {}
+    counts: Counter[str] = Counter()
+    row = msgspec.json.Decoder(_with_list(name, msgspec.Raw))
+    for raw in msgspec.json.decode(data, type=_with_list("annotations", msgspec.Raw)).annotations:
+        with contextlib.suppress(msgspec.ValidationError):  # its reject says so
+            counts += count_fields(getattr(row.decode(raw), name))
+    return {f"{name}.{field}": number for field, number in without(counts, field_names(entry)).items()}
+
+
+def _with_list(name: str, entry: Any) -> type:
+    return msgspec.defstruct("Object", [(name, list[entry], msgspec.field(default_factory=list))], gc=False)
+
+
 def without(counts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
     """Counts of other fields than these."""
     return {name: counts[name] for name in counts.keys() - set(names)}

@@ -124,6 +124,21 @@ def test_what_a_kind_does_not_read_of_a_row_that_has_all(kind, masks, expected, 
     assert counted == {"annotations": dict.fromkeys(expected.split(), 2)}
 
 
+@pytest.mark.parametrize("bad", [[], [5], [{"segments_info": 5}], [{"segments_info": [7]}]])
+def test_fields_of_segments_are_counted_wherever_they_stand(bad):
+    segment = {"id": 1, "category_id": 3, "iscrowd": 0, "bbox": [1, 2, 3, 4], "area": 12}
+    more = segment | {"score": 0.5, "tags": ["a"], "empty": []}
+    rows = [
+        {"image_id": 1, "file_name": "a.png", "segments_info": each} for each in ([segment], [more, segment], [more])
+    ]
+    document = {"images": [IMAGE], "annotations": [*rows, *bad], "categories": [CATEGORY]}
+    counted = unread(document, AnnotationKind.PANOPTIC)["annotations"]
+    assert counted == {"segments_info.score": 2, "segments_info.tags": 2}
+    assert list(counted) == sorted(counted)
+    document["annotations"] = [rows[0], *bad]
+    assert unread(document, AnnotationKind.PANOPTIC) == {}
+
+
 @pytest.mark.parametrize("with_bad_row", [False, True])
 def test_an_address_that_gave_the_name_is_not_carried_whole(with_bad_row):
     images = [{"id": 1, "coco_url": "http://x/a.jpg"}, {"id": 2, "coco_url": "http://x/b.jpg", "file_name": "b"}]
