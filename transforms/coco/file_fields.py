@@ -203,7 +203,7 @@ def count_entry_fields(data: bytes, name: str, entry: type) -> dict[str, int]:
     return {f"{name}.{field}": number for field, number in without(counts, field_names(entry)).items()}
 
 
-def _with_list(name: str, entry: Any) -> type:
+def _with_list(name: str, entry: Any) -> Any:
     return msgspec.defstruct("Object", [(name, list[entry], msgspec.field(default_factory=list))], gc=False)
 
 
