@@ -4,9 +4,9 @@ from typing import Any
 
 import apache_beam as beam
 
-from recordmill.pipelines import folder
 from recordmill.pipelines.convert import Contents, Gathered
 from recordmill.pipelines.options.embed_options import EmbedOptions
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.models import RANDOM, FeatureModel
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
@@ -23,9 +23,11 @@ def features(options: EmbedOptions, model: FeatureModel) -> Contents:
     return Contents(features_table(model.feature_shape, options.dtype), maker)
 
 
-def gather(p: beam.Pipeline, options: EmbedOptions, splits: tuple[str, ...], model: FeatureModel) -> Gathered:
-    """Image files, with their classes and splits, as `recordmill folder` has them."""
-    gathered = folder.gather(p, options, splits, features(options, model).table)
+def with_features(
+    p: beam.Pipeline, gathered: Gathered, options: EmbedOptions, splits: tuple[str, ...], table: FeatureTable
+) -> Gathered:
+    """Images, as `recordmill folder` or `table` gathers them, that become features of `table`."""
+    gathered = gathered._replace(table=p | "Features" >> beam.Create([table]))
     if options.weights != RANDOM:
         return gathered
     findings = gathered.findings

@@ -15,7 +15,7 @@ from recordmill.schemas.encoders import EncoderInfo, TextCounts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part, is_class_label
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS, shard_names
+from recordmill.schemas.layouts import LAYOUTS, TABLE, shard_names
 from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.shards import ShardInfo, ShardNames
 from recordmill.schemas.splits import split_name_fault
@@ -84,6 +84,12 @@ class Recipe(msgspec.Struct, frozen=True):
     inputs: tuple[InputFile, ...]
     images: tuple[str, ...]
     options: dict[str, str | int | float | bool | list[str] | None]
+
+    @property
+    def unit(self) -> str:
+        """What it counts, for messages: `row` where rows of a table are records, or name images; else `image`."""
+        of_rows = self.layout == TABLE.layout or any(file.kind == "rows" for file in self.inputs)
+        return "row" if of_rows else "image"
 
     @property
     def shard_names(self) -> ShardNames:

@@ -1,9 +1,8 @@
 """What decides the bytes of a split, written down: the manifest keeps it, and an interrupted run is known by it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import google_crc32c
-import msgspec
 from msgspec.structs import astuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
@@ -53,8 +52,8 @@ def folder_recipes(options: LabelledOptions) -> list[Recipe]:
     return [_recipe(options, split, inputs) for split in _label_splits(options) or options.splits]
 
 
-def embed_recipes(options: EmbedOptions, found: FeatureModel) -> list[Recipe]:
-    """As `folder_recipes`, with the model that was found."""
+def embed_recipes(options: EmbedOptions, found: FeatureModel, of_images: Iterable[Recipe]) -> list[Recipe]:
+    """What decides the bytes of each split: the recipes of its images, with the model that was found."""
     of_model: dict[str, RecipeValue] = {
         "feature_shape": list(map(str, found.feature_shape)),
         "input_size": "x".join(map(str, found.input_size)),
@@ -66,7 +65,19 @@ def embed_recipes(options: EmbedOptions, found: FeatureModel) -> list[Recipe]:
         "weights": options.weights or (options.model if options.model in options.model_paths else ON_DISK),
         "weights_sha256": found.weights_sha256,
     }
-    return [msgspec.structs.replace(recipe, options=recipe.options | of_model) for recipe in folder_recipes(options)]
+    return [
+        Recipe(
+            FORMAT,
+            options.name,
+            recipe.split,
+            options.layout,
+            (),
+            recipe.inputs,
+            recipe.images,
+            options.record_options | of_model,
+        )
+        for recipe in of_images
+    ]
 
 
 def rows_inputs(paths: Sequence[str]) -> tuple[InputFile, ...]:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_embed_inputs
-from recordmill.launch.preflight.recipe import embed_recipes
+from recordmill.launch.preflight.recipe import embed_recipes, folder_recipes
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.verbs.convert import Conversion, of_images
+from recordmill.launch.verbs.table import rows_of
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.schemas.models import FeatureModel
 
@@ -23,21 +24,18 @@ def conversion(options: EmbedOptions) -> Conversion:
     from recordmill.transforms.embed.load_model import load_model
 
     model = load_model(options.choice).found
-    recipes = embed_recipes(options, model)
+    rows = rows_of(options.as_table()) if options.rows else None
+    recipes = embed_recipes(options, model, rows.recipes() if rows else folder_recipes(options))
     splits = tuple(recipe.split for recipe in recipes)
-    return of_images(
-        options,
-        splits,
-        lambda: recipes,
-        lambda p: _gather(p, options, splits, model),
-        lambda: _features(options, model),
-    )
 
+    def gather(p: Any) -> Any:
+        from recordmill.pipelines import embed, folder
 
-def _gather(p: Any, options: EmbedOptions, splits: tuple[str, ...], model: FeatureModel) -> Any:
-    from recordmill.pipelines import embed
+        table = embed.features(options, model).table
+        gathered = rows.job.gather(p) if rows else folder.gather(p, options, splits, table)
+        return embed.with_features(p, gathered, options, splits, table)
 
-    return embed.gather(p, options, splits, model)
+    return of_images(options, splits, lambda: recipes, gather, lambda: _features(options, model))
 
 
 def _features(options: EmbedOptions, model: FeatureModel) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.launch.preflight.check_inputs import check_table_inputs
 from recordmill.launch.preflight.choose_encoders import choose_encoder, saved_classes
@@ -18,8 +18,28 @@ from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.storage.resolve import storage_for
 
 
+class Rows(NamedTuple):
+    """A table that there is to convert: its splits, what gives their recipes, and the job."""
+
+    splits: tuple[str, ...]
+    recipes: Callable[[], list[Recipe]]
+    job: "_Job"
+
+
 def conversion(options: TableOptions) -> Conversion:
     """What the options ask for.
+
+    Raises:
+        ConfigError, AnnotationFileError: see `rows_of`.
+    """
+    splits, recipes, job = rows_of(options)
+    if options.image_column:
+        return of_images(options, splits, recipes, job.gather, job.contents)
+    return Conversion(options, splits, recipes, job.write, job.report)
+
+
+def rows_of(options: TableOptions) -> Rows:
+    """The rows that the options name.
 
     Raises:
         ConfigError: a file that they name is not there.
@@ -31,14 +51,7 @@ def conversion(options: TableOptions) -> Conversion:
     texts = tuple(
         choose_encoder(options, options.text_form, column, options.output, splits) for column in options.encoded_columns
     )
-    job = _Job(options, paths, splits, texts)
-
-    def recipes() -> list[Recipe]:
-        return table_recipes(options, inputs(), splits, texts)
-
-    if options.image_column:
-        return of_images(options, splits, recipes, job.gather, job.contents)
-    return Conversion(options, splits, recipes, job.write, job.report)
+    return Rows(splits, lambda: table_recipes(options, inputs(), splits, texts), _Job(options, paths, splits, texts))
 
 
 def _with_saved_classes(options: TableOptions) -> TableOptions:

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from recordmill.pipelines.options.convert_options import RecipeValue
 from recordmill.pipelines.options.folder_options import LabelledOptions
-from recordmill.pipelines.options.option import MODEL, Kind, option, redefined
+from recordmill.pipelines.options.option import MODEL, Kind, flag, option, redefined
 from recordmill.pipelines.options.picture_options import SIZE, size_of
+from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, PREPROCESSING, RANDOM, ModelChoice
+from recordmill.schemas.names import NameSources
 from recordmill.transforms.storage.interface import is_remote
 
 
@@ -16,6 +19,33 @@ from recordmill.transforms.storage.interface import is_remote
 class EmbedOptions(LabelledOptions):
     """What `recordmill embed` is asked to do. Names are those of the flags; see docs/cli.md."""
 
+    rows: tuple[str, ...] = redefined(
+        TableOptions,
+        "rows",
+        help="CSV, TSV, JSON Lines or Parquet whose rows name images, instead of --labels; repeatable",
+        docs=(
+            "CSV, TSV, JSON Lines or Parquet whose rows name images, as `recordmill table` reads them, instead of "
+            "`--labels`: each row becomes a record; repeatable"
+        ),
+    )
+    image_column: str | None = redefined(
+        TableOptions, "image_column", help="of --rows: column of paths of images", docs="column of paths of images"
+    )
+    label: str | None = redefined(
+        TableOptions, "label", help="of --rows: column of classes", docs="column of classes in `--rows`"
+    )
+    key: str | None = redefined(
+        TableOptions,
+        "key",
+        help="of --rows: column that a row is known by, for its split and place",
+        docs="column of `--rows` that a row is known by, for its split and place; without it, its image",
+    )
+    group_column: str | None = redefined(
+        TableOptions,
+        "group_column",
+        help="of --rows: rows of one value of it go to one split",
+        docs="rows of one value of it (a patient, a video) go to one split, of `--rows`",
+    )
     model: str = option(
         kind=Kind.TEXT,
         group=MODEL,
@@ -104,6 +134,37 @@ class EmbedOptions(LabelledOptions):
             self.model, self.weights, self.layer, self.pool, size_of(self.input_size), self.preprocess or ""
         )
 
+    def as_table(self) -> TableOptions:
+        """What is asked of the rows.
+
+        Raises:
+            ConfigError: what no table can be asked.
+        """
+        return TableOptions(
+            rows=self.rows,
+            images=self.images,
+            image_column=self.image_column,
+            label=self.label,
+            columns=tuple(filter(None, [self.label])),
+            classes=self.classes,
+            key=self.key,
+            group_column=self.group_column,
+            split_column=self.split_column,
+            split=self.split,
+            split_seed=self.split_seed,
+            stratify=self.stratify,
+            output=self.output,
+        )
+
+    @property
+    def name_sources(self) -> NameSources:
+        return NameSources(self.images, self.rows) if self.rows else super().name_sources
+
+    @property
+    def _columns_of_labels(self) -> tuple[str, ...]:
+        columns = super()._columns_of_labels
+        return tuple(column for column in columns if column != "split_column") if self.rows else columns
+
     @property
     def model_paths(self) -> tuple[str, ...]:
         """The model's file or folder, and that of its weights, where these are not known by a name."""
@@ -112,7 +173,7 @@ class EmbedOptions(LabelledOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return (*super().paths, *self.model_paths)
+        return (*super().paths, *self.rows, *self.model_paths)
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
@@ -123,9 +184,34 @@ class EmbedOptions(LabelledOptions):
             "pool": self.pool,
             "resize": self.resize,
             "weights": self.weights,
+            **({name: getattr(self, name) for name in _OF_ROWS} if self.rows else {}),
         }
 
     def _faults(self) -> Iterator[str]:
         if self.input_size and not SIZE.fullmatch(self.input_size):
             yield f"--input-size {self.input_size!r} is no height and width in pixels: 224x224 for example"
-        yield from super()._faults()
+        faults = [*super()._faults(), *self._row_faults()]
+        if self.rows and not faults:
+            try:
+                self.as_table()
+            except ConfigError as error:
+                faults = [str(error)]
+        yield from faults
+
+    def _row_faults(self) -> Iterator[str]:
+        if not self.rows:
+            yield from (f"{flag(name)} is of --rows, and none is given" for name in _OF_ROWS if getattr(self, name))
+            return
+        for name in ("image_column", "label"):
+            if not getattr(self, name):
+                yield f"{flag(name)} is missing: the column of --rows that has the {_WHAT[name]} of each row"
+        if self.labels:
+            yield "--labels names images, and so does --rows: give one"
+        if self.label_from != "folder":
+            yield f"--rows gives the labels, and so does --label-from {self.label_from}: give one"
+        if self.group_from:
+            yield "--group-from is of images without --rows; give --group-column"
+
+
+_OF_ROWS = ("image_column", "label", "key", "group_column")
+_WHAT = {"image_column": "image", "label": "class"}

@@ -99,6 +99,11 @@ class LabelledOptions(DividedOptions):
         return LabelColumns(self.path_column, self.label_column, self.split_column)
 
     @property
+    def _columns_of_labels(self) -> tuple[str, ...]:
+        """Options that are of tables of --labels."""
+        return ("path_column", "label_column", "split_column")
+
+    @property
     def path_labels(self) -> PathLabels:
         return PathLabels(self.label_separator if self.label_from == "name" else None)
 
@@ -121,7 +126,7 @@ class LabelledOptions(DividedOptions):
         elif self.label_from == "folder" and self.label_separator != LabelledOptions.label_separator:
             yield f"--label-separator {self.label_separator} would do nothing without --label-from name"
         if not self.labels:
-            for column in ("path_column", "label_column", "split_column"):
+            for column in self._columns_of_labels:
                 if getattr(self, column):
                     yield f"{flag(column)} is of tables of --labels, and none is given"
         elif self.label_from != "folder":

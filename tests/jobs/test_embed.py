@@ -240,3 +240,30 @@ def test_verify_finds_what_is_no_feature(embedded, tmp_path, recordmill):
     outcome = recordmill("verify", out)
     assert outcome.code == 1
     assert "feature_values: 1 numbers are NaN or infinite" in outcome.out
+
+
+def test_rows_name_pictures_and_each_becomes_a_record(inputs, embedded, tmp_path, recordmill):
+    names = sorted(str(path.relative_to(inputs / "images")) for path in (inputs / "images").rglob("*.jpg"))
+    rows = [{"file": name, "kind": name.split("/")[0], "n": n} for name in names for n in (0, 1)]
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {"file": "x", "kind": "cat"}])
+    )
+    of_rows = ["--rows", tmp_path / "rows.jsonl", "--image-column", "file", "--label", "kind"]
+    outcome = recordmill(*flags(inputs, tmp_path / "out", *of_rows, "--split", "train=0.7,val=0.3"))
+    assert outcome.code == 0, outcome
+    for split in ("train", "val"):  # which are those of the folder, as are the features
+        once = {example["image/filename"][0]: example for example in read_examples(embedded, split)}
+        twice = read_examples(tmp_path / "out", split)
+        assert sorted(example["image/filename"][0] for example in twice) == sorted([*once, *once])
+        for example in twice:
+            expected = once[example["image/filename"][0]]
+            np.testing.assert_allclose(example.pop("feature"), expected["feature"], rtol=1e-4, atol=1e-5)
+            assert example == {name: value for name, value in expected.items() if name != "feature"}
+    rejects = [(row["what"], row["id"], row["reason"]) for row in rejects_of(tmp_path / "out")]
+    assert sorted(rejects, key=str) == sorted(
+        [("row", line, "image_unreadable") for line in (17, 18, 25, 26)] + [("row", 43, "image_missing")], key=str
+    )
+    assert recordmill("verify", tmp_path / "out").code == 0
+    refused = recordmill(*flags(inputs, tmp_path / "no", *of_rows, "--max-rejects", 0.1))
+    assert refused.code == 1
+    assert "5 of 43 rows (11.6%) are rejected" in refused.err

@@ -191,7 +191,7 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
         EmptyDatasetError: of its images none gave one.
     """
     for name, split in splits.items():
-        unit = "row" if split.recipe.layout == "table" else "image"
+        unit = split.recipe.unit
         if not split.examples:
             raise EmptyDatasetError(
                 f"of the {split.images.rows} {unit}s of split {name} {_left_out(split.images)}, see {rejects_path}; "

@@ -207,7 +207,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
 def _check(
     target: Target, splits: Mapping[str, SplitManifest], rejects: Mapping[str, list[Rejected]], rejects_path: str
 ) -> None:
-    what = "row" if target.recipes[0].layout == "table" else "image"
+    what = target.recipes[0].unit
     check_rejects(
         {name: Rows(split.images.rows, split.annotations.rows, what) for name, split in splits.items()},
         [reject for of_split in rejects.values() for reject in of_split],
