@@ -6,17 +6,16 @@ Whole processes are timed; the table gives medians, the time that importing take
 process. The rows are run in turn, round after round, so that a slow minute of a shared machine falls on all of them.
 """
 
-import argparse
 import os
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from arguments import read_arguments
 from make_coco import make
 
 HERE = Path(__file__).resolve().parent
@@ -61,14 +60,7 @@ def coco(data: Path, output: Path, shards: int, *flags: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--small", type=int, default=1000)
-    parser.add_argument("--shards", type=int, default=8)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--folder", help="where data and output go; made and kept (default: a temporary folder)")
-    arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="recordmill-bench-"))
+    arguments, folder = read_arguments(__doc__, images=5000, small=1000, shards=8, runs=5)
     large, small, output = folder / f"coco-{arguments.images}", folder / f"coco-{arguments.small}", folder / "output"
     for data, count in ((large, arguments.images), (small, arguments.small)):
         if not data.exists():
@@ -89,8 +81,6 @@ def main() -> None:
         for name, command in commands.items():
             shutil.rmtree(output, ignore_errors=True)
             runs[name].append(timed(command))
-    if not arguments.folder:
-        shutil.rmtree(folder)
     report(runs, arguments.images)
 
 

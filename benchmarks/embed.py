@@ -8,13 +8,11 @@ same pixels in memory, and of the recipe's loop: `load_img`, `model.predict` of 
 whole commands, of which one has four times the pictures.
 """
 
-import argparse
 import os
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
+from arguments import read_arguments
 from make_coco import make
 
 from recordmill.schemas.annotations import Category, ImageLabels
@@ -118,14 +117,7 @@ def copies(paths: list[Path], folder: Path, times: int) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=128)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--model", default="efficientnet-b0")
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--folder", help="where pictures and output go; made and kept (default: a temporary folder)")
-    arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="recordmill-bench-"))
+    arguments, folder = read_arguments(__doc__, images=128, runs=5, model="efficientnet-b0", size=224)
     data, output = folder / f"coco-{arguments.images}", folder / "output"
     if not data.exists():
         make(data, arguments.images)
@@ -163,8 +155,6 @@ def main() -> None:
         )
     peaks = [peak_mb(copies(paths, folder / f"times-{n}", n), choice, folder / f"features-{n}") for n in (1, 4)]
     print(f"peak memory of a command: {peaks[0]:,.0f} MB, of four times the pictures {peaks[1]:,.0f} MB")
-    if not arguments.folder:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

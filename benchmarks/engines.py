@@ -6,7 +6,6 @@
 which is checked. A cluster that runs already is not started anew for each job, as in life.
 """
 
-import argparse
 import contextlib
 import shutil
 import statistics
@@ -16,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from arguments import read_arguments
 from coco import coco
 from make_coco import make
 
@@ -94,13 +94,7 @@ def engines(folder: Path) -> Iterator[dict[str, tuple[list[str], set[int]]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--shards", type=int, default=8)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--folder", help="where data and output go; made and kept (default: a temporary folder)")
-    arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="recordmill-bench-"))
+    arguments, folder = read_arguments(__doc__, images=2000, shards=8, runs=3)
     data = folder / f"coco-{arguments.images}"
     if not data.exists():
         make(data, arguments.images)

@@ -6,19 +6,18 @@ Images/s of the step alone (read, checked, hashed) with threads that are handed 
 whole jobs, imports apart. Rows in turn, round after round, medians.
 """
 
-import argparse
 import contextlib
 import io
 import shutil
 import statistics
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from arguments import read_arguments
 from make_coco import make
 
 from recordmill.launch.cli import main as recordmill
@@ -51,12 +50,7 @@ def job(data: Path, output: Path, check: str, workers: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=1500)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--folder", help="where data and output go; made and kept (default: a temporary folder)")
-    arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="recordmill-bench-"))
+    arguments, folder = read_arguments(__doc__, images=1500, runs=5)
     data, output = folder / f"coco-{arguments.images}", folder / "output"
     if not data.exists():
         make(data, arguments.images)
@@ -71,8 +65,6 @@ def main() -> None:
                 load(paths, check, threads) if way == "step" else job(data, output, check, threads)
                 if turn:  # the first round warms up
                     seconds.setdefault((way, check, threads), []).append(time.perf_counter() - began)
-    if not arguments.folder:
-        shutil.rmtree(folder)
     rates = {row: len(paths) / statistics.median(times) for row, times in seconds.items()}
     print(f"{'images/s':10}{'1 thread':>10}{'2 threads':>11}{'gain':>8}")
     for way in ("step", "job"):
