@@ -113,15 +113,17 @@ def inspect_picture(data: bytes, check: str) -> tuple[str, int, int]:
     """Format, width and height of a JPEG or PNG that records may have, checked as far as `check` goes.
 
     Raises:
-        UnusableError: it is damaged, or TensorFlow does not decode such files.
+        UnusableError: it is damaged, of another format, or of a kind that TensorFlow does not decode.
     """
     kind = known_kind(data)
     image = opened(data, kind)
     check_pixel_count(image)
     with DECODING.part(image.width * image.height), image:
         size = stored_size(image)
-        if not kind or not _is_usual(data, kind):
-            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"TensorFlow does not decode such a {image.format} file")
+        if not kind:
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"a {image.format} file, where records have JPEG or PNG")
+        if not _is_usual(data, kind):
+            raise UnusableError(Reason.UNSUPPORTED_FORMAT, "a JPEG of a kind that TensorFlow does not decode")
         _check_file(image, data, kind, check)
     return kind, *size
 
