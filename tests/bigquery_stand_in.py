@@ -41,7 +41,7 @@ class BigQueryStandIn:
 
     Attributes:
         queries: by their text: the tables that they read, and the one that they give.
-        exporting: called before an export is written.
+        exporting, exported: called before and after an export is written.
         jobs: of all, the requests, oldest first.
     """
 
@@ -50,6 +50,7 @@ class BigQueryStandIn:
     tables: dict[str, Table] = field(default_factory=dict)
     queries: dict[str, tuple[list[str], pa.Table]] = field(default_factory=dict)
     exporting: Callable[[], None] = lambda: None
+    exported: Callable[[], None] = lambda: None
     fault: str = ""
     jobs: list[dict] = field(default_factory=list)
     _answers: dict[str, dict] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class BigQueryStandIn:
                 answer["status"]["errorResult"] = {"reason": "invalid", "message": self.fault}
             else:
                 files = self._write(self.tables[_name(extract["sourceTable"])].rows, extract["destinationUris"][0])
+                self.exported()
                 answer["statistics"] = {"extract": {"destinationUriFileCounts": [str(files)]}}
         self._answers[job["jobReference"]["jobId"]] = answer
         return 200, {**answer, "status": {"state": "RUNNING"}}  # it is done when it is asked for again

@@ -108,10 +108,9 @@ def _export(client: "Client", options: TableOptions, tables: list["Table"], fold
         client.extract_table(source, storage.join(own, "rows-*.parquet"), job_config=config, location=place)
     )
     paths = tuple(sorted(storage.join(own, name) for name in storage.names(own)))
-    if len(paths) != sum(job.destination_uri_file_counts):
-        raise JobError(
-            f"BigQuery says that it wrote {job.destination_uri_file_counts} files, and {own} has {len(paths)}"
-        )
+    written = sum(job.destination_uri_file_counts)
+    if len(paths) != written:
+        raise JobError(f"BigQuery says that it wrote {written:,} files, and {own} has {len(paths):,}; run again")
     return paths
 
 

@@ -12,6 +12,7 @@ from recordmill.launch.preflight.export_bigquery import export_rows
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.manifest import InputFile
+from recordmill.transforms.storage.resolve import storage_for
 from tests.bigquery_stand_in import BigQueryStandIn, Table, running
 from tests.conftest import manifest_of, shard_bytes
 from tests.gcs_stand_in import running as running_gcs
@@ -103,8 +104,12 @@ def test_a_table_that_changes_meanwhile_is_no_export(bigquery):
 
 def test_what_is_gone_is_not_left_out(bigquery):
     found = export()
-    bigquery.gcs._forget("bucket", found.paths[0].removeprefix("gs://bucket/"))
+    storage_for(EXPORT).delete(found.paths[0])
     with pytest.raises(ConfigError, match=r"of an earlier export is gone; delete gs://bucket/exports/\w+,"):
+        export()
+    bigquery.tables["p.d.t"].version = 2
+    bigquery.exported = lambda: storage_for(EXPORT).delete(f"gs://bucket/{max(bigquery.gcs.objects())}")
+    with pytest.raises(JobError, match=r"says that it wrote 3 files, and .* has 2"):
         export()
 
 

@@ -156,14 +156,18 @@ def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill
             "id": number,
             "kind": kind,
             "price": "?" if number % 20 == 3 else number,
-            "note": f"word{number % 3} word{number % 5}",
+            "note": f"word{number % 3} word{number % 5}" if number % 4 else "",
         }
         for number, kind in enumerate(kinds)
     ]
     write_csv(tmp_path / "one.csv", found)
     write_csv(tmp_path / "b-0.csv", found[::-1][:300])
     write_csv(tmp_path / "b-1.csv", found[::-1][300:])
-    schema = {"columns": [{"name": "price", "feature": "price", "type": "int64"}]}
+    columns = [
+        {"name": "price", "feature": "price", "type": "int64"},
+        {"name": "note", "feature": "note", "type": "bytes", "default": "nothing"},
+    ]
+    schema = {"columns": columns}
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     flags = [
         "--label",
@@ -190,7 +194,7 @@ def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill
         for number, kind in zip(manifest["splits"][split]["class_counts"], ("cat", "dog", "emu"), strict=True):
             assert abs(number - share * good[kind]) < 1
     ids = [{r["id"][0] for r in read_examples(tmp_path / "o", split)} for split in ("train", "val", "test")]
-    # The encoder's split is that of the records: rejects of other columns have texts, too.
+    # The encoder's split is that of the records: rejects of other columns have texts, too, and defaults are some.
     assert len(ids[0]) <= manifest["encoders"][0]["texts"] <= len(ids[0]) + len(found) - sum(good.values())
     assert recordmill("verify", tmp_path / "o").code == 0
 

@@ -32,13 +32,10 @@ class NearBorder(NamedTuple):
     """Positions of rows, about the border of two splits.
 
     Attributes:
-        low, end: what is held lies in low .. end - 1.
-        below: how many lie below.
-        held: uint64 [held].
+        below: how many lie below those that are held.
+        held: uint64 [held], in any order.
     """
 
-    low: int
-    end: int
     below: int
     held: np.ndarray
 
@@ -92,7 +89,7 @@ def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterato
 
 def all_held(positions: np.ndarray, borders: tuple[int, ...]) -> ClassPositions:
     """What is known of rows, each of whose positions is known."""
-    return ClassPositions(len(positions), (NearBorder(0, _PLACES, 0, positions),) * len(borders))
+    return ClassPositions(len(positions), (NearBorder(0, positions),) * len(borders))
 
 
 def merged(parts: Iterable[ClassPositions], borders: tuple[int, ...]) -> ClassPositions:
@@ -103,16 +100,20 @@ def merged(parts: Iterable[ClassPositions], borders: tuple[int, ...]) -> ClassPo
     """
     parts = list(parts)
     rows = sum(part.rows for part in parts)
-    reach = int(_DEVIATIONS / 2 / sqrt(rows) * _PLACES) if rows > _ALL else _PLACES
     near = []
     for number, border in enumerate(borders):
         own = [part.near[number] for part in parts]
-        low = max([border - reach, 0, *(each.low for each in own)])
-        end = min([border + reach, _PLACES, *(each.end for each in own)])
+        low, end = _reach(border, rows)  # no part has more rows, so each has held all that is in here
         below = sum(each.below + int((each.held < np.uint64(low)).sum()) for each in own)
         held = np.concatenate([np.zeros(0, np.uint64), *(each.held for each in own)])
-        near.append(NearBorder(low, end, below, held[(held >= np.uint64(low)) & (held < np.uint64(end))]))
+        near.append(NearBorder(below, held[(held >= np.uint64(low)) & (held < np.uint64(end))]))
     return ClassPositions(rows, tuple(near))
+
+
+def _reach(border: int, rows: int) -> tuple[int, int]:
+    """Where the border may be that divides so many rows, the end not included."""
+    reach = int(_DEVIATIONS / 2 / sqrt(rows) * _PLACES) if rows > _ALL else _PLACES
+    return max(border - reach, 0), min(border + reach, _PLACES)
 
 
 def class_borders(class_name: str, positions: ClassPositions, shares: SplitShares) -> tuple[int, ...]:
@@ -121,16 +122,15 @@ def class_borders(class_name: str, positions: ClassPositions, shares: SplitShare
     Where a few keys have most of a class's rows, a border may lie beyond the positions that are held, and is as near as
     they reach.
     """
-    borders = []
-    for end, near in zip(shares.ends(positions.rows, class_name), positions.near, strict=True):
+    found = []
+    ends = shares.ends(positions.rows, class_name)
+    for border, end, near in zip(shares.borders, ends, positions.near, strict=True):
         rank = end - near.below
-        if end >= positions.rows:
-            borders.append(_PLACES)
-        elif 0 <= rank < len(near.held):
-            borders.append(int(np.partition(near.held, rank)[rank]))
+        if 0 <= rank < len(near.held):
+            found.append(int(np.partition(near.held, rank)[rank]))
         else:
-            borders.append(near.low if rank < 0 else near.end)
-    return tuple(borders)
+            found.append(_reach(border, positions.rows)[rank >= 0])
+    return tuple(found)
 
 
 def _divided(

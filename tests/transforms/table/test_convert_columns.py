@@ -124,6 +124,9 @@ def test_enums():
     lists = pa.ListArray.from_arrays([0, 2, 2, 3], pa.array(["v", "u", "v"]).dictionary_encode())
     assert convert(lists, ColumnType.ENUM, classes=("u", "v"), is_list=True) == ([[1, 0], [], [1]], [])
     assert convert(lists, ColumnType.BYTES, is_list=True)[0] == [[b"v", b"u"], [], [b"v"]]
+    digits = pa.ListArray.from_arrays([0, 2], pa.array(["7", "8"]).dictionary_encode())
+    assert convert(digits, ColumnType.INT64, is_list=True) == ([[7, 8]], [])
+    assert convert(digits, ColumnType.FLOAT, is_list=True) == ([[7.0, 8.0]], [])
     holes = pa.ListArray.from_arrays([0, 2, 3], pa.array(["v", None, "x"]).dictionary_encode())
     faults = convert(holes, ColumnType.ENUM, classes=("u", "v"), is_list=True)[1]
     assert sorted(faults) == [(0, Reason.MISSING_VALUE), (1, Reason.UNKNOWN_CLASS)]

@@ -51,6 +51,9 @@ def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():
         ("words", "title.value", ("T of title",)),
     ]
     assert set(TableSchema.of_features(features).columns) == set(chosen.schema.columns)
+    default = TableSchema((Column("title", "title", ColumnType.BYTES, default="none"),))
+    schema = with_texts(CHOSEN._replace(schema=default), [ENCODER], {}).schema
+    assert {column.default for column in TableSchema.of_features(schema.features).columns} == {"none"}
 
 
 def test_a_name_that_another_column_has_is_refused():

@@ -16,13 +16,15 @@ def spill(output, split: str, source: str, keys: list[int], number: int = 0):
 
 @pytest.mark.parametrize("rows", [10, 1000, 1 << 20])
 def test_keys_of_several_rows(tmp_path, rows):
-    """7 is in one file, and split, three times; 8 in two splits; 9 in two pieces of one file; 500..509 in two files."""
+    """7 is in one file, and split, three times; 8 in two splits, to and fro; 9 in two pieces of one file; 500..509 in
+    two files."""
     own = list(range(1000, 3000))
     spills = [
         spill(tmp_path, "train", "a", [7, *own[:1000], 7, 7, 9, *range(500, 510)]),
         spill(tmp_path, "train", "a", [9, 8], 1),
         spill(tmp_path, "train", "b", [*own[1000:], *range(500, 510)]),
         spill(tmp_path, "val", "a", [8]),
+        spill(tmp_path, "train", "c", [8]),
     ]
     parts = list(slices(spills, rows))
     assert [first for first, _ in parts] == [0, *(end for _, end in parts[:-1])]
@@ -30,7 +32,8 @@ def test_keys_of_several_rows(tmp_path, rows):
     assert {10: 200 < len(parts) < 400, 1000: len(parts) == 3, 1 << 20: len(parts) == 1}[rows]
     found = [equal_keys(spills, *part) for part in parts]
     total = added(found)
-    assert total[:3] == (13, 3 + 2 + 2 + 20, 1)
+    assert total[:3] == (13, 3 + 3 + 2 + 20, 1)
+    assert added(equal_keys(spills[::-1], *part) for part in parts) == total
     order, one, other = total.example
     keys = {record_orders(0, [str(key).encode()]).tolist()[0]: key for key in (7, 8, 9, *range(500, 510))}
     assert order == min(keys)
@@ -39,7 +42,7 @@ def test_keys_of_several_rows(tmp_path, rows):
     assert [one, other] == places[keys[order]]
     assert added([added(found[3:]), added([]), *found[:3]]) == total
     text = equal_keys_warning(total, "id")
-    assert text.startswith(f"--key id: 27 rows have 13 keys between them, {one[0]} row {one[1]:,} and {other[0]} row")
+    assert text.startswith(f"--key id: 28 rows have 13 keys between them, {one[0]} row {one[1]:,} and {other[0]} row")
     assert "Those of 1 are in several splits" in text
 
 

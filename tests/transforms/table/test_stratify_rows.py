@@ -46,3 +46,10 @@ def test_a_class_of_few_keys_is_divided_as_near_as_they_reach():
     borders = class_borders("cat", one, SHARES)
     assert all(before <= after for before, after in pairwise(borders))
     assert sum(len(near.held) for near in one.near) < len(found)
+    for position, splits in ((5, [0]), ((1 << 63) - 5, [2])):
+        (few,) = {
+            class_borders(
+                "cat", merged([all_held(np.full(9000, position, np.uint64), SHARES.borders)], SHARES.borders), SHARES
+            )
+        }
+        assert set(np.searchsorted(np.array(few, np.uint64), [position], "right")) == set(splits)
