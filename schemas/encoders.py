@@ -124,27 +124,6 @@ class EncoderSource(NamedTuple):
     known: EncoderInfo | None = None
 
 
-class EncodedText(msgspec.Struct, frozen=True):
-    """A text as numbers.
-
-    Attributes:
-        index: of the terms that are in it, ascending; or the ids of its tokens, in their order.
-        value: of these terms, of the same length; empty for tokens.
-        terms: how many the text has.
-        unknown: how many of them are not in the vocabulary.
-    """
-
-    index: tuple[int, ...]
-    value: tuple[float, ...]
-    terms: int
-    unknown: int
-
-    @property
-    def counts(self) -> tuple[int, int, int, int]:
-        """Its part of TextCounts."""
-        return 1, int(self.terms == self.unknown), self.terms, self.unknown
-
-
 class TextCounts(msgspec.Struct, frozen=True):
     """What was encoded of a column, in a split.
 
@@ -161,19 +140,22 @@ class TextCounts(msgspec.Struct, frozen=True):
     unknown: int
 
 
-class TermCount(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A term, how often it occurs, and in how many texts."""
+class Terms(msgspec.Struct, array_like=True):
+    """Terms that may be kept, of `distinct` that there are. Not frozen: they are added up.
 
-    term: str
-    occurrences: int
-    texts: int
+    Attributes:
+        occurrences: how often each occurs.
+        texts: in how many texts.
+    """
 
-
-class Terms(msgspec.Struct, frozen=True, array_like=True):
-    """Terms that may be kept, of `distinct` that there are."""
-
-    kept: list[TermCount]
+    terms: list[str]
+    occurrences: list[int]
+    texts: list[int]
     distinct: int
+
+    @property
+    def columns(self) -> tuple[list[str], list[int], list[int]]:
+        return self.terms, self.occurrences, self.texts
 
 
 def encoder_file(column: str) -> str:

@@ -45,7 +45,7 @@ _UNITS = {
     ColumnType.TOKEN_IDS: "1..terms+1",
 }
 TEXT_PARTS = {ColumnType.TERM_INDEX: "index", ColumnType.TERM_VALUE: "value", ColumnType.TOKEN_IDS: "tokens"}
-"""What a column of texts becomes, which may be two features; see `recordmill.schemas.encoders.EncodedText`."""
+"""What a column of texts becomes, which may be two features: see `recordmill.transforms.text.encode_texts`."""
 
 
 _ROW = "row."

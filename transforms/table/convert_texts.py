@@ -36,17 +36,13 @@ def convert_texts(
         array, is_typed: see `convert_column`.
     """
     texts, faults = column_texts(columns[0], array, rows, is_typed)
-    encoded = [None if text is None else vectorize(text) for text in texts]
-    counts = np.array([(0, 0, 0, 0) if each is None else each.counts for each in encoded], np.int64).reshape(rows, 4)
-    lengths = np.array([0 if each is None else len(each.index) for each in encoded], np.int64)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
+    vectors = vectorize([text or "" for text in texts])
     features = []
     for column in columns:
-        is_value = column.type is ColumnType.TERM_VALUE
-        values = [value for each in encoded if each for value in (each.value if is_value else each.index)]
-        array_of = np.array(values, np.float32 if is_value else np.int64)
-        features.append(FeatureColumn(column.feature, column.kind, array_of, ends))
-    return ConvertedTexts(features, faults, counts)
+        values = vectors.values.astype(np.float32) if column.type is ColumnType.TERM_VALUE else vectors.indices
+        features.append(FeatureColumn(column.feature, column.kind, values, vectors.ends))
+    has_text = np.array([text is not None for text in texts], bool)
+    return ConvertedTexts(features, faults, vectors.counts * has_text[:, None])
 
 
 def column_texts(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.table_splits import RowSplits
@@ -18,18 +18,16 @@ from recordmill.transforms.text.fit_encoder import FitEncoder
 
 
 class RowTexts(NamedTuple):
-    """Where texts are.
+    """The texts of a column that an encoder is fitted on.
 
     Attributes:
+        split: whose rows have them.
         default: what a missing one is taken as; None where it is no text.
-        encoding: of CSV files.
     """
 
     column: str
     split: str
-    splits: RowSplits
-    default: str | None
-    encoding: str
+    default: str | None = None
 
 
 class FitTexts(beam.PTransform):
@@ -56,41 +54,55 @@ class FitTexts(beam.PTransform):
         self._chosen = chosen
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[TextEncoder]:
-        spread = files | "SpreadFiles" >> beam.Reshuffle()
-        found = [self._encoder(spread, source) for source in self._sources]
-        return found | "Encoders" >> beam.Flatten() if len(found) > 1 else found[0]
-
-    def _encoder(self, files: PCollection[RowsFile], source: EncoderSource) -> PCollection[TextEncoder]:
-        if source.saved:
-            saved = files.pipeline | f"Saved-{source.column}" >> beam.Create([source.saved])
-            return saved | f"Typed-{source.column}" >> beam.Map(_same).with_output_types(TextEncoder)
-        default = self._defaults.get(source.column)
-        where = RowTexts(source.column, source.fit_split, self._splits, default, self._encoding)
-        texts = files | f"Texts-{source.column}" >> beam.FlatMap(
-            _texts, where, AsSingleton(self._chosen)
-        ).with_output_types(str)
-        fit = FitEncoder(source.settings, source.column, source.fit_split, source.known)
-        return texts | f"Fit-{source.column}" >> fit
+        saved = [source.saved for source in self._sources if source.saved]
+        fitted = [source for source in self._sources if not source.saved]
+        encoders = (
+            [files.pipeline | "Saved" >> beam.Create(saved) | "Typed" >> beam.Map(_same).with_output_types(TextEncoder)]
+            if saved
+            else []
+        )
+        if fitted:
+            wanted = [RowTexts(each.column, each.fit_split, self._defaults.get(each.column)) for each in fitted]
+            texts = beam.FlatMap(_texts, wanted, self._splits, self._encoding, AsSingleton(self._chosen))
+            tags = [str(number) for number in range(len(wanted))]
+            found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts.with_outputs(*tags)
+            encoders += [
+                found[tag] | f"Fit-{each.column}" >> FitEncoder(each.settings, each.column, each.fit_split, each.known)
+                for tag, each in zip(tags, fitted, strict=True)
+            ]
+        return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
 
 
 def _same(encoder: TextEncoder) -> TextEncoder:
     return encoder
 
 
-def _texts(file: RowsFile, where: RowTexts, chosen: ChosenSchema) -> Iterator[str]:
+def _texts(
+    file: RowsFile, wanted: Sequence[RowTexts], splits: RowSplits, encoding: str, chosen: ChosenSchema
+) -> Iterator[TaggedOutput]:
     progress.set_step("learning words")
-    return row_texts(file, where, chosen)
+    for number, texts in row_texts(file, wanted, splits, encoding, chosen):
+        yield TaggedOutput(str(number), texts)
 
 
-def row_texts(file: RowsFile, where: RowTexts, chosen: ChosenSchema) -> Iterator[str]:
-    """The texts of the rows of one split."""
-    column = Column(where.column, where.column, ColumnType.BYTES, default=where.default)
-    splits = where.splits
+def row_texts(
+    file: RowsFile, wanted: Sequence[RowTexts], splits: RowSplits, encoding: str, chosen: ChosenSchema
+) -> Iterator[tuple[int, list[str]]]:
+    """The texts of columns, a list for many rows, with the number of the column among those that are wanted.
+
+    Args:
+        encoding: of CSV files.
+        chosen: which says how classes are divided, where they are.
+    """
     divide = RecordMaker(chosen.schema, chosen.labels, splits, 0, borders=chosen.borders).splits_of
-    number = splits.names.index(where.split)
-    columns = where.column, *splits.columns, *filter(None, [splits.stratified])
-    for batch in read_rows(file, columns, where.encoding):
-        texts, _ = column_texts(column, batch.columns.get(where.column), len(batch.lines), batch.is_typed)
-        for split, text in zip(divide(batch), texts, strict=True):
-            if split == number and text is not None:
-                yield text
+    columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
+    for batch in read_rows(file, columns, encoding):
+        split_of_row = divide(batch)
+        for number, (name, split, default) in enumerate(wanted):
+            column = Column(name, name, ColumnType.BYTES, default=default)
+            texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines), batch.is_typed)
+            of_split = splits.names.index(split)
+            yield (
+                number,
+                [text for at, text in zip(split_of_row, texts, strict=True) if at == of_split and text is not None],
+            )

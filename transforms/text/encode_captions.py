@@ -56,13 +56,13 @@ class EncodeCaptions(beam.PTransform):
         source = self._source
         if source.saved:
             return tasks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
-        texts = tasks | "TextsToFit" >> beam.FlatMap(_texts_of, source.fit_split).with_output_types(str)
+        texts = tasks | "TextsToFit" >> beam.FlatMap(_texts_of, source.fit_split).with_output_types(list[str])
         return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split, source.known)
 
 
-def _texts_of(task: ImageTask, split: str) -> Iterator[str]:
+def _texts_of(task: ImageTask, split: str) -> Iterator[list[str]]:
     if task.split == split and task.labels.captions:
-        yield caption_text(task)
+        yield [caption_text(task)]
 
 
 def caption_text(task: ImageTask) -> str:
@@ -85,10 +85,11 @@ class _EncodeCaptions(beam.DoFn):
         if not task.labels.captions:
             yield task
             return
-        encoded = self._vectorizer(encoder)(caption_text(task))
+        vectors = self._vectorizer(encoder)([caption_text(task)])
         counts = self._counts[task.split]
-        counts[:] = map(int.__add__, counts, encoded.counts)
-        labels = msgspec.structs.replace(task.labels, caption_index=encoded.index, caption_value=encoded.value)
+        counts[:] = map(int.__add__, counts, vectors.counts[0].tolist())
+        index, value = tuple(vectors.indices.tolist()), tuple(vectors.values.tolist())
+        labels = msgspec.structs.replace(task.labels, caption_index=index, caption_value=value)
         yield msgspec.structs.replace(task, labels=labels)
 
     def _vectorizer(self, encoder: TextEncoder) -> TextVectorizer:

@@ -1,10 +1,30 @@
-"""Texts become numbers by an encoder that was fitted before."""
+"""Texts become numbers by an encoder that was fitted before, many at once."""
 
 import math
-from collections import Counter
+from collections.abc import Sequence
+from itertools import chain, pairwise, repeat
+from typing import NamedTuple
 
-from recordmill.schemas.encoders import FIRST_TOKEN_ID, UNKNOWN_ID, EncodedText, TextEncoder, TextForm
-from recordmill.transforms.text.split_terms import TermSplitter
+import numpy as np
+
+from recordmill.schemas.encoders import FIRST_TOKEN_ID, UNKNOWN_ID, TextEncoder, TextForm
+from recordmill.transforms.text.split_terms import AT_ONCE, TermSplitter
+
+
+class TextVectors(NamedTuple):
+    """Texts as numbers: of text i those from `ends[i]` to `ends[i + 1]`.
+
+    Attributes:
+        indices: int64, of the terms that are in a text, ascending; or the ids of its tokens, in their order.
+        values: float64, of these terms; empty for tokens.
+        ends: int64 [texts + 1].
+        counts: int64 [texts, 4], of each text its part of TextCounts.
+    """
+
+    indices: np.ndarray
+    values: np.ndarray
+    ends: np.ndarray
+    counts: np.ndarray
 
 
 class TextVectorizer:
@@ -14,27 +34,41 @@ class TextVectorizer:
         self._split = TermSplitter(encoder.settings)
         self._form = encoder.settings.form
         self._index = {term: index for index, term in enumerate(encoder.vocabulary)}
-        self._idf = encoder.idf
+        self._idf = np.array(encoder.idf)
 
-    def __call__(self, text: str) -> EncodedText:
-        terms = self._split(text)
-        found = list(map(self._index.get, terms))
+    def __call__(self, texts: Sequence[str]) -> TextVectors:
+        parts = [self._vectors(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE)]
+        parts = parts or [self._vectors(())]
+        index, value, _, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        lengths = np.concatenate([np.diff(part.ends) for part in parts])
+        return TextVectors(index, value, np.concatenate([[0], np.cumsum(lengths)]), counts)
+
+    def _vectors(self, texts: Sequence[str]) -> TextVectors:
+        terms = list(map(self._split, texts))
+        numbers = np.array(list(map(len, terms)), np.int64)
+        found = np.fromiter(map(self._index.get, chain.from_iterable(terms), repeat(-1)), np.int64)
+        owners = np.repeat(np.arange(len(texts)), numbers)
+        unknown = np.bincount(owners[found < 0], minlength=len(texts))
+        counts = np.stack([np.ones_like(numbers), numbers == unknown, numbers, unknown], axis=1)
         if self._form is TextForm.TOKENS:
-            ids = tuple(UNKNOWN_ID if index is None else index + FIRST_TOKEN_ID for index in found)
-            return EncodedText(ids, (), len(terms), found.count(None))
-        counts = Counter(each for each in found if each is not None)
-        index = sorted(counts)
-        values = [float(counts[each]) for each in index]
+            ids = np.where(found < 0, UNKNOWN_ID, found + FIRST_TOKEN_ID)
+            return TextVectors(ids, np.zeros(0), np.concatenate([[0], np.cumsum(numbers)]), counts)
+        size = max(1, len(self._index))
+        pairs, times = np.unique((owners * size + found)[found >= 0], return_counts=True)
+        ends = np.searchsorted(pairs, np.arange(len(texts) + 1) * size)
+        index, value = pairs % size, times.astype(np.float64)
         if self._form is TextForm.TFIDF:
-            values = _unit_length([value * self._idf[each] for each, value in zip(index, values, strict=True)])
-        return EncodedText(tuple(index), tuple(values), len(terms), found.count(None))
+            value = _of_unit_length(value * self._idf[index], ends)
+        return TextVectors(index, value, ends, counts)
 
 
-def _unit_length(values: list[float]) -> list[float]:
-    """The vector divided by its Euclidean length; one without values stays.
+def _of_unit_length(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Vectors that lie one after the other, each divided by its Euclidean length.
 
-    >>> _unit_length([3.0, 4.0]), _unit_length([])
-    ([0.6, 0.8], [])
+    >>> _of_unit_length(np.array([3.0, 4.0, 2.0]), np.array([0, 2, 2, 3])).tolist()
+    [0.6, 0.8, 1.0]
     """
-    length = math.sqrt(math.fsum(value * value for value in values))
-    return [value / length for value in values]
+    squares = (values * values).tolist()
+    # Exact sums are the same in any order, and so are records.
+    lengths = [math.sqrt(math.fsum(squares[start:end])) for start, end in pairwise(ends.tolist())]
+    return values / np.repeat(lengths, np.diff(ends))

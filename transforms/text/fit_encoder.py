@@ -7,21 +7,23 @@ that the encoder is the same on every runner.
 
 import math
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from heapq import nsmallest
-from operator import attrgetter
+from itertools import chain, pairwise
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.schemas.encoders import FORMAT, EncoderInfo, TermCount, Terms, TextEncoder, TextForm, TextSettings
+from recordmill.schemas.encoders import FORMAT, EncoderInfo, Terms, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import VocabularyError
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of Terms
-from recordmill.transforms.text.split_terms import TermSplitter
+from recordmill.transforms.text.split_terms import AT_ONCE, TermSplitter
 
 _HELD_TERMS = 200_000
 """Distinct terms that a worker counts before it passes the counts on."""
@@ -30,7 +32,7 @@ _SHARES = 512
 
 
 class FitEncoder(beam.PTransform):
-    """Texts (str) become one TextEncoder.
+    """Lists of texts become one TextEncoder.
 
     Args:
         column, split: what the texts are of.
@@ -44,8 +46,8 @@ class FitEncoder(beam.PTransform):
         self._split = split
         self._known = known
 
-    def expand(self, texts: PCollection[str]) -> PCollection[TextEncoder]:
-        number = texts | "CountTexts" >> beam.combiners.Count.Globally()
+    def expand(self, texts: PCollection[Sequence[str]]) -> PCollection[TextEncoder]:
+        number = texts | "NumberOfTexts" >> beam.Map(len) | "CountTexts" >> beam.CombineGlobally(sum)
         counted = (
             texts
             | "CountTerms" >> beam.ParDo(_CountTerms(self._settings)).with_output_types(tuple[int, Terms])
@@ -63,26 +65,48 @@ class TermCounter:
     """Counts the terms of several texts.
 
     Attributes:
-        distinct: how many there are.
+        distinct: how many there are, of texts that have been looked at; others wait until there are many.
     """
 
     def __init__(self, settings: TextSettings):
         self._split = TermSplitter(settings)
-        self._occurrences: Counter[str] = Counter()
-        self._texts: Counter[str] = Counter()
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
+        self._occurrences = np.zeros(0, np.int64)
+        self._texts = np.zeros(0, np.int64)
+        self._waiting: list[str] = []
 
-    def add(self, text: str) -> None:
-        terms = self._split(text)
-        self._occurrences.update(terms)
-        self._texts.update(set(terms))
+    def add(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._waiting.append(text)
+            if len(self._waiting) == AT_ONCE:
+                self._count()
+
+    def _count(self) -> None:
+        terms = list(map(self._split, self._waiting))
+        found = np.fromiter(map(self._numbers.__getitem__, chain.from_iterable(terms)), np.int64)
+        owners = np.repeat(np.arange(len(terms)), list(map(len, terms)))
+        number = self.distinct
+        # With counts it sorts, which is faster here than what it does without.
+        pairs, _ = np.unique(owners * number + found, return_counts=True)
+        in_texts = pairs % max(1, number)
+        self._occurrences = _added_to(self._occurrences, np.bincount(found, minlength=number))
+        self._texts = _added_to(self._texts, np.bincount(in_texts, minlength=number))
+        self._waiting = []
 
     @property
     def distinct(self) -> int:
-        return len(self._texts)
+        return len(self._numbers)
 
     def counts(self) -> Terms:
-        counts = [TermCount(term, self._occurrences[term], texts) for term, texts in self._texts.items()]
-        return Terms(counts, len(counts))
+        self._count()
+        return Terms(list(self._numbers), self._occurrences.tolist(), self._texts.tolist(), self.distinct)
+
+
+def _added_to(sums: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Sums of as many as `numbers`, of which the first have been summed before."""
+    numbers[: sums.size] += sums
+    return numbers
 
 
 class _CountTerms(beam.DoFn):
@@ -94,8 +118,8 @@ class _CountTerms(beam.DoFn):
     def start_bundle(self):
         self._counter = TermCounter(self._settings)
 
-    def process(self, text: str) -> Iterator[tuple[int, Terms]]:
-        self._counter.add(text)
+    def process(self, texts: Sequence[str]) -> Iterator[tuple[int, Terms]]:
+        self._counter.add(texts)
         if self._counter.distinct >= _HELD_TERMS:
             yield from self._shares()
             self.start_bundle()
@@ -105,14 +129,24 @@ class _CountTerms(beam.DoFn):
             yield WindowedValue(share, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _shares(self) -> Iterator[tuple[int, Terms]]:
-        shares: dict[int, list[TermCount]] = defaultdict(list)
-        for counted in self._counter.counts().kept:
-            shares[zlib.crc32(counted.term.encode()) % _SHARES].append(counted)
-        return ((share, Terms(counts, len(counts))) for share, counts in shares.items())
+        counted = self._counter.counts()
+        share = np.array([zlib.crc32(term.encode()) % _SHARES for term in counted.terms], np.int64)
+        order = np.argsort(share, kind="stable")
+        ordered, borders = some(counted, order, 0), np.flatnonzero(np.diff(share[order], prepend=-1, append=-1))
+        for start, end in pairwise(borders.tolist()):
+            part = slice(start, end)
+            counts = Terms(ordered.terms[part], ordered.occurrences[part], ordered.texts[part], end - start)
+            yield int(share[order[start]]), counts
 
 
 def _added(share: tuple[int, Iterable[Terms]], texts: int, settings: TextSettings) -> Terms:
     return add_counts(share[1], texts, settings)
+
+
+def some(terms: Terms, places: np.ndarray, distinct: int) -> Terms:
+    """Those at some places."""
+    chosen, occurrences, texts = (np.array(column, object)[places].tolist() for column in terms.columns)
+    return Terms(chosen, occurrences, texts, distinct)
 
 
 def add_counts(counted: Iterable[Terms], texts: int, settings: TextSettings) -> Terms:
@@ -121,15 +155,16 @@ def add_counts(counted: Iterable[Terms], texts: int, settings: TextSettings) -> 
     Args:
         texts: how many there are in all.
     """
-    occurrences: Counter[str] = Counter()
-    with_it: Counter[str] = Counter()
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    sums = np.zeros((2, 0), np.int64)
     for terms in counted:
-        for count in terms.kept:
-            occurrences[count.term] += count.occurrences
-            with_it[count.term] += count.texts
-    least = least_texts(settings.min_df, texts)
-    kept = [TermCount(term, occurrences[term], number) for term, number in with_it.items() if number >= least]
-    return Terms(most_frequent(kept, settings.features), len(with_it))
+        places = np.fromiter(map(numbers.__getitem__, terms.terms), np.int64)
+        sums = np.pad(sums, ((0, 0), (0, len(numbers) - sums.shape[1])))
+        sums[:, places] += np.array([terms.occurrences, terms.texts], np.int64)  # of each term once
+    every = Terms(list(numbers), sums[0].tolist(), sums[1].tolist(), len(numbers))
+    kept = np.flatnonzero(sums[1] >= least_texts(settings.min_df, texts))
+    return most_frequent(every if kept.size == len(numbers) else some(every, kept, len(numbers)), settings.features)
 
 
 class ChooseTerms(beam.CombineFn):
@@ -139,32 +174,33 @@ class ChooseTerms(beam.CombineFn):
         self._most = most
 
     def create_accumulator(self):
-        return Terms([], 0)
+        return Terms([], [], [], 0)
 
     def add_input(self, accumulator, terms):
-        return self.merge_accumulators([accumulator, terms])
+        for column, more in zip(accumulator.columns, terms.columns, strict=True):
+            column += more
+        accumulator.distinct += terms.distinct
+        is_many = self._most and len(accumulator.terms) > 2 * self._most
+        return most_frequent(accumulator, self._most) if is_many else accumulator
 
     def merge_accumulators(self, accumulators):
-        kept: list[TermCount] = []
-        distinct = 0
-        for terms in accumulators:
-            kept += terms.kept
-            distinct += terms.distinct
-            if self._most and len(kept) > 2 * self._most:
-                kept = most_frequent(kept, self._most)
-        return Terms(kept, distinct)
+        return reduce(self.add_input, accumulators, self.create_accumulator())
 
     def extract_output(self, accumulator):
-        return Terms(most_frequent(accumulator.kept, self._most), accumulator.distinct)
+        return most_frequent(accumulator, self._most)
 
 
-def most_frequent(terms: list[TermCount], most: int | None) -> list[TermCount]:
-    """So many of the terms, if there are more; those of one frequency in alphabetical order. All, where it is None."""
-    return terms if most is None or len(terms) <= most else nsmallest(most, terms, key=_by_frequency)
-
-
-def _by_frequency(term: TermCount) -> tuple[int, str]:
-    return -term.occurrences, term.term
+def most_frequent(terms: Terms, most: int | None) -> Terms:
+    """So many of the terms, if there are more; of those of one frequency the first in alphabetical order. All, where it
+    is None."""
+    number = len(terms.terms)
+    if most is None or number <= most:
+        return terms
+    times = np.array(terms.occurrences)
+    rarest = np.partition(times, number - most)[number - most]
+    above = np.flatnonzero(times > rarest)
+    of_rarest = nsmallest(most - above.size, np.flatnonzero(times == rarest).tolist(), key=terms.terms.__getitem__)
+    return some(terms, np.concatenate([above, np.array(of_rarest, np.int64)]), terms.distinct)
 
 
 def least_texts(min_df: int | float, texts: int) -> float:
@@ -188,11 +224,11 @@ def make_encoder(
     Raises:
         VocabularyError: no term was chosen, or others than are known.
     """
-    terms = sorted(chosen.kept, key=attrgetter("term"))
+    terms = sorted(zip(chosen.terms, chosen.texts, strict=True))
     if not terms:
         raise VocabularyError(_nothing_left(texts, chosen.distinct, settings, column, split))
-    idf = (inverse_frequency(term.texts, texts) for term in terms) if settings.form is TextForm.TFIDF else ()
-    encoder = TextEncoder(FORMAT, column, settings, split, texts, tuple(term.term for term in terms), tuple(idf))
+    idf = (inverse_frequency(with_it, texts) for _, with_it in terms) if settings.form is TextForm.TFIDF else ()
+    encoder = TextEncoder(FORMAT, column, settings, split, texts, tuple(term for term, _ in terms), tuple(idf))
     if known and encoder.info != known:
         raise VocabularyError(
             f"{column}: the {texts:,} texts of split {split} have another vocabulary, of {encoder.size:,} terms, than "

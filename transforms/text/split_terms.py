@@ -4,6 +4,9 @@ import re
 
 from recordmill.schemas.encoders import TextSettings
 
+AT_ONCE = 1024
+"""Texts whose terms are held at once: enough that NumPy's calls cost nothing."""
+
 
 class TermSplitter:
     """Splits texts as scikit-learn's vectorizers do with the same settings."""
@@ -22,9 +25,9 @@ class TermSplitter:
         if self._most == 1:
             return tokens
         return [
-            " ".join(tokens[start : start + length])
+            term
             for length in range(self._fewest, self._most + 1)
-            for start in range(len(tokens) - length + 1)
+            for term in map(" ".join, zip(*(tokens[start:] for start in range(length)), strict=False))
         ]
 
 

@@ -69,7 +69,10 @@ def test_texts_are_those_of_one_split_s_rows(tmp_path):
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
 
     def texts(split: str, default: str | None = None) -> list[str]:
-        return list(row_texts(file, RowTexts("title", split, splits, default, "utf-8"), CHOSEN))
+        wanted = [RowTexts("title", split, default), RowTexts("part", "val")]
+        found = list(row_texts(file, wanted, splits, "utf-8", CHOSEN))
+        assert found[1] == (1, ["val"])
+        return found[0][1]
 
     assert (texts("train"), texts("val"), texts("train", "none")) == (["a"], ["b"], ["a", "none"])
 
@@ -83,7 +86,6 @@ def test_texts_of_a_split_where_classes_are_divided_one_by_one(tmp_path):
     schema = TableSchema((*SCHEMA.columns, Column("kind", "kind", ColumnType.CLASS)))
     labels = LabelMap((Category(0, "x"), Category(1, "y")))
     chosen = ChosenSchema(schema, labels, (), borders={0: (0,), 1: (1 << 63,)})
-    where = RowTexts("title", "train", splits, None, "utf-8")
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
-    assert list(row_texts(file, where, chosen)) == ["a", "c"]
-    assert list(row_texts(file, where._replace(split="val"), chosen)) == ["b"]
+    wanted = [RowTexts("title", "train"), RowTexts("title", "val")]
+    assert list(row_texts(file, wanted, splits, "utf-8", chosen)) == [(0, ["a", "c"]), (1, ["b"])]

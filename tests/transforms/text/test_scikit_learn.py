@@ -1,6 +1,7 @@
 """The same texts and settings give what scikit-learn's vectorizers give, column for column."""
 
 from collections import Counter
+from itertools import pairwise
 
 import apache_beam as beam
 import numpy as np
@@ -33,8 +34,7 @@ SETTINGS = (
 def fitted(texts: list[str], settings: TextSettings) -> TextEncoder:
     """As the job fits, without Beam."""
     counter = TermCounter(settings)
-    for text in texts:
-        counter.add(text)
+    counter.add(texts)
     return make_encoder(add_counts([counter.counts()], len(texts), settings), len(texts), settings, "captions", "train")
 
 
@@ -50,11 +50,11 @@ def vectorizer(settings: TextSettings):
 
 
 def matrix(encoder: TextEncoder, texts: list[str]) -> np.ndarray:
-    vectorize, dense = TextVectorizer(encoder), np.zeros((len(texts), encoder.size))
-    for row, text in enumerate(texts):
-        encoded = vectorize(text)
-        assert list(encoded.index) == sorted(set(encoded.index))
-        dense[row, list(encoded.index)] = encoded.value
+    vectors, dense = TextVectorizer(encoder)(texts), np.zeros((len(texts), encoder.size))
+    for row, (start, end) in enumerate(pairwise(vectors.ends)):
+        index = vectors.indices[start:end].tolist()
+        assert index == sorted(set(index))
+        dense[row, index] = vectors.values[start:end]
     return dense
 
 
@@ -92,5 +92,7 @@ def test_the_most_frequent_are_kept(number, ngrams):
 def test_beam_fits_the_same():
     settings = TextSettings(TextForm.TFIDF, ngrams=(1, 2), min_df=2, features=60)
     with Pipeline() as p:
-        encoder = p | beam.Create(TEXTS) | beam.Reshuffle() | FitEncoder(settings, "captions", "train")
+        encoder = (
+            p | beam.Create([[text] for text in TEXTS]) | beam.Reshuffle() | FitEncoder(settings, "captions", "train")
+        )
         assert_that(encoder, equal_to([fitted(TEXTS, settings)]))
