@@ -274,15 +274,12 @@ def test_enums_are_the_same_numbers_from_any_file_that_has_their_names(tmp_path,
     (feature,) = (each for each in manifest_of(tmp_path / "out")["features"] if each["name"] == "kind")
     assert feature["values"] == names
     assert recordmill("verify", tmp_path / "out").code == 0
-    path = write_csv(tmp_path / "rows.csv", [{"id": i, "kind": kind or ""} for i, kind in zip(ids, kinds, strict=True)])
-    for schema in ("schema.json", "schema.pbtxt"):
-        flags = ["--rows", path, "--schema", tmp_path / "out" / schema, "--output", tmp_path / schema]
-        assert recordmill("table", *flags).code == 0
-        assert shard_bytes(tmp_path / schema) == shard_bytes(tmp_path / "out")
-    path.write_text(path.read_text().replace("emu", "elk"))
-    flags = ["--rows", path, "--schema", tmp_path / "out" / "schema.json", "--output", tmp_path / "elk"]
+    same = [{"id": id_, "kind": kind or ""} for id_, kind in zip(ids, kinds, strict=True)]
+    path = write_csv(tmp_path / "rows.csv", [*same, {"id": 6, "kind": "elk"}])
+    flags = ["--rows", path, "--schema", tmp_path / "out" / "schema.json", "--output", tmp_path / "csv"]
     assert recordmill("table", *flags, "--max-rejects", "0.5").code == 0
-    assert [(reject["id"], reject["reason"]) for reject in rejects_of(tmp_path / "elk")] == [(2, "unknown_class")]
+    assert shard_bytes(tmp_path / "csv") == shard_bytes(tmp_path / "out")
+    assert [(reject["id"], reject["reason"]) for reject in rejects_of(tmp_path / "csv")] == [(7, "unknown_class")]
 
 
 def test_the_plan_is_what_is_written(rows, tmp_path, recordmill):
