@@ -17,7 +17,7 @@ class Reason(str, Enum):
     IMAGE_INACCESSIBLE = "image_inaccessible"  # image: its file is there, and cannot be read
     UNSUPPORTED_FORMAT = "unsupported_format"  # image: an unknown format, or pixels that no JPEG or PNG can hold
     TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
-    RECORD_TOO_LARGE = "record_too_large"  # image: with its masks, its record would be larger than readers take
+    RECORD_TOO_LARGE = "record_too_large"  # image or row: its record, or a text of it, would be larger than is taken
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
     DUPLICATE_IMAGE_ID = (
         "duplicate_image_id"  # image: two rows with the same id, which say different things, or the same

@@ -174,3 +174,19 @@ def test_a_split_that_others_are_encoded_by_is_not_replaced_by_one_of_other_word
     same = written(tmp_path / "same.csv", [("red cat", "cat"), ("dog red", "dog")])
     assert recordmill("table", "--rows", same, *more, "--overwrite").code == 0
     assert recordmill("verify", tmp_path / "out").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "told"),
+    [
+        ("a b", [], "have no word of two letters or more, so there is no vocabulary"),
+        ("dog", ["--min-df", 2], "none is in 2 texts, so there is no vocabulary; give a smaller --min-df"),
+        ("dog", ["--stop-words", "gone.txt"], "--stop-words gone.txt: no such file"),
+    ],
+)
+def test_texts_without_a_term_are_refused_and_nothing_is_written(tmp_path, recordmill, text, more, told):
+    rows = written(tmp_path / "rows.csv", [(text, "dog")])
+    flags = ["--text-column", "text", "--text", "counts", "--output", tmp_path / "out"]
+    refused = recordmill("table", "--rows", rows, *flags, *more)
+    assert (refused.code, (tmp_path / "out").exists()) == (2, False)
+    assert told in refused.err

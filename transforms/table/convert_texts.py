@@ -13,6 +13,9 @@ from recordmill.transforms.table.encode_rows import FeatureColumn
 from recordmill.transforms.table.row_batch import shown
 from recordmill.transforms.text.encode_texts import TextVectorizer
 
+MOST_TEXT_BYTES = 1 << 24
+"""As long as a row of CSV may be. The terms of a text take thirty times its memory."""
+
 
 class ConvertedTexts(NamedTuple):
     """A column's features; those of rows with a fault are whatever.
@@ -48,7 +51,7 @@ def convert_texts(
 def column_texts(
     column: Column, array: pa.Array | None, rows: int, is_typed: bool
 ) -> tuple[list[str | None], list[Fault]]:
-    """The text of each row, None where it has none; and rows whose bytes are no UTF-8."""
+    """The text of each row, None where it has none; and rows whose bytes are no UTF-8, or too many."""
     raw = Column(column.name, column.name, ColumnType.BYTES, is_optional=True, default=column.default)
     converted = convert_column(raw, array, rows, is_typed, {})
     found = iter(converted.feature.values.to_pylist())
@@ -57,6 +60,11 @@ def column_texts(
     faults = list(converted.faults)
     for place in range(rows):
         data = None if absent is not None and absent[place] else next(found)
+        if data is not None and len(data) > MOST_TEXT_BYTES:
+            texts.append(None)
+            detail = f"column {column.name}: a text of {len(data):,} bytes, where at most {MOST_TEXT_BYTES:,} are taken"
+            faults.append(Fault(place, Reason.RECORD_TOO_LARGE, detail))
+            continue
         try:
             texts.append(None if data is None else data.decode())
         except UnicodeDecodeError:

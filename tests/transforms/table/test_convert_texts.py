@@ -15,6 +15,7 @@ from recordmill.schemas.rejects import Reason
 from recordmill.schemas.splits import SplitShares
 from recordmill.schemas.table_splits import RowSplits
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.transforms.table import convert_texts as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
 from recordmill.transforms.table.convert_texts import convert_texts
 from recordmill.transforms.table.fit_texts import RowTexts, row_texts
@@ -38,6 +39,14 @@ def test_rows_without_a_text_have_no_terms_and_bytes_that_are_none_are_faults():
     assert (index.values.dtype, value.values.dtype) == (np.int64, np.float32)
     assert [(fault.place, fault.reason) for fault in found.faults] == [(2, Reason.OTHER_TYPE)]
     assert found.counts.tolist() == [[1, 0, 3, 0], [0] * 4, [0] * 4, [1, 1, 0, 0], [1, 1, 1, 1]]
+
+
+def test_a_text_is_no_longer_than_a_row_of_csv(monkeypatch):
+    monkeypatch.setattr(module, "MOST_TEXT_BYTES", 7)
+    found = convert_texts((INDEX, VALUE), pa.array(["dog cat", "dog cat ", "cat"]), 3, True, TextVectorizer(ENCODER))
+    assert [(fault.place, fault.reason) for fault in found.faults] == [(1, Reason.RECORD_TOO_LARGE)]
+    assert "a text of 8 bytes" in found.faults[0].detail
+    assert found.counts.tolist() == [[1, 0, 2, 0], [0] * 4, [1, 0, 1, 0]]
 
 
 def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():

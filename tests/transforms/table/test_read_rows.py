@@ -99,6 +99,12 @@ def test_json_lines(tmp_path):
     assert (lines, bad) == ([1, 6], [(line, Reason.MALFORMED_ROW) for line in (3, 4, 5)])
 
 
+def test_half_of_a_surrogate_pair_is_no_text(tmp_path):
+    """No UTF-8 has it, and neither has a record."""
+    data = b'{"a": "x \\ud800 y"}\n{"a": "\\ud83d\\ude00"}\n'
+    assert read(tmp_path / "x.jsonl", data) == ({"a": ["\U0001f600"]}, [2], [(1, Reason.MALFORMED_ROW)])
+
+
 def test_json_of_mixed_types_is_text(tmp_path):
     data = b'{"a": 1, "o": [{"x": 1}]}\n{"a": "x", "o": []}\n{"a": 18446744073709551616}\n{"a": true}\n'
     assert read(tmp_path / "x.jsonl", data)[0] == {
