@@ -9,13 +9,14 @@ from PIL import Image
 from recordmill.schemas.annotations import Category, ImageLabels, TableRow
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.images import ImageRef, ImageTask, Picture, Transcoding
+from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import picture_of_row
+from recordmill.schemas.layouts import TABLE, picture_of_row
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.examples import encode_examples
 from recordmill.transforms.examples.image_encoder import encoder_of
+from recordmill.transforms.shards.encode_pictures import EncodePictures
 
 
 def _jpeg() -> bytes:
@@ -61,6 +62,19 @@ def test_a_file_and_a_row():
         "image/width": [40],
     }
     assert (made.counted, made.rejected, made.class_counts) == ({Metric.IMAGES: 1}, [], {1: 1})
+
+
+def test_what_is_expected_is_what_is_written_within_a_tenth():
+    row = TableRow(RECORD + bytes(3000), 4, "")  # what is in it makes no difference here
+    task = msgspec.structs.replace(TASK, ref=ImageRef("a.jpg", 0), labels=ImageLabels(row=row))
+    columns_not_known = msgspec.structs.replace(TABLE, features=picture_of_row((20, 30)))
+    pixels = EncodePictures("keep", PictureRules("decode", raw_size=(20, 30)))
+    written = len(RECORD) + 3000 + 20 * 30 * 3
+    assert written < pixels.estimate(columns_not_known).bytes(task) < 1.1 * written
+    of_file = msgspec.structs.replace(task, ref=ImageRef("a.jpg", 5000))
+    files = EncodePictures("keep", PictureRules("decode"))
+    estimate = files.estimate(msgspec.structs.replace(TABLE, features=picture_of_row(None)))
+    assert len(RECORD) + 8000 < estimate.bytes(of_file) < 1.1 * (len(RECORD) + 8000)
 
 
 def test_pixels_and_a_row_without_a_class():
