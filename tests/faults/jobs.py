@@ -27,7 +27,7 @@ from recordmill.schemas.manifest import FORMAT, state_folder
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.shard_file import Note, ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
@@ -238,7 +238,8 @@ def finished_shards(files: Files) -> dict[str, str]:
     them must be whole."""
     notes = [data for name, data in files.items() if re.fullmatch(r"\.recordmill-\w+/[^.]\S*-of-\d+\.json", name)]
     found = {}
-    for result in (msgspec.json.decode(note, type=ShardResult) for note in notes):
+    of_notes = (msgspec.json.decode(note, type=Note).result for note in notes)
+    for result in (msgspec.json.decode(result, type=ShardResult) for result in of_notes):
         for place in (f"{state_folder(result.key.split)}/{result.info.file}", result.info.file):
             if len(files.get(place, b"")) == result.info.bytes:
                 found.setdefault(result.info.file, place)

@@ -117,6 +117,13 @@ class ShardFile:
             self._upload.abandon()  # nothing to do after a commit
 
 
+class Note(msgspec.Struct, frozen=True):
+    """What a finished shard leaves: a ShardResult as JSON, and its digest, as counts in it go into the manifest."""
+
+    sha256: str
+    result: msgspec.Raw
+
+
 class FinishedShards:
     """The shards that runs have finished: each leaves its ShardResult beside it, until its split's manifest is
     written."""
@@ -130,7 +137,9 @@ class FinishedShards:
         return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
     def note(self, result: ShardResult) -> None:
-        self._storage.write(self._note(result.key), msgspec.json.encode(result))
+        data = msgspec.json.encode(result)
+        note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
+        self._storage.write(self._note(result.key), msgspec.json.encode(note))
 
     def find(self, key: ShardKey, plan: str) -> ShardResult | None:
         """A shard of the same plan and versions, whose file is there with the same checksum."""
@@ -138,8 +147,11 @@ class FinishedShards:
         if self._storage.size(note) is None:
             return None
         try:
-            result = msgspec.json.decode(self._storage.read(note), type=ShardResult)
+            noted = msgspec.json.decode(self._storage.read(note), type=Note)
+            result = msgspec.json.decode(noted.result, type=ShardResult)
         except (msgspec.DecodeError, UnicodeDecodeError, FileNotFoundError):  # another run may be done just now
+            return None
+        if hashlib.sha256(noted.result).hexdigest() != noted.sha256:
             return None
         if (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
             return None

@@ -27,6 +27,7 @@ from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import image_order
 from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.shards.shard_file import Note
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
@@ -170,6 +171,13 @@ def flipped(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
+def other_note(out: Path, old: bytes, new: bytes) -> None:
+    """As another run would have left it."""
+    data = bytes(msgspec.json.decode((out / STATE).read_bytes(), type=Note).result).replace(old, new)
+    note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
+    (out / STATE).write_bytes(msgspec.json.encode(note))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -179,13 +187,14 @@ def flipped(data: bytes) -> bytes:
         lambda out: (out / STATE).unlink(),
         lambda out: (out / STATE).write_bytes(b""),
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes()[:-9]),
-        lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b'"plan":"', b'"plan":"0')),
-        lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b'"pillow":"', b'"pillow":"0')),
+        lambda out: other_note(out, b'"plan":"', b'"plan":"0'),
+        lambda out: other_note(out, b'"pillow":"', b'"pillow":"0'),
+        lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b'"images":2', b'"images":3')),
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b"coco", b"coc\xff")),
     ],
     ids=[
         *("gone", "cut", "a bit flipped", "no state", "empty state", "cut state", "another plan"),
-        *("another version", "state not UTF-8"),
+        *("another version", "another count", "state not UTF-8"),
     ],
 )
 def test_a_shard_that_is_not_known_to_be_whole_is_written_again(tmp_path, tasks, damage):
