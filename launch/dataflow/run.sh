@@ -128,8 +128,9 @@ for label in ${labels[@]+"${labels[@]}"}; do
     [[ $label =~ ^[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}$ ]] || fail "--label $label must be lower-case, as in team=vision"
 done
 [ ${#parameters[@]} -gt 0 ] || fail "-- and Recordmill's options are missing"
-case $command in table) input=rows ;; *) input=images ;; esac
-for name in "$input" output; do
+# Rows of a table may be a query's.
+case $command in table) needed=(output) ;; *) needed=(images output) ;; esac
+for name in "${needed[@]}"; do
     case " ${parameters[*]}" in *" $name=gs://"*) ;; *) fail "$name=gs://… is missing after --" ;; esac
 done
 given=" "

@@ -174,7 +174,7 @@ def test_a_value_for_which_gcloud_has_no_delimiter_is_refused(scripts):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_a_template_of_its_own(scripts, command):
-    paths = [path.replace("images=", "rows=") if command == "table" else path for path in PATHS]
+    paths = ["bigquery=p-1:d.t", PATHS[1]] if command == "table" else PATHS
     assert scripts("run.sh", command, *RUN[1:], "--", *paths).returncode == 0
     assert value(scripts.calls[0], "--template-file-gcs-location") == f"gs://t-1/templates/{command}.json"
 
@@ -208,7 +208,7 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
         ([*RUN, "--machine-type"], "--machine-type"),
         (RUN, "--"),
         ([*RUN, "--", "images=/data", "output=gs://b-1/o"], "images=gs://"),
-        (["table", *RUN[1:], "--", *PATHS], "rows=gs://"),
+        (["table", *RUN[1:], "--", "rows=gs://b-1/r.csv", "output=o"], "output=gs://"),
         ([*RUN, "--", *PATHS, "num-shards=8"], "num-shards=8"),
         ([*RUN, "--", *PATHS, "images=gs://b-1/more"], "images"),
     ],

@@ -76,6 +76,16 @@ def test_terms_are_chosen_alike_whatever_is_merged_first(most):
             assert chosen.distinct == part * len(parts)
 
 
+def test_no_more_than_twice_the_terms_are_held():
+    combine = ChooseTerms(2)
+    held = combine.create_accumulator()
+    for number in range(9):
+        held = combine.add_input(held, Terms([f"t{number}"], [number], [1], 1))
+        assert len(held.terms) <= 4
+    chosen = combine.extract_output(held)
+    assert (sorted(chosen.terms), chosen.distinct) == (["t7", "t8"], 9)
+
+
 def test_of_equally_frequent_terms_the_first_is_kept():
     with Pipeline() as p:
         fitted = (
