@@ -30,7 +30,10 @@ def table(tmp_path_factory) -> Path:
 def run(*words: object) -> tuple[str, float]:
     """What a command says that must end well, in one line, and the most memory that it had, in MB."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "recordmill.launch.cli", *map(str, words)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "recordmill.launch.cli", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     told = " ".join(process.stdout.read().split())
     _, status, used = os.wait4(process.pid, 0)
