@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.images import load_images
-from recordmill.transforms.shards import encode_pictures
+from recordmill.transforms.images import load_picture
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -26,14 +25,13 @@ NAMES = [f"{number}.jpg" for number in range(4)]
 @pytest.fixture
 def pictures_read(monkeypatch) -> list[str]:
     """The names of pictures that are read, by whichever writer."""
-    read, load = [], load_images.load_image
+    read, load = [], load_picture.load_image
 
     def loaded(task, *arguments):
         read.append(task.file_name)
         return load(task, *arguments)
 
-    monkeypatch.setattr(load_images, "load_image", loaded)
-    monkeypatch.setattr(encode_pictures, "load_image", loaded)
+    monkeypatch.setattr(load_picture, "load_image", loaded)
     return read
 
 
