@@ -58,14 +58,14 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
     return rows(pictures, output, "--num-shards", 20, "--gzip")
 
 
-@pytest.mark.parametrize(("command", "shards"), [(embed, 6), (rows_in_many_shards, 40)])
-def test_a_kill_between_shards(command, shards, pictures, tmp_path):
-    """Records that were on their way are made again; shards that were finished are kept."""
+@pytest.mark.parametrize(("command", "shards", "changes"), [(embed, 6, 3 + 2 * 2 + 1), (rows_in_many_shards, 40, 40)])
+def test_a_kill_between_shards(command, shards, changes, pictures, tmp_path):
+    """Records that were on their way are made again; shards that were finished are kept. Folders, recipes and sorted
+    files of rows are made before the last of `changes`, and some shards and their notes."""
     job = Job(LocalPlace(tmp_path), tmp_path, partial(command, pictures))
     whole = job.undisturbed()
     output = job.new_output()
-    # Folders and the recipe are made by then, and some shards and their notes.
-    killed = job.start(output, partial(warm_process.signal_before, 3 + 2 * 2 + 1, output, signal.SIGKILL, False)).end()
+    killed = job.start(output, partial(warm_process.signal_before, changes, output, signal.SIGKILL, False)).end()
     assert killed.was_killed, killed
     before = Left(job.place, output)
     assert 0 < len(finished_shards(job.place.files(output))) < shards
