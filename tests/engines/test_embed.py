@@ -17,7 +17,7 @@ def classes(tmp_path):
     return ["embed", "--images", str(tmp_path / "pictures"), *model, *flags]
 
 
-@pytest.mark.parametrize("engine", ["processes", "prism"])
+@pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"])
 def test_features_are_the_same_bytes(classes, engine, request, convert):
     reference = convert("reference", classes)
     assert len(manifest_of(reference)["splits"]["train"]["shards"]) == 3
