@@ -29,8 +29,8 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
         JobError: the check itself failed; the model is gone, or another than it was.
     """
-    from recordmill.launch.preflight.check_runner import check_runner
-    from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
+    from recordmill.launch.preflight.check_runner import check_runner, check_staging
+    from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
     from recordmill.launch.runners.run import run
     from recordmill.launch.terminal import progress
     from recordmill.pipelines import verify
@@ -45,6 +45,9 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
                 "--check tensorflow is for this machine: workers elsewhere have no TensorFlow; give --check decode, "
                 "which decodes by the rules that records are written by, or --check hashes"
             )
+        if (purpose := purpose_of(beams)) != "run":
+            raise ConfigError(f"verify has no {purpose}: it waits for what the job finds; leave its flag out")
+        check_staging(beams)
     expected = verify.expected_shards(options)
     with progress.shown(progress_mode), _report_file(options.folder, beams if is_remote else None) as report:
         if options.thoroughness is Check.TENSORFLOW:
