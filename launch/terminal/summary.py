@@ -233,7 +233,7 @@ def _core_time(seconds: float) -> str:
 
 
 _READ = {
-    Check.HASHES: "read and parsed, and the pictures' SHA-256 is theirs",
+    Check.HASHES: "read and parsed",
     Check.DECODE: "read, parsed and decoded",
     Check.TENSORFLOW: "read, parsed and decoded",
 }
