@@ -254,7 +254,9 @@ def test_a_data_set_is_verified_by_a_job(gcs, dataflow, recordmill):
     for flag in ("--dry_run=true", f"--template_location=gs://{BUCKET}/t/job.json"):
         ended = recordmill("verify", f"gs://{BUCKET}/out", "--check", "decode", *engine, flag)
         assert (ended.code, "it waits for what the job finds" in ended.err) == (2, True), ended
-    ended = recordmill("verify", f"gs://{BUCKET}/out", "--check", "decode", *engine, "--staging_location=gs://nowhere/x")
+    ended = recordmill(
+        "verify", f"gs://{BUCKET}/out", "--check", "decode", *engine, "--staging_location=gs://nowhere/x"
+    )
     assert (ended.code, "--staging_location=gs://nowhere/x cannot be written" in ended.err) == (2, True), ended
 
 
