@@ -16,6 +16,7 @@ from recordmill.schemas.splits import Division
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_classes import CountClasses
 from recordmill.transforms.metadata.count_groups import CountGroups
+from recordmill.transforms.metadata.limit_rejects import LimitRejects
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.runtime.outputs import Written
@@ -73,8 +74,10 @@ def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, rec
     splits = tuple(recipe.split for recipe in recipes)
     planned = None if options.writer == "beam" else gathered.tasks | "PlanShards" >> _plan_shards(options, contents)
     findings = _findings(gathered, planned, options)
-    checked = findings | "CheckFindings" >> CheckFindings(_demands(options, splits, options.output))
+    demands = _demands(options, splits, options.output)
+    checked = findings | "CheckFindings" >> CheckFindings(demands)
     written = _written(gathered, planned, checked, options, contents.maker, splits)
+    written.rejected | "LimitRejects" >> LimitRejects(checked, findings.rejected, demands)
     written | "WriteMetadata" >> WriteMetadata(
         gathered.labels,
         gathered.table,

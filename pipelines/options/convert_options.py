@@ -146,8 +146,9 @@ class ConvertOptions(Options, ABC):
         help="fraction of images, or annotations, that may be rejected",
         docs=(
             "if more of the images, or of the annotations, of all splits are rejected, the job fails: before the first "
-            "picture is read, where annotations and file names say so, or else at its end. The shards are kept then: "
-            "the same command with a larger fraction accepts them at once"
+            "picture is read, where annotations and file names say so, as soon as pictures have made it certain and a "
+            "hundred rejects are known, or else at its end. The shards are kept then: the same command with a larger "
+            "fraction accepts them at once"
         ),
         least=0,
         largest=1,

@@ -65,6 +65,18 @@ def test_too_many_rejects_fail_and_accepting_them_goes_on(tmp_path, recordmill):
     assert "Going on with an unfinished run" in outcome.out
 
 
+def test_a_job_that_cannot_succeed_any_more_stops_and_reads_no_more_pictures(tmp_path, recordmill):
+    images = tmp_path / "images" / "a"
+    images.mkdir(parents=True)
+    for number in range(400):
+        (images / f"{number}.jpg").write_bytes(b"")
+    flags = ["--images", images.parent, "--classes", "a", "--output", tmp_path / "out", "--examples-per-shard", 20]
+    outcome = recordmill("folder", *flags)
+    assert outcome.code == 1
+    assert "of 400 images" in outcome.err
+    assert 100 <= len(rejects_of(tmp_path / "out")) < 200
+
+
 def test_all_as_jpegs(pictures, tmp_path, recordmill):
     flags = ["--images", pictures, "--output", tmp_path, *THREE, "--format", "jpeg"]
     assert recordmill("folder", *flags).code == 0

@@ -42,7 +42,8 @@ class Demands(NamedTuple):
 
 
 class CheckFindings(beam.PTransform):
-    """Findings become a PCollection of one True, for the steps that read pictures to wait for. Warnings are logged.
+    """Findings become a PCollection of one dict, the Rows of each split, for the steps that read pictures to wait for.
+    Warnings are logged.
 
     Raises, when it runs, what `check_findings` does.
     """
@@ -86,11 +87,12 @@ def _check(  # one parameter a side input
     warnings: list[tuple[str, str]],
     images: Names,
     files: Names,
-) -> bool:
-    check_findings(demands, count_rows(demands.splits, inputs, merged), rejected, images, files)
+) -> dict[str, Rows]:
+    rows = count_rows(demands.splits, inputs, merged)
+    check_findings(demands, rows, rejected, images, files)
     for text in sorted({text for _, text in warnings}):
         _LOGGER.warning(text)
-    return True
+    return rows
 
 
 def count_rows(
@@ -146,11 +148,12 @@ def check_findings(
         raise
     except TooManyRejectsError:
         if demands.output:
-            _write(demands, rejected)
+            write_known(demands, rejected)
         raise
 
 
-def _write(demands: Demands, rejected: Iterable[tuple[str, Rejected]]) -> None:
+def write_known(demands: Demands, rejected: Iterable[tuple[str, Rejected]]) -> None:
+    """Write the rejects so far into the folders of the splits' states."""
     of_split: dict[str, list[Rejected]] = defaultdict(list)
     for split, reject in rejected:
         of_split[split].append(reject)

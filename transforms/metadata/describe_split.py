@@ -145,6 +145,20 @@ class Rows(NamedTuple):
     what: str = "image"
 
 
+def rows_of_all(rows: Mapping[str, Rows]) -> dict[str, int]:
+    """How many images, or rows, and annotations came in for all splits, by what they are called in a Rejected."""
+    unit = next(iter(rows.values())).what
+    return {
+        unit: sum(of_split.images for of_split in rows.values()),
+        "annotation": sum(of_split.annotations for of_split in rows.values()),
+    }
+
+
+def is_over(rejected: int, total: int, max_rejects: float) -> bool:
+    """Whether more than the fraction `max_rejects` of `total` are rejected."""
+    return rejected > max_rejects * total + 1e-9  # 0.29 * 100 is less than 29
+
+
 def check_rejects(
     rows: Mapping[str, Rows], rejected: Sequence[Rejected], max_rejects: float, inputs: Iterable[str], advice: str
 ) -> None:
@@ -159,15 +173,14 @@ def check_rejects(
         EmptyDatasetError: there is no image, or none for a split.
         TooManyRejectsError: more than `max_rejects` of the images or of the annotations are rejected.
     """
-    images = sum(of_split.images for of_split in rows.values())
-    unit = next(iter(rows.values())).what
+    totals = rows_of_all(rows)
+    unit, images = next(iter(totals.items()))
     if not images:
         raise EmptyDatasetError(f"{', '.join(sorted(set(inputs)))}: no {unit}s, so there is nothing to write")
-    annotations = sum(of_split.annotations for of_split in rows.values())
-    for what, total in (unit, images), ("annotation", annotations):
+    for what, total in totals.items():
         reasons = Counter(reject.reason.value for reject in rejected if reject.what == what)
         number = reasons.total()
-        if number <= max_rejects * total + 1e-9:  # 0.29 * 100 is less than 29
+        if not is_over(number, total, max_rejects):
             continue
         first = min((reject for reject in rejected if reject.what == what), key=reject_order)
         counted = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))

@@ -166,7 +166,9 @@ def findings(p, rejected) -> Findings:
 
 def test_the_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        assert_that(findings(p, rejected(1)) | CheckFindings(demands(max_rejects=0.34)), equal_to([True]))
+        assert_that(
+            findings(p, rejected(1)) | CheckFindings(demands(max_rejects=0.34)), equal_to([{"train": Rows(3, 8)}])
+        )
     assert [record.getMessage() for record in caplog.records if "odd" in record.getMessage()] == ["this is odd"]
 
 
