@@ -8,6 +8,7 @@ FOLDERS = [
     "schemas",
     "transforms",
     "transforms/coco",
+    "transforms/draw",
     "transforms/examples",
     "transforms/extract",
     "transforms/folder",

@@ -18,6 +18,7 @@ ROOMS = (
     "transforms.records",
     "transforms.masks",
     "transforms.images",
+    "transforms.draw",
     "transforms.text",
     "transforms.coco",
     "transforms.folder",

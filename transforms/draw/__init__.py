@@ -1,0 +1,1 @@
+"""Records as pictures with their boxes, masks, keypoints and names drawn in."""

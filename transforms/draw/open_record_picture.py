@@ -1,0 +1,44 @@
+"""The picture of a record, decoded to be looked at."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.images.load_images import brief, check_pixel_count, known_kind, opened
+from recordmill.transforms.images.transcode_picture import decode_picture
+
+
+def open_record_picture(data: bytes) -> Image.Image:
+    """The pixels of an encoded picture, its first frame, as they are stored.
+
+    Raises:
+        UnusableError: it is none, does not decode, or has too many pixels.
+    """
+    image = opened(data, known_kind(data))
+    check_pixel_count(image)
+    try:
+        with image:
+            return decode_picture(image, turn=False)
+    except UnusableError:
+        raise
+    except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+
+
+def picture_of(values: Mapping[str, Any], raw_shape: tuple[int, ...] = ()) -> Image.Image | None:
+    """The picture of a record, of its values by source; None where it holds none.
+
+    Args:
+        raw_shape: height, width and channels of pixels that stand there instead of a file.
+
+    Raises:
+        UnusableError: see `open_record_picture`.
+    """
+    if data := values.get("image.encoded"):
+        return open_record_picture(data)
+    if (pixels := values.get("image.pixels")) and raw_shape:
+        return Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(raw_shape))
+    return None
