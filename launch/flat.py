@@ -1,4 +1,4 @@
-"""`python -m recordmill.launch.flat --command=coco --images=… --runner=…`: a conversion from one flat list of flags,
+"""`python -m recordmill.launch.flat --command=coco --images=… --runner=…`: a command from one flat list of flags,
 Recordmill's and Beam's mixed. That is how Dataflow's Flex Template launcher and Airflow's Beam operators start a job.
 
 Flags of ours are the parameters of `recordmill.launch.command_line.parameters`: underscores, `--gzip=true`, lists with
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from recordmill.launch import cli
-from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
+from recordmill.launch.command_line.parameters import TEMPLATES, command_line, parameters
 from recordmill.launch.terminal.error_stream import error_stream
 from recordmill.pipelines.options.option import Kind
 from recordmill.schemas.errors import ConfigError
@@ -42,8 +42,8 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
             command = value
         else:
             rest.append(argument)
-    if command not in COMMANDS:
-        raise ConfigError(f"--command={command} must be one of {', '.join(COMMANDS)}")
+    if command not in TEMPLATES:
+        raise ConfigError(f"--command={command} must be one of {', '.join(TEMPLATES)}")
     known = parameters(command)
     values, typed, beams = defaultdict(list), [], []
     for argument in rest:

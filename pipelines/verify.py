@@ -1,5 +1,6 @@
 """`recordmill verify`: a data set is read back, and all of it is checked."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from math import ceil
@@ -7,10 +8,10 @@ from typing import Any
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList
+from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.options.verify_options import VerifyOptions
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, FaultyDatasetError
 from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.models import recorded_model
@@ -21,7 +22,13 @@ from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.verify.check_features import Recomputing
+from recordmill.transforms.verify.check_folder import all_faults
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards
+
+_LOGGER = logging.getLogger(__name__)
+_LOGGED_FAULTS = 100
+_NAMED_FAULTS = 3
+"""Of a job that fails: its error is a line in the service's log, too."""
 
 
 def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
@@ -84,10 +91,39 @@ def load_models(expected: Iterable[ShardToVerify]) -> None:
 
 def build(p: beam.Pipeline, expected: list[ShardToVerify], report: str, workers: int | None) -> None:
     """Check every shard; the list of ShardCheck goes as JSON to the file `report`."""
-    checks = p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers)
+    checks = _checks(p, expected, workers)
     p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(checks))
 
 
+def build_judging(p: beam.Pipeline, expected: list[ShardToVerify], folder: str, workers: int | None) -> None:
+    """Check every shard, in a job that itself fails where there is a fault: nobody waits for it to read a report."""
+    checks = _checks(p, expected, workers)
+    p | "Once" >> beam.Create([folder]) | "Judge" >> beam.Map(_judge, AsList(checks))
+
+
+def _checks(p: beam.Pipeline, expected: list[ShardToVerify], workers: int | None) -> PCollection[ShardCheck]:
+    return p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers)
+
+
+def _ordered(checks: Iterable[ShardCheck]) -> list[ShardCheck]:
+    return sorted(checks, key=lambda check: (check.split, check.file))
+
+
 def _write_report(path: str, checks: list[ShardCheck]) -> None:
-    ordered = sorted(checks, key=lambda check: (check.split, check.file))
-    storage_for(path).write(path, msgspec.json.encode(ordered))
+    storage_for(path).write(path, msgspec.json.encode(_ordered(checks)))
+
+
+def _judge(folder: str, checks: list[ShardCheck]) -> None:
+    examples, size = sum(check.examples for check in checks), sum(check.bytes for check in checks)
+    read = f"{examples:,} records in {len(checks):,} shards, {size:,} bytes"
+    faults = all_faults(folder, _ordered(checks))
+    if not faults:
+        _LOGGER.info("%s: no fault in %s", folder, read)
+        return
+    for fault in faults[:_LOGGED_FAULTS]:
+        _LOGGER.error("%s: %s", folder, fault)
+    named = "; ".join(map(str, faults[:_NAMED_FAULTS])) + ("; …" if len(faults) > _NAMED_FAULTS else "")
+    raise FaultyDatasetError(
+        f"{folder} is not what was written: {len(faults):,} faults in {read}: {named}. Nothing should train on it; "
+        "write it again, with --overwrite"
+    )

@@ -14,6 +14,7 @@
         ├── SlowPatternError     a regular expression takes too long (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
+        ├── FaultyDatasetError   a job that verifies has found faults
         └── RecordError          a TFRecord file that cannot be read to its end
 
 Bad data is no error: it becomes a `recordmill.schemas.rejects.Rejected`. A message is one line (it crosses process
@@ -80,6 +81,10 @@ class LostImagesError(JobError):
 
 
 class TooManyRejectsError(JobError):
+    pass
+
+
+class FaultyDatasetError(JobError):
     pass
 
 

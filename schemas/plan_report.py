@@ -61,6 +61,10 @@ class Fault(msgspec.Struct, frozen=True):
     reason: str
     detail: str
 
+    def __str__(self) -> str:
+        where = self.file if self.record is None else f"{self.file} record {self.record}"
+        return f"{where}: {self.reason}: {self.detail}"
+
 
 class ShardCheck(msgspec.Struct, frozen=True):
     """What was found in a shard.

@@ -1,4 +1,4 @@
-"""The options of a conversion as a list of parameters, for what asks for them by name: Dataflow's Flex Templates and
+"""The options of a command as a list of parameters, for what asks for them by name: Dataflow's Flex Templates and
 Airflow's Params. They are the command line's options, so that there is nothing to keep in step."""
 
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.option import Kind, OptionField, options_of
+from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.pipelines.options.verify_options import ServiceVerifyOptions
 from recordmill.schemas.errors import ConfigError
 
 COMMANDS: dict[str, type[ConvertOptions]] = {
@@ -17,7 +18,10 @@ COMMANDS: dict[str, type[ConvertOptions]] = {
     "embed": EmbedOptions,
     "table": TableOptions,
 }
-"""What can be started by parameters."""
+"""Conversions."""
+
+TEMPLATES: dict[str, type[Options]] = {**COMMANDS, "verify": ServiceVerifyOptions}
+"""All that can be started by parameters."""
 
 # Beam's flags and ours stand in one list there, and Beam has --labels and --label, too.
 _RENAMED = {"label": "class_column", "labels": "label_files"}
@@ -36,7 +40,9 @@ def parameters(command: str) -> dict[str, OptionField]:
     'integer'
     """
     return {
-        _RENAMED.get(each.name, each.name): each for each in options_of(COMMANDS[command]) if each.name not in _LEFT_OUT
+        _RENAMED.get(each.name, each.name): each
+        for each in options_of(TEMPLATES[command])
+        if each.name not in _LEFT_OUT
     }
 
 
@@ -78,4 +84,6 @@ def _typed(name: str, each: OptionField, value: object) -> list[str]:
         return [each.flag] if word in _TRUE else []
     if each.option.kind is Kind.PATHS:
         texts = [part.strip() for text in texts for part in text.split(",")]
+    if each.option.kind is Kind.ARGUMENT:
+        return texts
     return [f"{each.flag}={text}" for text in texts if text]

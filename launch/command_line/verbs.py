@@ -106,7 +106,7 @@ VERBS = {
     "verify": Verb(
         VerifyOptions,
         "read a data set back and prove it whole",
-        "Every record is read, parsed and decoded by TensorFlow, and held against the manifest.",
+        "Every record of a data set is read, parsed and decoded, and held against its manifest.",
         "OUT [more flags]",
         (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill verify tfrecords"),
     ),

@@ -6,7 +6,7 @@ usage() {
     cat <<'USAGE'
 launch/dataflow/build.sh --project PROJECT --images REGION-docker.pkg.dev/PROJECT/REPOSITORY --temp gs://BUCKET [OPTION…]
 
-Builds the wheel, an image for each command, and the templates gs://BUCKET/templates/coco.json, folder.json, embed.json and table.json.
+Builds the wheel, an image for each command, and the templates gs://BUCKET/templates/coco.json, folder.json, embed.json, table.json and verify.json.
 
   --project PROJECT     the project that builds
   --images PLACE        a repository of Artifact Registry
@@ -108,7 +108,7 @@ PYTHON
 if [ "$dry_run" = no ]; then make_context; fi
 
 if [ "$local" = yes ]; then
-    for command in coco folder embed table; do
+    for command in coco folder embed table verify; do
         image=$images/recordmill-$command:$tag
         run docker build --platform=linux/amd64 --build-arg="COMMAND=$command" --build-arg="IMAGE=$image" \
             --build-arg="LAUNCHER_TAG=$launcher_tag" --tag="$image" "$scratch/context"
@@ -131,11 +131,11 @@ defaults=(
 )
 [ -z "$account" ] || defaults+=(--service-account-email="$account")
 [ -z "$subnetwork" ] || defaults+=(--subnetwork="$subnetwork" --disable-public-ips)
-for command in coco folder embed table; do
+for command in coco folder embed table verify; do
     run gcloud dataflow flex-template build "$temp/templates/$command.json" --project="$project" \
         --image="$images/recordmill-$command:$tag" --sdk-language=PYTHON --metadata-file="$here/$command.json" \
         "${defaults[@]}"
 done
 
-echo "Images: $images/recordmill-coco:$tag, recordmill-folder:$tag, recordmill-embed:$tag and recordmill-table:$tag" >&2
-echo "Templates: coco.json, folder.json, embed.json and table.json in $temp/templates; launch/dataflow/run.sh runs them" >&2
+echo "Images: $images/recordmill-coco:$tag, recordmill-folder:$tag, recordmill-embed:$tag, recordmill-table:$tag and recordmill-verify:$tag" >&2
+echo "Templates: coco.json, folder.json, embed.json, table.json and verify.json in $temp/templates; launch/dataflow/run.sh runs them" >&2

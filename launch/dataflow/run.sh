@@ -9,7 +9,7 @@ MAX_WORKERS=20
 
 usage() {
     cat <<USAGE
-launch/dataflow/run.sh coco|folder|embed|table --project PROJECT --region REGION --temp gs://BUCKET [OPTION…] -- NAME=VALUE …
+launch/dataflow/run.sh coco|folder|embed|table|verify --project PROJECT --region REGION --temp gs://BUCKET [OPTION…] -- NAME=VALUE …
 
 Starts a job. NAME=VALUE are Recordmill's options with underscores: images=gs://…, instances=gs://…, output=gs://…,
 gzip=true; of those that may be repeated, several with commas between them. launch/dataflow/COMMAND.json lists them.
@@ -63,7 +63,7 @@ dry_run=no disk_size_gb="" launcher_machine_type=""
 labels=() experiments=() parameters=()
 while [ $# -gt 0 ]; do
     case $1 in
-        coco | folder | embed | table)
+        coco | folder | embed | table | verify)
             [ -z "$command" ] || fail "$command and $1 cannot both be run"
             command=$1
             shift
@@ -101,7 +101,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 
-[ -n "$command" ] || fail "coco, folder, embed or table is missing"
+[ -n "$command" ] || fail "coco, folder, embed, table or verify is missing"
 [ -n "$project" ] || fail "--project is missing"
 [ -n "$region" ] || fail "--region is missing"
 [[ $region =~ ^[a-z]+-[a-z]+[0-9]+$ ]] || fail "--region $region is no region like europe-west4"
@@ -129,7 +129,7 @@ for label in ${labels[@]+"${labels[@]}"}; do
 done
 [ ${#parameters[@]} -gt 0 ] || fail "-- and Recordmill's options are missing"
 # Rows of a table may be a query's.
-case $command in table) needed=(output) ;; *) needed=(images output) ;; esac
+case $command in table) needed=(output) ;; verify) needed=(folder) ;; *) needed=(images output) ;; esac
 for name in "${needed[@]}"; do
     case " ${parameters[*]}" in *" $name=gs://"*) ;; *) fail "$name=gs://… is missing after --" ;; esac
 done

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from recordmill.launch.command_line.parameters import COMMANDS, parameters, plain_default
+from recordmill.launch.command_line.parameters import TEMPLATES, parameters, plain_default
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.pipelines.options.option import READ, Kind, Option, OptionField
 
@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parents[1] / "dataflow"
 # A bucket or a path in it. Several paths are separated by commas, so a path must have none.
 _GS_PATH = "gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^,]*)?"
 _OF_KIND = {
+    Kind.ARGUMENT: _GS_PATH,
     Kind.PATH: _GS_PATH,
     Kind.PATHS: f"{_GS_PATH}( *, *{_GS_PATH})*",
     Kind.SWITCH: "(true|false)",
@@ -28,6 +29,7 @@ _OF_KIND = {
     Kind.NUMBER: "-?[0-9]*[.]?[0-9]+",
 }
 _TYPES = {
+    Kind.ARGUMENT: "GCS_READ_FOLDER",
     Kind.CHOICE: "ENUM",
     Kind.INTEGER: "NUMBER",
     Kind.NUMBER: "NUMBER",
@@ -147,7 +149,7 @@ def text_of(command: str) -> str:
 
 def write() -> None:
     """Write the files of all commands."""
-    for command in COMMANDS:
+    for command in TEMPLATES:
         (FOLDER / f"{command}.json").write_text(text_of(command), encoding="utf-8")
 
 

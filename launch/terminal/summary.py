@@ -295,8 +295,7 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
 
 def _print_faults(console: Console, faults: Sequence[Fault]) -> None:
     for fault in faults[:_FAULTS_SHOWN]:
-        where = fault.file if fault.record is None else f"{fault.file} record {fault.record}"
-        console.print(printable(f"{where}: {fault.reason}: {fault.detail}"))
+        console.print(printable(str(fault)))
     if len(faults) > _FAULTS_SHOWN:
         console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")
 

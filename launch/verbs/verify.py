@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Check a data set, print what was found, and return whether it has no fault.
+    """Check a data set, print what was found, and return whether it has no fault. A template is only made; its job
+    fails where there is one.
 
     Raises:
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
@@ -34,7 +35,7 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     from recordmill.launch.runners.run import run
     from recordmill.launch.terminal import progress
     from recordmill.pipelines import verify
-    from recordmill.transforms.verify.check_folder import folder_faults
+    from recordmill.transforms.verify.check_folder import all_faults
 
     beams = beam_options(beam_arguments)
     is_remote = runner_of(beams) is not Runner.LOCAL
@@ -45,10 +46,17 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
                 "--check tensorflow is for this machine: workers elsewhere have no TensorFlow; give --check decode, "
                 "which decodes by the rules that records are written by, or --check hashes"
             )
-        if (purpose := purpose_of(beams)) != "run":
-            raise ConfigError(f"verify has no {purpose}: it waits for what the job finds; leave its flag out")
+        if purpose_of(beams) == "dry run":
+            raise ConfigError("verify has no dry run: it waits for what the job finds; leave --dry_run out")
         check_staging(beams)
     expected = verify.expected_shards(options)
+    if purpose_of(beams) == "template":
+        run(
+            partial(verify.build_judging, expected=expected, folder=options.folder, workers=options.workers),
+            beam_arguments,
+        )
+        terminal().print("The template was made; what launches it runs the job, which fails where there is a fault.")
+        return True
     with progress.shown(progress_mode), _report_file(options.folder, beams if is_remote else None) as report:
         if options.thoroughness is Check.TENSORFLOW:
             is_checking = options.recompute is None
@@ -57,7 +65,7 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
         progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
         run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
         checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
-    faults = [*folder_faults(options.folder, checks), *(fault for check in checks for fault in check.faults)]
+    faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
     print_checks(terminal(), options.folder, checks, faults, options.thoroughness, listed - len(checks))
     return not faults

@@ -1,7 +1,7 @@
 """What `recordmill verify` is asked to do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
 from recordmill.pipelines.options.option import READ, RUN, Kind, Options, option, redefined
 from recordmill.pipelines.options.picture_options import PictureOptions
@@ -33,6 +33,7 @@ class VerifyOptions(Options):
         docs="read only so many of each split's shards, and 1 at least; which they are follows from their names",
         least=0,
         largest=1,
+        pattern="(0|1|[01][.]0*|0?[.][0-9]+|[0-9]([.][0-9]+)?[eE]-[1-9][0-9]?)",
     )
     recompute: int | None = option(
         None,
@@ -79,3 +80,19 @@ class VerifyOptions(Options):
         for name in ("images", "tolerance"):
             if getattr(self, name) not in (None, ()) and self.recompute is None:
                 yield f"--{name} would do nothing without --recompute"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceVerifyOptions(Options):
+    """Those that a service may give: where it runs the job, there is no TensorFlow."""
+
+    folder: str = redefined(VerifyOptions, "folder")
+    check: str = redefined(
+        VerifyOptions,
+        "check",
+        MISSING,
+        help="checksums and what records say, or also every picture",
+        choices=(Check.HASHES.value, Check.DECODE.value),
+    )
+    sample: float = redefined(VerifyOptions, "sample")
+    workers: int | None = redefined(VerifyOptions, "workers")

@@ -230,13 +230,38 @@ def test_a_template_for_what_is_there_already_is_of_a_job_that_does_nothing(gcs,
     ended = recordmill(*coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",)))
     assert ended.code == 0, ended
     assert "holds the whole split already" in ended.out
+    assert launched(gcs, dataflow) == "JOB_STATE_DONE"
+    assert written(gcs) == before
+
+
+def launched(gcs: GcsStandIn, dataflow: DataflowStandIn) -> str:
+    """What the job of t/job.json has ended in, which Dataflow starts."""
     jobs = f"{dataflow.url}/v1b3/projects/{PROJECT}/locations/{REGION}/jobs"
     urllib.request.urlopen(urllib.request.Request(jobs, gcs.objects()["t/job.json"], method="POST")).close()
     last = time.monotonic() + 60
-    while (state := json.load(urllib.request.urlopen(f"{jobs}/{JOB_ID}"))["currentState"]) != "JOB_STATE_DONE":
-        assert time.monotonic() < last, state
+    while (state := json.load(urllib.request.urlopen(f"{jobs}/{JOB_ID}"))["currentState"]) == "JOB_STATE_RUNNING":
+        assert time.monotonic() < last
         time.sleep(0.1)
-    assert written(gcs) == before
+    return state
+
+
+def test_a_template_verifies_in_a_job_that_fails_at_a_fault(gcs, dataflow, recordmill):
+    arguments = coco(dataflow)
+    assert recordmill(*arguments).code == 0
+    verify = ["verify", f"gs://{BUCKET}/out", "--check", "decode", *arguments[arguments.index("--") :]]
+    template = f"--template_location=gs://{BUCKET}/t/job.json"
+    assert recordmill(*verify, template).code == 0
+    before = written(gcs)
+    assert launched(gcs, dataflow) == "JOB_STATE_DONE"
+    name = "coco-train.tfrecord-00001-of-00003"
+    shard = before[name]
+    gcs.put(f"out/{name}", shard[:500] + bytes([shard[500] ^ 4]) + shard[501:])
+    assert recordmill(*verify, template).code == 0  # the launcher has no time to read a shard
+    assert launched(gcs, dataflow) == "JOB_STATE_FAILED"
+    told = "\n".join(text for _, text in dataflow.messages)
+    assert f"FaultyDatasetError: gs://{BUCKET}/out is not what was written: " in told
+    assert f"{name} record 0: data_crc: " in told
+    assert written(gcs) == before | {name: gcs.objects()[f"out/{name}"]}
 
 
 def test_a_data_set_is_verified_by_a_job(gcs, dataflow, recordmill):
@@ -251,9 +276,8 @@ def test_a_data_set_is_verified_by_a_job(gcs, dataflow, recordmill):
     assert {name.rpartition("/")[2] for name in left} == {"pipeline.pb", "submission_environment_dependencies.txt"}
     ended = recordmill("verify", f"gs://{BUCKET}/out", *engine)
     assert (ended.code, "give --check decode" in ended.err) == (2, True)
-    for flag in ("--dry_run=true", f"--template_location=gs://{BUCKET}/t/job.json"):
-        ended = recordmill("verify", f"gs://{BUCKET}/out", "--check", "decode", *engine, flag)
-        assert (ended.code, "it waits for what the job finds" in ended.err) == (2, True), ended
+    ended = recordmill("verify", f"gs://{BUCKET}/out", "--check", "decode", *engine, "--dry_run=true")
+    assert (ended.code, "it waits for what the job finds" in ended.err) == (2, True), ended
     ended = recordmill(
         "verify", f"gs://{BUCKET}/out", "--check", "decode", *engine, "--staging_location=gs://nowhere/x"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from recordmill.launch.command_line.parameters import COMMANDS
+from recordmill.launch.command_line.parameters import TEMPLATES
 from recordmill.launch.runners.beam_options import DATAFLOW_MACHINE
 from recordmill.launch.services.template_metadata import metadata
 
@@ -172,9 +172,10 @@ def test_a_value_for_which_gcloud_has_no_delimiter_is_refused(scripts):
     assert "gcloud needs one of them" in line
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_each_command_has_a_template_of_its_own(scripts, command):
-    paths = ["bigquery=p-1:d.t", PATHS[1]] if command == "table" else PATHS
+    others = {"table": ["bigquery=p-1:d.t", PATHS[1]], "verify": ["folder=gs://b-1/o", "check=decode"]}
+    paths = others.get(command, PATHS)
     assert scripts("run.sh", command, *RUN[1:], "--", *paths).returncode == 0
     assert value(scripts.calls[0], "--template-file-gcs-location") == f"gs://t-1/templates/{command}.json"
 
@@ -190,7 +191,7 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--project", "p-1"], "coco, folder, embed or table"),
+        (["--project", "p-1"], "coco, folder, embed, table or verify"),
         ([*RUN, "folder"], "coco and folder"),
         (["coco", "--project", "p-1"], "--region"),
         ([*RUN, "--region", "europe-west4-a"], "europe-west4-a"),
@@ -209,6 +210,7 @@ def test_dry_run_prints_the_command_that_would_be_run(scripts):
         (RUN, "--"),
         ([*RUN, "--", "images=/data", "output=gs://b-1/o"], "images=gs://"),
         (["table", *RUN[1:], "--", "rows=gs://b-1/r.csv", "output=o"], "output=gs://"),
+        (["verify", *RUN[1:], "--", "check=decode"], "folder=gs://"),
         ([*RUN, "--", *PATHS, "num-shards=8"], "num-shards=8"),
         ([*RUN, "--", *PATHS, "images=gs://b-1/more"], "images"),
     ],
@@ -231,7 +233,7 @@ def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
     assert value(build, "--gcs-source-staging-dir") == "gs://t-1/build"
     assert value(build, "--service-account") == "projects/p-1/serviceAccounts/b@p-1.iam.gserviceaccount.com"
     assert value(build, "--substitutions") == f"_IMAGES={BUILD[3]},_TAG=t,_LAUNCHER_TAG=latest"
-    for command, call in zip(COMMANDS, templates, strict=True):
+    for command, call in zip(TEMPLATES, templates, strict=True):
         assert call == [
             *("gcloud", "dataflow", "flex-template", "build", f"gs://t-1/templates/{command}.json", "--project=p-1"),
             *(f"--image={IMAGE}{command}:t", "--sdk-language=PYTHON", f"--metadata-file={DATAFLOW / command}.json"),
@@ -248,12 +250,12 @@ def test_images_are_built_by_docker(scripts):
     assert [call[:3] for call in scripts.calls] == [
         *(
             call
-            for command in COMMANDS
+            for command in TEMPLATES
             for call in (["docker", "build", "--platform=linux/amd64"], ["docker", "push", f"{IMAGE}{command}:t"])
         ),
-        *[["gcloud", "dataflow", "flex-template"]] * len(COMMANDS),
+        *[["gcloud", "dataflow", "flex-template"]] * len(TEMPLATES),
     ]
-    for command, call in zip(COMMANDS, scripts.calls[: 2 * len(COMMANDS) : 2], strict=True):
+    for command, call in zip(TEMPLATES, scripts.calls[: 2 * len(TEMPLATES) : 2], strict=True):
         image = f"{IMAGE}{command}:t"
         given = {f"COMMAND={command}", f"IMAGE={image}", "LAUNCHER_TAG=2026"}
         assert {word.partition("=")[2] for word in call if word.startswith("--build-arg=")} == given
@@ -313,7 +315,7 @@ needs_gcloud = pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud
 
 
 @needs_gcloud
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_gcloud_takes_the_metadata_and_drops_nothing(scripts, tmp_path, command):
     printed = scripts("build.sh", *BUILD, "--dry-run").stdout.splitlines()
     (line,) = (line for line in printed if f"templates/{command}.json" in line)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from apache_beam.internal.gcp import auth
 
-from recordmill.launch.command_line.parameters import COMMANDS
+from recordmill.launch.command_line.parameters import TEMPLATES
 from tests.gcs_stand_in import GcsStandIn, running
 from tests.test_layering import FILES, installed_name
 
@@ -109,7 +109,7 @@ def test_cloud_build_and_docker_build_alike():
     lines = [line.split() for line in printed.splitlines() if line.startswith("docker build ")]
     assert [set(line[2:-1]) - {"--platform=linux/amd64"} for line in lines] == built
     assert [image.rpartition("/")[2] for image in steps["images"]] == [
-        f"recordmill-{command}:${{_TAG}}" for command in COMMANDS
+        f"recordmill-{command}:${{_TAG}}" for command in TEMPLATES
     ]
 
 
@@ -119,9 +119,9 @@ def test_only_the_image_of_embed_has_tensorflow():
     pip = 'pip() { echo "$@"; }; '
     said = {
         command: subprocess.run(["sh", "-c", pip + line], env={"COMMAND": command}, capture_output=True, text=True)
-        for command in COMMANDS
+        for command in TEMPLATES
     }
-    assert {command: done.returncode for command, done in said.items()} == dict.fromkeys(COMMANDS, 0)
+    assert {command: done.returncode for command, done in said.items()} == dict.fromkeys(TEMPLATES, 0)
     installed = {command: done.stdout.splitlines() for command, done in said.items() if done.stdout}
     assert installed == {"embed": ["install --constraint constraints.txt tensorflow", "check"]}
     assert pinned("tensorflow")

@@ -3,7 +3,7 @@
 import pytest
 
 from recordmill.launch import flat
-from recordmill.launch.command_line.parameters import COMMANDS
+from recordmill.launch.command_line.parameters import TEMPLATES, command_line
 from recordmill.launch.flat import from_flat
 from recordmill.schemas.errors import ConfigError
 from tests.conftest import shard_bytes
@@ -52,6 +52,13 @@ def test_ours_and_beams_are_told_apart():
     ]
 
 
+def test_verify_has_its_folder_without_a_flag():
+    arguments = ["--command=verify", "--folder=gs://b/out", "--check=hashes", "--sample=0.1", "--region=r"]
+    assert from_flat(arguments) == ["verify", "gs://b/out", "--check=hashes", "--sample=0.1", "--", "--region=r"]
+    with pytest.raises(ConfigError, match="it has check, folder, sample, workers"):
+        command_line("verify", {"folder": "gs://b/out", "recompute": 1})
+
+
 def test_how_it_is_shown_is_ours():
     arguments = ["--command=coco", "--progress=plain", "--debug", "--runner=direct"]
     assert from_flat(arguments) == ["coco", "--progress=plain", "--debug", "--", "--runner=direct"]
@@ -74,8 +81,8 @@ def test_what_is_given_twice_is_handed_on_twice():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], f"--command= must be one of {', '.join(COMMANDS)}"),
-        (["--command=verify"], f"--command=verify must be one of {', '.join(COMMANDS)}"),
+        ([], f"--command= must be one of {', '.join(TEMPLATES)}"),
+        (["--command=sample"], f"--command=sample must be one of {', '.join(TEMPLATES)}"),
         (["--command=coco", "--output", "x"], "--output needs its value in the same word: --output=…"),
         (["--command=coco", "--gzip=perhaps"], "gzip=perhaps must be true or false"),
     ],

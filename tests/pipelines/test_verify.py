@@ -3,9 +3,11 @@
 import msgspec
 import pytest
 
+from recordmill.pipelines import verify
 from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.pipelines.verify import expected_shards
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, FaultyDatasetError
+from recordmill.schemas.plan_report import Fault, ShardCheck
 from tests.transforms.metadata.test_describe_split import SPLIT
 from tests.transforms.verify.test_check_folder import write
 
@@ -37,6 +39,37 @@ def test_so_many_shards_of_each_split_are_read_and_always_the_same(tmp_path, fra
     assert len(files) == len(set(files)) == number
     assert files == sorted(files) == [each.info.file for each in expected_shards(options)]
     assert number != 25 or files[0] != shards[0].file != files[1]  # spread over all
+
+
+@pytest.fixture
+def check() -> ShardCheck:
+    return ShardCheck("train", "coco-train.tfrecord-00000-of-00001", 3, 4, 500, 600, ())
+
+
+def test_a_job_that_judges_fails_by_all_faults_and_names_the_first(monkeypatch, check, caplog):
+    found = [Fault(check.file, number, "schema", "no class") for number in range(4)]
+    elsewhere = Fault("labels.csv", None, "missing", "it is gone")
+    checks = [msgspec.structs.replace(check, split="val", examples=2000), check]
+
+    def faults(folder: str, ordered: list[ShardCheck]) -> list[Fault]:
+        assert (folder, [each.split for each in ordered]) == ("gs://b/out", ["train", "val"])
+        return [elsewhere, *found]
+
+    monkeypatch.setattr(verify, "all_faults", faults)
+    with pytest.raises(FaultyDatasetError) as raised:
+        verify._judge("gs://b/out", checks)
+    told = str(raised.value)
+    assert "5 faults in 2,003 records in 2 shards, 1,200 bytes: labels.csv: missing: it is gone; " in told
+    assert f"{check.file} record 1: schema: no class; …" in told
+    assert f"{check.file} record 2" not in told
+    assert [record.message for record in caplog.records] == [f"gs://b/out: {each}" for each in (elsewhere, *found)]
+
+
+def test_a_job_that_judges_says_that_there_is_no_fault(monkeypatch, check, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(verify, "all_faults", lambda folder, ordered: [])
+    verify._judge("gs://b/out", [check])
+    assert [record.message for record in caplog.records] == ["gs://b/out: no fault in 3 records in 1 shards, 600 bytes"]
 
 
 def test_what_needs_tensorflow_is_not_asked_of_a_check_without_it():

@@ -23,6 +23,7 @@ _IMAGES_SKIPPED = Metrics.counter(NAMESPACE, "images_skipped")
 _IMAGES_REFUSED = Metrics.counter(NAMESPACE, "planned_images_rejected")
 _BYTES_WRITTEN = Metrics.counter(NAMESPACE, "image_bytes_written")
 _RECORDS_READ = Metrics.counter(NAMESPACE, "records_read")
+_FAULTS = Metrics.counter(NAMESPACE, "faults")
 _SHARDS_WRITTEN = Metrics.counter(NAMESPACE, "shards_written")
 _REJECTED = "rejected/"
 
@@ -99,6 +100,11 @@ def read_record(bytes_: int) -> None:
     """A record of a data set was read back; so many bytes of its shard were read since the one before it."""
     _RECORDS_READ.inc()
     _done(1, bytes_)
+
+
+def found_faults(faults: int) -> None:
+    """So many faults are in a shard that was read back."""
+    _FAULTS.inc(faults)
 
 
 def skipped_images(images: int) -> None:

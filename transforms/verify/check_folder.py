@@ -25,6 +25,11 @@ from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
 
+def all_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
+    """Faults of a data set: those of `folder_faults`, and then those that were found in its shards."""
+    return [*folder_faults(folder, checks), *(fault for check in checks for fault in check.faults)]
+
+
 def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     """Faults of a data set outside of its shards.
 

@@ -15,6 +15,7 @@ from recordmill.schemas.plan_report import Check, Fault, ShardCheck
 from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
 from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.progress import found_faults
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
@@ -58,7 +59,9 @@ class _VerifyShard(ThreadedDoFn):
     """Holds the threads that decode."""
 
     def process(self, expected: ShardToVerify) -> Iterator[ShardCheck]:
-        yield verify_shard(expected, self.pool, self.threads)
+        check = verify_shard(expected, self.pool, self.threads)
+        found_faults(len(check.faults))
+        yield check
 
 
 class _Measured(NamedTuple):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.launch.command_line.flags import size_bytes, split_shares
-from recordmill.launch.command_line.parameters import COMMANDS, parameters
+from recordmill.launch.command_line.parameters import TEMPLATES, parameters
 from recordmill.launch.command_line.parser import parse
 from recordmill.launch.flat import from_flat
 from recordmill.launch.services.template_metadata import FOLDER, metadata, text_of, write
@@ -22,6 +22,7 @@ GIVEN = {
     "folder": {"images": "gs://b-1/images", "output": "gs://b-1/out"},
     "embed": {"images": "gs://b-1/images", "model": "gs://b-1/model.keras", "output": "gs://b-1/out"},
     "table": {"rows": "gs://b-1/rows-*.csv", "output": "gs://b-1/out"},
+    "verify": {"folder": "gs://b-1/out", "check": "decode"},
 }
 # What must be given along with a parameter, or it would do nothing.
 WITH = {
@@ -57,7 +58,7 @@ BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
 
 FIELDS = {"name", "label", "helpText", "isOptional", "regexes", "paramType", "enumOptions", "defaultValue"}
 """Those of ParameterMetadata that are used here, of all that it has."""
-TYPES = {"TEXT", "GCS_READ_FILE", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}
+TYPES = {"TEXT", "GCS_READ_FILE", "GCS_READ_FOLDER", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}
 
 PATHS = [
     "gs://my-bucket/train2017",
@@ -90,6 +91,8 @@ VALUES = {
     "jpeg_quality": (["1", "95", "100"], ["0", "101", "9.5", ""]),
     "workers": (["1", "32", "256"], ["0", "257", "999", ""]),
     "max_rejects": (["0", "1", "0.01", ".5", "1.0", "1e-3", "2.5E-2"], ["-0.1", "1.1", "2", "1%", "0,1", "1e3", ""]),
+    "folder": (PATHS[:3], NO_PATHS + PATHS[3:] + ["--debug"]),
+    "sample": (["0", "1", "0.01", ".5", "1.0", "1e-3"], ["-0.1", "1.1", "2", "1%", "0,1", "1e3", ""]),
     "min_area": (["0", "0.0", "100", "2.5", "1e3", "1.5e-2"], ["-1", "inf", "nan", "1,5", "10px", ""]),
     "categories": (["person", "person,traffic light", "猫"], ["", " ", ",", " , "]),
     "classes": (["cat,dog", "3"], ["", ","]),
@@ -136,8 +139,8 @@ VALUES = {
     "number_of_worker_harness_threads": (["1", "12"], ["0", "-1", "x", ""]),
 }
 
-DESCRIBED = {command: metadata(command)["parameters"] for command in COMMANDS}
-_PARAMETERS = [(command, it["name"], it["regexes"]) for command in COMMANDS for it in DESCRIBED[command]]
+DESCRIBED = {command: metadata(command)["parameters"] for command in TEMPLATES}
+_PARAMETERS = [(command, it["name"], it["regexes"]) for command in TEMPLATES for it in DESCRIBED[command]]
 EVERY = list({(name, *regexes): (command, name) for command, name, regexes in _PARAMETERS}.values())
 """Command and parameter; of one that both commands have alike, once."""
 
@@ -176,7 +179,7 @@ def options_of(command: str, **values: str):
     return parse(arguments[: arguments.index("--")]).options
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_the_files_are_in_step_with_the_command_line(command):
     assert (FOLDER / f"{command}.json").read_text(encoding="utf-8") == text_of(command), "`make templates` writes them"
 
@@ -185,11 +188,11 @@ def test_writing_writes_them(tmp_path, monkeypatch):
     monkeypatch.setattr("recordmill.launch.services.template_metadata.FOLDER", tmp_path)
     write()
     assert {path.name: json.loads(path.read_text()) for path in tmp_path.iterdir()} == {
-        f"{command}.json": metadata(command) for command in COMMANDS
+        f"{command}.json": metadata(command) for command in TEMPLATES
     }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_every_option_is_a_parameter(command):
     names = [it["name"] for it in metadata(command)["parameters"]]
     assert sorted(names) == sorted({*parameters(command)} | BEAMS)
@@ -198,7 +201,7 @@ def test_every_option_is_a_parameter(command):
     assert optional == sorted(optional)  # what must be given comes first
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_the_form_is_what_dataflow_takes(command):
     """https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#ParameterMetadata"""
     whole = metadata(command)
@@ -220,7 +223,7 @@ def test_no_name_of_ours_is_one_of_beams():
     """They are told apart by their names."""
     beams = {name for options in PipelineOptions.__subclasses__() for name in options([])._visible_option_list()}
     assert beams >= BEAMS
-    assert beams & {name for command in COMMANDS for name in parameters(command)} == set()
+    assert beams & {name for command in TEMPLATES for name in parameters(command)} == set()
 
 
 @pytest.mark.parametrize(("command", "name"), EVERY)
@@ -288,10 +291,11 @@ def test_whatever_matches_is_a_split_or_shares(text):
     split_shares(text)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", TEMPLATES)
 def test_the_defaults_that_a_form_begins_with_change_nothing(command):
     defaults = {it["name"]: it["defaultValue"] for it in metadata(command)["parameters"] if "defaultValue" in it}
-    assert {"seed": "0", "gzip": "false", "max_rejects": "0.01"}.items() <= defaults.items()
+    expected = {"sample": "1.0"} if command == "verify" else {"seed": "0", "gzip": "false", "max_rejects": "0.01"}
+    assert expected.items() <= defaults.items()
     for name, value in defaults.items():
         assert re.fullmatch(described(command, name)["regexes"][0], value)
     assert options_of(command, **defaults) == options_of(command)
