@@ -20,6 +20,7 @@ FOLDERS = [
     "transforms/runtime",
     "transforms/sample",
     "transforms/shards",
+    "transforms/statistics",
     "transforms/embed",
     "transforms/storage",
     "transforms/table",

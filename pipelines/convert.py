@@ -154,12 +154,13 @@ def _written(
             )
             for split in splits
         ]
-        shards, counted, rejected, classes = zip(*parts, strict=True)
+        shards, counted, rejected, classes, statistics = zip(*parts, strict=True)
         return Written(
             shards | "Shards" >> beam.Flatten(),
             counted | "Counted" >> beam.Flatten(),
             rejected | "Rejected" >> beam.Flatten(),
             classes | "Classes" >> beam.Flatten(),
+            statistics | "Statistics" >> beam.Flatten(),
         )
     return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
 

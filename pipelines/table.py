@@ -24,6 +24,7 @@ from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
 from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
+from recordmill.transforms.shards.write_shards import statistics_of
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.count_rows import OF_FILE, OfFile
@@ -75,15 +76,20 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, job.options.output)
     checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
     if job.options.writer == "beam":
-        shards, counted = _with_beam_sink(gathered, checked, job)
+        shards, counted, statistics = _with_beam_sink(gathered, checked, job)
     else:
         results = gathered.plans | "WriteRowShards" >> WriteRowShards(
             gathered.spills, checked, gathered.chosen, recipes, job.options.output
         )
         shards = results | "Shards" >> beam.Map(shard_of)
         counted = results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any)
+        statistics = results | "Statistics" >> beam.Map(statistics_of)
     written = Written(
-        shards, counted, p | "NoRejects" >> beam.Create([]), gathered.of_files | "Classes" >> beam.FlatMap(_classes)
+        shards,
+        counted,
+        p | "NoRejects" >> beam.Create([]),
+        gathered.of_files | "Classes" >> beam.FlatMap(_classes),
+        statistics,
     )
     target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
     written | "WriteMetadata" >> WriteMetadata(
@@ -91,11 +97,13 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     )
 
 
-def _with_beam_sink(gathered: _Gathered, checked: PCollection, job: TableJob) -> tuple[PCollection, PCollection]:
-    """(split, ShardInfo), and (split, Count) of what is in them."""
+def _with_beam_sink(
+    gathered: _Gathered, checked: PCollection, job: TableJob
+) -> tuple[PCollection, PCollection, PCollection]:
+    """(split, ShardInfo); (split, Count) of what is in them; (split, Statistics)."""
     options = job.options
     place = ShardPlace(options.output, options.name, options.layout, options.gzip)
-    shards, counted = [], []
+    sunk, counted = [], []
     for split in job.splits:
         records = (
             gathered.spills
@@ -103,9 +111,14 @@ def _with_beam_sink(gathered: _Gathered, checked: PCollection, job: TableJob) ->
             | f"SpreadSpills-{split}" >> beam.Reshuffle()
             | f"Records-{split}" >> beam.FlatMap(_records, AsSingleton(checked)).with_output_types(bytes)
         )
-        shards.append(records | f"Sink-{split}" >> SinkRecords(place, split, options.num_shards or 0))
+        sink = SinkRecords(gathered.labels, gathered.table, place, split, options.num_shards or 0)
+        sunk.append(records | f"Sink-{split}" >> sink)
         counted.append(records | f"Count-{split}" >> beam.FlatMap(_counted) | f"CountsOf-{split}" >> of_split(split))
-    return tuple(shards) | "Shards" >> beam.Flatten(), tuple(counted) | "Counted" >> beam.Flatten()
+    return (
+        [each.shards for each in sunk] | "Shards" >> beam.Flatten(),
+        counted | "Counted" >> beam.Flatten(),
+        [each.statistics for each in sunk] | "Statistics" >> beam.Flatten(),
+    )
 
 
 def _is_of_split(spill: Spill, split: str) -> bool:

@@ -427,6 +427,11 @@ def is_of_picture(feature: Feature) -> bool:
     return feature.source in _OF_PICTURE
 
 
+def has_picture(table: FeatureTable) -> bool:
+    """Whether records hold pictures, as files or as pixels."""
+    return not table.sources.isdisjoint({"image.encoded", _PIXELS})
+
+
 LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
 
 

@@ -211,6 +211,8 @@ class SplitManifest(msgspec.Struct, frozen=True):
             many images.
         warnings: what is not likely to be meant, for a person.
         texts: what was encoded, by column.
+        statistics_sha256: hex digest of the split's file of statistics; UNSET where an older program wrote the split,
+            without one.
     """
 
     recipe: Recipe
@@ -226,6 +228,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
     class_counts: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     texts: dict[str, TextCounts] = {}
+    statistics_sha256: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def examples(self) -> int:

@@ -6,6 +6,7 @@ import msgspec
 
 from recordmill.schemas.features import ShardNaming
 from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.statistics import Statistics
 
 
 class ShardKey(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -50,6 +51,7 @@ class ShardResult(msgspec.Struct, frozen=True):
         made_by: see SplitManifest.
         counted: what is in the records.
         rejected: what was left out while writing it.
+        statistics: of its records.
         class_counts: see SplitManifest; by class index.
     """
 
@@ -59,6 +61,7 @@ class ShardResult(msgspec.Struct, frozen=True):
     info: ShardInfo
     counted: dict[Metric, int]
     rejected: tuple[Rejected, ...]
+    statistics: Statistics
     class_counts: dict[int, int] = {}
 
 

@@ -22,6 +22,7 @@ from recordmill.transforms.images.fetch_images import Fetch, fetch_for
 from recordmill.transforms.images.load_pixels import load_pixels
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.shards.record_maker import Made, RecordContext
+from recordmill.transforms.statistics.image_facts import FactsOfValues
 
 _Read = tuple[ImageTask, np.ndarray | Rejected]
 
@@ -102,28 +103,28 @@ class FeatureEncoder:
     def __init__(self, labels: LabelMap, table: FeatureTable, dtype: str):
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._writer = ExampleWriter(table)
+        self._facts = FactsOfValues(table)
         self._dtype = np.dtype(dtype).newbyteorder("<")
 
     def encode(self, task: ImageTask, feature: np.ndarray) -> Encoded | Rejected:
         """The record of an image, whose feature is float32; or why there is none."""
         with np.errstate(over="ignore"):  # which is looked for here
-            values = feature.astype(self._dtype)
-        if fault := _fault(feature, values):
-            detail = f"of the {values.size:,} numbers that the model gives for it, {fault}"
+            numbers = feature.astype(self._dtype)
+        if fault := _fault(feature, numbers):
+            detail = f"of the {numbers.size:,} numbers that the model gives for it, {fault}"
             return task.rejected(Reason.UNUSABLE_FEATURE, detail)
         name = task.labels.class_name or ""
-        record = self._writer.write(
-            {
-                "feature.bytes": values.tobytes(),
-                "feature.shape": values.shape,
-                "feature.values": values.ravel(),
-                "image.class_index": self._class_index[name],
-                "image.class_name": name.encode(),
-                "image.file_name": task.file_name.encode(),
-                "image.id": b"%d" % task.image_id,
-            }
-        )
-        return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1})
+        values = {
+            "feature.bytes": numbers.tobytes(),
+            "feature.shape": numbers.shape,
+            "feature.values": numbers.ravel(),
+            "image.class_index": self._class_index[name],
+            "image.class_name": name.encode(),
+            "image.file_name": task.file_name.encode(),
+            "image.id": b"%d" % task.image_id,
+        }
+        record = self._writer.write(values)
+        return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, self._facts(values))
 
 
 def _fault(feature: np.ndarray, values: np.ndarray) -> str:

@@ -13,6 +13,7 @@ from recordmill.schemas.images import ImageTask, Picture, Transcoding
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
+from recordmill.schemas.statistics import NO_FACTS, ImageFacts
 from recordmill.transforms.examples.boxes import FittedBox, fit_box
 from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
 from recordmill.transforms.examples.encode_regions import RegionEncoder
@@ -21,6 +22,7 @@ from recordmill.transforms.images.open_picture import encoded_channels
 from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+from recordmill.transforms.statistics.image_facts import FactsOfValues
 
 
 class Encoded(NamedTuple):
@@ -32,12 +34,14 @@ class Encoded(NamedTuple):
         counted: what is in them.
         rejected: the annotations that are not.
         class_counts: objects of each class, or images, by class index.
+        facts: for statistics; empty without a record.
     """
 
     records: Collection[bytes]
     counted: dict[Metric, int]
     rejected: list[Rejected]
     class_counts: dict[int, int] = {}
+    facts: ImageFacts = NO_FACTS
 
 
 class _Object(NamedTuple):
@@ -68,6 +72,7 @@ class ExampleEncoder:
         self._keypoints = KeypointEncoder(labels)
         self._regions = RegionEncoder(labels, table.sources)
         self._writer = ExampleWriter(table)
+        self._facts = FactsOfValues(table)
         self._parts = table.parts
         self._sources = table.sources
         self._per_annotation = table.record_of is RecordOf.ANNOTATION
@@ -106,7 +111,8 @@ class ExampleEncoder:
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         classes = [values["image.class_index"]] if "image.class_index" in values else values["objects.class_index"]
-        return Encoded(records, dict(+counted), rejected, dict(Counter(classes)))
+        facts = self._facts(values, task.is_continuation)
+        return Encoded(records, dict(+counted), rejected, dict(Counter(classes)), facts)
 
     def _records(self, values: dict[str, Any], objects: int) -> Collection[bytes]:
         if self._per_annotation:

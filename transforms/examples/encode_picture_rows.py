@@ -1,6 +1,7 @@
 """Rows of a table, and the pictures that they name, become serialised tf.Examples."""
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from recordmill.transforms.examples.encode_examples import (
     transcoding_counts,
 )
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+from recordmill.transforms.statistics.image_facts import FactsOfValues
 
 
 class PictureRowEncoder:
@@ -33,6 +35,7 @@ class PictureRowEncoder:
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         features = tuple(filter(is_of_picture, table.features))
         self._writer = ExampleWriter(msgspec.structs.replace(table, features=features))
+        self._facts = FactsOfValues(table)
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
     def wants_image(self, task: ImageTask) -> bool:
@@ -42,22 +45,23 @@ class PictureRowEncoder:
     def encode(self, task: ImageTask, picture: Picture, _: Fetch = fetch_file) -> Encoded | Rejected:
         """The record of a row with its picture; or why there is none."""
         try:
-            record = self._record(row_of(task), task, picture)
+            record, values = self._record(row_of(task), task, picture)
         except UnusableError as fault:
             return task.rejected(fault.reason, fault.detail)
         counted: Counter[Metric] = Counter({Metric.IMAGES: 1})
         if picture.transcoding:
             counted += transcoding_counts(picture.transcoding, len(picture.data))
-        return Encoded((record,), dict(counted), [], row_class(task, self._class_index))
+        return Encoded((record,), dict(counted), [], row_class(task, self._class_index), self._facts(values))
 
-    def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> bytes:
+    def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
+        """The record, and the values of its picture."""
         check_size(len(picture.data) + len(row.record))
         values = image_values(task, picture)
         if self._has_channels:
             values["image.channels"] = encoded_channels(picture.data, picture.format)
         record = merge_examples(row.record, self._writer.write(values))
         check_size(len(record))
-        return record
+        return record, values
 
 
 def row_of(task: ImageTask) -> TableRow:

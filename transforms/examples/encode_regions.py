@@ -63,9 +63,11 @@ class RegionEncoder:
     ) -> dict[str, Any]:
         """The semantic mask of stuff annotations, each with its run lengths; where two overlap, the later counts."""
         pixels = np.full((height, width), SEMANTIC_IGNORE, np.uint8)
+        found = []
         for region, runs in regions:
             pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
-        return {"semantic.png": grey_png(pixels)}
+            found.append(self._index[region.category_id])
+        return {"semantic.png": grey_png(pixels), "segments.class_index": found}
 
     def _values(self, panoptic: PanopticAnnotation, read: PanopticMap, measured: np.ndarray) -> dict[str, Any]:
         segments, indices = panoptic.segments, read.indices

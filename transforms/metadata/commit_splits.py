@@ -1,8 +1,8 @@
 """A finished split takes its place in the data set's folder.
 
 Its shards were written into the folder of its state. They are moved to where readers look, the split's own manifest is
-written, and manifest.json, label maps and TFDS's files follow from the manifests of all splits. Until then an older
-split of that name is what readers find. Whoever is killed in between goes on with the same command.
+written, and manifest.json, label maps, statistics.json and TFDS's files follow from those of all splits. Until then an
+older split of that name is what readers find. Whoever is killed in between goes on with the same command.
 
 Other jobs may commit other splits of the folder at the same moment. No job writes another split's manifest; and
 whoever has written manifest.json looks at the splits once more, and writes it anew if one has come or gone. So it ends
@@ -29,9 +29,11 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
+from recordmill.transforms.metadata.folder_statistics import statistics_json
 from recordmill.transforms.shards.shard_file import is_whole
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import storage_for
@@ -41,12 +43,17 @@ _MOVES = 16
 
 
 def commit_splits(
-    output: str, manifest: Manifest, rejects: Mapping[str, bytes], encoders: Iterable[TextEncoder] = ()
+    output: str,
+    manifest: Manifest,
+    rejects: Mapping[str, bytes],
+    statistics: Mapping[str, bytes],
+    encoders: Iterable[TextEncoder] = (),
 ) -> Manifest:
     """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
 
     Args:
         rejects: each split's rejects, as JSON Lines.
+        statistics: each split's, as JSON.
         encoders: those that the manifest lists.
 
     Raises:
@@ -68,6 +75,7 @@ def commit_splits(
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move, storage, output, split), entry.shards))
         storage.write(storage.join(output, split_rejects(split)), rejects[split])
+        storage.write(storage.join(output, split_statistics(split)), statistics[split])
         storage.write(storage.join(output, split_manifest(split)), encode_manifest(own[split]))
     try:
         whole = publish(output)
@@ -115,7 +123,8 @@ def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
 
 
 def publish(output: str) -> Manifest | None:
-    """Make manifest.json, label maps and TFDS's files say what the splits' own manifests say; None if there are none.
+    """Make manifest.json, label maps, statistics.json and TFDS's files say what the splits' own say; None if there are
+    no splits.
 
     Raises:
         CategoryError: the splits do not go together.
@@ -199,7 +208,9 @@ def _write_companions(output: str, manifest: Manifest) -> None:
     for_tfds = tfds_files(manifest).keys()
     if not (is_readable(manifest) and _link_shards(output, manifest)):
         files = {name: data for name, data in files.items() if name not in for_tfds}
-    for name in {*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - files.keys():
+    if statistics := statistics_json(output, manifest.splits):
+        files[STATISTICS] = statistics
+    for name in {*LABEL_FILES, *SCHEMA_FILES, STATISTICS, *for_tfds} - files.keys():
         storage.delete(storage.join(output, name))
     for name, data in files.items():
         storage.write(storage.join(output, name), data)

@@ -15,6 +15,7 @@ from recordmill.schemas.manifest import (
     split_rejects,
     state_folder,
 )
+from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
@@ -24,7 +25,9 @@ _OF_A_RUN = re.compile(
 )
 """Finished shards, and notes of them; records that have no shard yet; what was being written; what Beam's
 sink makes."""
-_OF_A_SPLIT = re.compile(f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}")
+_OF_A_SPLIT = re.compile(
+    f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}"
+)
 
 
 def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
@@ -86,7 +89,8 @@ def is_metadata(name: str) -> bool:
     """
     if _OF_A_SPLIT.fullmatch(name):
         return True
-    return name in (MANIFEST, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES) or name.endswith(".labels.txt")
+    others = (MANIFEST, STATISTICS, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
+    return name in others or name.endswith(".labels.txt")
 
 
 def unfinished_splits(output: str) -> list[str]:

@@ -29,10 +29,11 @@ def describe_split(
     counts: Mapping[str, int],
     unlisted: Unlisted,
     rejects_sha256: str,
+    statistics_sha256: str,
     class_counts: Sequence[int] = (),
     warnings: Iterable[str] = (),
     texts: Iterable[tuple[str, TextCounts]] = (),
-) -> SplitManifest:  # ten, as an entry has parts: each comes from a step of its own
+) -> SplitManifest:  # eleven, as an entry has parts: each comes from a step of its own
     """The split's entry in the manifest."""
     rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
@@ -50,6 +51,7 @@ def describe_split(
         class_counts=tuple(class_counts),
         warnings=tuple(sorted(warnings)),
         texts=dict(sorted(texts)),
+        statistics_sha256=statistics_sha256,
     )
 
 

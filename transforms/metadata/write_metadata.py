@@ -23,11 +23,13 @@ from recordmill.schemas.manifest import (
     Recipe,
     SplitManifest,
     Unlisted,
+    encode_json,
     num_classes,
     state_folder,
 )
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.join.compare_names import Names, SampleNames
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import forget
@@ -39,6 +41,8 @@ from recordmill.transforms.metadata.describe_split import (
     describe_split,
     reject_order,
 )
+from recordmill.transforms.statistics.add_statistics import AddStatistics
+from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import AddTextCounts, EncodedTexts
 
@@ -87,6 +91,7 @@ class Outcome(NamedTuple):
         counts: likewise: how many of each metric.
         classes: likewise: how many objects, or images, of each class by its index.
         warnings: likewise: for a person.
+        statistics: likewise, of all its shards.
         texts: likewise: what was encoded of each column.
     """
 
@@ -101,6 +106,7 @@ class Outcome(NamedTuple):
     warnings: Iterable[tuple[str, str]] = ()
     encoders: Iterable[TextEncoder] = ()
     texts: Iterable[tuple[tuple[str, str], TextCounts]] = ()
+    statistics: Iterable[tuple[str, Statistics]] = ()
 
 
 class WriteMetadata(beam.PTransform):
@@ -140,6 +146,7 @@ class WriteMetadata(beam.PTransform):
             "counts": AsList(counts),
             "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
             "warnings": AsList(self._findings.warnings),
+            "statistics": AsList(written.statistics | "AddStatistics" >> beam.CombinePerKey(AddStatistics())),
             "unlisted": AsSingleton(
                 self._findings.unlisted
                 | "UnlistedNames" >> beam.Map(_name)
@@ -183,7 +190,8 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     """
     rejects = _by_split(target.recipes, outcome.rejected)
     lines = {split: reject_lines(split, of_split) for split, of_split in rejects.items()}
-    splits = _described(target.recipes, outcome, rejects, lines)
+    files = _statistics_files(target.recipes, outcome)
+    splits = _described(target.recipes, outcome, rejects, lines, files)
     for split in splits.values():
         check_whole(split, outcome.table)
     _check(target, splits, rejects, write_rejects(target.output, lines))
@@ -201,7 +209,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         () if table == LAYOUTS[recipe.layout].with_parts(table.parts) else table.features,
         tuple(encoder.info for encoder in encoders),
     )
-    return commit_splits(target.output, manifest, lines, encoders)
+    return commit_splits(target.output, manifest, lines, files, encoders)
 
 
 def _check(
@@ -223,10 +231,14 @@ def _check(
 
 
 def _described(
-    recipes: Sequence[Recipe], outcome: Outcome, rejects: Mapping[str, list[Rejected]], lines: Mapping[str, bytes]
+    recipes: Sequence[Recipe],
+    outcome: Outcome,
+    rejects: Mapping[str, list[Rejected]],
+    lines: Mapping[str, bytes],
+    statistics: Mapping[str, bytes],
 ) -> dict[str, SplitManifest]:
     shards, inputs = _by_split(recipes, outcome.shards), _by_split(recipes, outcome.inputs)
-    classes = _by_split(recipes, ((split, (index, number)) for (split, index), number in outcome.classes))
+    class_counts = _class_counts(recipes, outcome)
     warnings = _by_split(recipes, outcome.warnings)
     texts = _by_split(recipes, ((split, (column, counts)) for (split, column), counts in outcome.texts))
     counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in outcome.counts))
@@ -239,7 +251,8 @@ def _described(
             dict(counts[recipe.split]),
             outcome.unlisted,
             sha256(lines[recipe.split]).hexdigest(),
-            _class_counts(outcome.labels, dict(classes[recipe.split])),
+            sha256(statistics[recipe.split]).hexdigest(),
+            class_counts[recipe.split],
             warnings[recipe.split],
             texts[recipe.split],
         )
@@ -247,8 +260,23 @@ def _described(
     }
 
 
-def _class_counts(labels: LabelMap, by_index: Mapping[int, int]) -> list[int]:
-    return [by_index.get(index, 0) for index in range(len(labels.categories))]
+def _statistics_files(recipes: Sequence[Recipe], outcome: Outcome) -> dict[str, bytes]:
+    """Each split's statistics-SPLIT.json."""
+    statistics, class_counts = dict(outcome.statistics), _class_counts(recipes, outcome)
+    return {
+        split: encode_json(
+            describe_statistics(statistics.get(split, Statistics()), outcome.labels, outcome.table, counts)
+        )
+        for split, counts in class_counts.items()
+    }
+
+
+def _class_counts(recipes: Sequence[Recipe], outcome: Outcome) -> dict[str, list[int]]:
+    """How many objects, or images, of each split are of each class index."""
+    classes = _by_split(recipes, ((split, (index, number)) for (split, index), number in outcome.classes))
+    indices = range(len(outcome.labels.categories))
+    by_index = {split: dict(counts) for split, counts in classes.items()}
+    return {split: [counts.get(index, 0) for index in indices] for split, counts in by_index.items()}
 
 
 Item = TypeVar("Item")

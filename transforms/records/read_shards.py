@@ -13,7 +13,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.plan_report import Fault
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfrecord import read_records
+from recordmill.schemas.tfrecord import ByteStream, read_records
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error
@@ -26,12 +26,14 @@ class ShardReader:
     """A TFRecord file's records, with the size and SHA-256 of the file they come from.
 
     Attributes:
+        examples: records read so far.
         size: bytes read so far; the file's size once `records` has ended.
         sha256: of those bytes.
     """
 
     def __init__(self, path: str):
         self._path = path
+        self.examples = 0
         self.size = 0
         self.sha256 = hashlib.sha256()
 
@@ -46,11 +48,16 @@ class ShardReader:
             seen = io.BufferedReader(_Seen(file, self), _READ_BYTES)
             if self._path.endswith(".gz"):
                 with igzip.IGzipFile(fileobj=seen, mode="rb") as unzipped:
-                    yield from read_records(unzipped)
+                    yield from self._counted(unzipped)
             else:
-                yield from read_records(seen)
+                yield from self._counted(seen)
             while seen.read(_READ_BYTES):  # what a gzip reader leaves, so that the digest is of the whole file
                 pass
+
+    def _counted(self, stream: ByteStream) -> Iterator[bytes]:
+        for record in read_records(stream):
+            self.examples += 1
+            yield record
 
 
 class ManifestShard(msgspec.Struct, frozen=True):

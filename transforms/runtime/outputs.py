@@ -73,9 +73,11 @@ class Written(NamedTuple):
         counted: (split, Count), of what is in the records.
         rejected: (split, Rejected).
         classes: ((split, class index), number) of objects, or of images.
+        statistics: (split, Statistics) of shards.
     """
 
     shards: PCollection
     counted: PCollection
     rejected: PCollection
     classes: PCollection
+    statistics: PCollection

@@ -9,7 +9,8 @@ import msgspec
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
-from recordmill.schemas.tfrecord import frame
+from recordmill.schemas.statistics import RecordPlace
+from recordmill.schemas.tfrecord import FRAME_BYTES, frame
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.storage.interface import Storage, crc32c_text
@@ -71,16 +72,22 @@ class ShardFile:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._size = 0
+        self._framed_bytes = 0
         self.examples = 0
         self.info: ShardInfo
 
-    def append(self, record: bytes) -> None:
-        self.examples += 1
+    def append(self, record: bytes) -> RecordPlace:
+        """Add a record; where it is."""
         before, after = frame(record)
         self._pending += (before, record, after)
         self._pending_bytes += len(before) + len(record) + len(after)
         if self._pending_bytes >= _WRITE_BYTES:
             self._flush()
+        size = len(record) + FRAME_BYTES
+        place = RecordPlace(self.examples, self._framed_bytes, size)
+        self.examples += 1
+        self._framed_bytes += size
+        return place
 
     def append_framed(self, data: bytes, examples: int) -> None:
         """Records that have their frames around them."""

@@ -12,12 +12,14 @@ import msgspec
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import NO_RECORD
 from recordmill.transforms.shards.plan_shards import task_order
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
+from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class ShardWriter:
         counted: Counter[Metric] = Counter()
         classes: Counter[int] = Counter()
         rejected: list[Rejected] = []
+        images = ImageCounter()
         with ShardFile(self.recipe, key) as shard:
             for task, made in self._make(tasks):
                 if isinstance(made, Rejected) and task.is_continuation:
@@ -73,9 +76,11 @@ class ShardWriter:
                     rejected.append(made)
                     progress.rejected_image(task.ref.size_bytes)
                     continue
-                for record in made.records:
-                    shard.append(record)
-                    counted[Metric.RECORD_BYTES] += len(record)
+                places = [shard.append(record) for record in made.records]
+                if places:
+                    size = sum(place.bytes for place in places)
+                    counted[Metric.RECORD_BYTES] += size - len(places) * FRAME_BYTES
+                    images.add(made.facts, places[0]._replace(bytes=size))
                 rejected += made.rejected
                 counted.update(made.counted)
                 classes.update(made.class_counts)
@@ -84,5 +89,12 @@ class ShardWriter:
         for reject in rejected:
             progress.rejected(reject)
         return ShardResult(
-            key, plan, made_by(self.recipe.layout), shard.info, dict(counted), tuple(rejected), dict(classes)
+            key,
+            plan,
+            made_by(self.recipe.layout),
+            shard.info,
+            dict(counted),
+            tuple(rejected),
+            images.statistics(shard.info.file),
+            dict(classes),
         )

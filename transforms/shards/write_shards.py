@@ -14,6 +14,7 @@ from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ShardKey
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
@@ -56,6 +57,7 @@ class WriteShards(beam.PTransform):
             results | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
             results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(Any),
             results | "Classes" >> beam.FlatMap(_classes),
+            results | "Statistics" >> beam.Map(statistics_of),
         )
 
 
@@ -73,6 +75,10 @@ def _rejected(result: ShardResult) -> list[tuple[str, Rejected]]:
 
 def _classes(result: ShardResult) -> list[tuple[tuple[str, int], int]]:
     return [((result.key.split, index), number) for index, number in result.class_counts.items()]
+
+
+def statistics_of(result: ShardResult) -> tuple[str, Statistics]:
+    return result.key.split, result.statistics
 
 
 def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:

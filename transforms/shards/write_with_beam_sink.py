@@ -4,8 +4,9 @@ Every record goes through a shuffle, and which record is in which shard differs 
 what that costs.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
@@ -13,13 +14,14 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.rejects import Count, Metric, Rejected
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.runtime import progress
@@ -27,18 +29,29 @@ from recordmill.transforms.runtime.outputs import REJECTED, Written, count_rejec
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext, RecordMaker
 from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe
+from recordmill.transforms.statistics.count_records import count_records
 from recordmill.transforms.storage.resolve import storage_for
 
 
+class Sunk(NamedTuple):
+    """What SinkRecords gives: (split, ShardInfo), and (split, Statistics)."""
+
+    shards: PCollection
+    statistics: PCollection
+
+
 class SinkRecords(beam.PTransform):
-    """Records of a split become (split, ShardInfo); their files are in the folder of its state.
+    """Records of a split become Sunk; their files are in the folder of its state.
 
     Args:
+        labels, table: PCollections of one LabelMap, and one FeatureTable.
         num_shards: how many; 0 lets the runner choose.
     """
 
-    def __init__(self, place: ShardPlace, split: str, num_shards: int):
+    def __init__(self, labels: PCollection, table: PCollection, place: ShardPlace, split: str, num_shards: int):
         super().__init__()
+        self._labels = labels
+        self._table = table
         self._place = place
         self._split = split
         self._num_shards = num_shards
@@ -47,7 +60,7 @@ class SinkRecords(beam.PTransform):
         place = self._place
         names = shard_names(place.name, self._split, place.layout)
         path = storage_for(place.output).join(place.output, f"{state_folder(self._split)}/{names.stable_prefix}")
-        return (
+        described = (
             records
             | "WriteToTFRecord"
             >> beam.io.WriteToTFRecord(
@@ -58,8 +71,11 @@ class SinkRecords(beam.PTransform):
             )
             # The sink's names have the window's last timestamp, at which Prism takes side inputs as complete.
             | "OfNoTime" >> beam.Map(_of_no_time)
-            | "DescribeShard" >> beam.Map(describe_shard)
-            | "ShardsBySplit" >> of_split(self._split)
+            | "DescribeShard" >> beam.Map(describe_shard, AsSingleton(self._labels), AsSingleton(self._table))
+        )
+        return Sunk(
+            described | "Infos" >> beam.Keys() | "ShardsBySplit" >> of_split(self._split),
+            described | "Statistics" >> beam.Values() | "StatisticsBySplit" >> of_split(self._split),
         )
 
 
@@ -106,7 +122,7 @@ class WriteWithBeamSink(beam.PTransform):
             | "MakeRecords" >> make.with_outputs(REJECTED, main="encoded")
         )
         records = made.encoded | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
-        shards = records | "SinkRecords" >> SinkRecords(recipe, self._split, self._num_shards)
+        sunk = records | "SinkRecords" >> SinkRecords(self._labels, self._table, recipe, self._split, self._num_shards)
         rejected = (
             made[REJECTED],
             made.encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
@@ -116,10 +132,11 @@ class WriteWithBeamSink(beam.PTransform):
             records | "RecordBytes" >> beam.Map(_record_bytes),
         ) | "AllCounted" >> beam.Flatten()
         return Written(
-            shards,
+            sunk.shards,
             counted | "CountedBySplit" >> of_split(self._split),
             rejected | "RejectedBySplit" >> of_split(self._split),
             made.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
+            sunk.statistics,
         )
 
 
@@ -161,10 +178,15 @@ def _rejected(encoded: Encoded) -> list[Rejected]:
     return encoded.rejected
 
 
-def describe_shard(path: str) -> ShardInfo:
-    """Count and checksums of a shard that Beam has written, read back from where it is."""
-    reader = ShardReader(path)
-    examples = sum(1 for _ in reader.records())
+def describe_shard(path: str, labels: LabelMap, table: FeatureTable) -> tuple[ShardInfo, Statistics]:
+    """Count, checksums and statistics of a shard that Beam has written, read back from where it is. There are no
+    statistics where an image has several records: they are in several shards."""
+    reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
+    if table.record_of is RecordOf.ANNOTATION:
+        deque(reader.records(), maxlen=0)
+        statistics = Statistics()
+    else:
+        statistics = count_records(reader.records(), table, labels, file)
     progress.finished_shard()
     _, crc32c = storage_for(path).checksum(path)
-    return ShardInfo(path.rsplit("/", 1)[-1], examples, reader.size, crc32c, reader.sha256.hexdigest())
+    return ShardInfo(file, reader.examples, reader.size, crc32c, reader.sha256.hexdigest()), statistics

@@ -17,6 +17,7 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardInfo, ShardResult
+from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.tfrecord import head, masked
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
@@ -111,7 +112,8 @@ def write_row_shard(shard: RowShard, place: ShardPlace, spills: Sequence[Spill],
                 size += int(pc.sum(pc.binary_length(piece)).as_py())
                 progress.wrote_rows(len(piece))
     counted = {Metric.RECORD_BYTES: size, Metric.IMAGES: file.examples}
-    return ShardResult(shard.key, plan, made_by(place.layout), file.info, counted, ())
+    statistics = Statistics(file.examples)
+    return ShardResult(shard.key, plan, made_by(place.layout), file.info, counted, (), statistics)
 
 
 def read_shard(shard: RowShard, spills: Sequence[Spill]) -> pa.LargeBinaryArray:

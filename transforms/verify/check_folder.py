@@ -18,10 +18,12 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.schemas.shards import is_shard_of
+from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, require_manifest
-from recordmill.transforms.storage.interface import Storage, UnreadableFileError
+from recordmill.transforms.metadata.folder_statistics import read_file, statistics_json
+from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -45,9 +47,10 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     return [
         *_manifest_faults(storage, folder, manifest),
         *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
-        *_companion_faults(storage, folder, manifest, links.keys() - names),
-        *(fault for name, split in manifest.splits.items() for fault in _reject_faults(storage, folder, name, split)),
-        *_encoder_faults(storage, folder, manifest),
+        *_companion_faults(folder, manifest, links.keys() - names),
+        *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
+        *_statistics_faults(folder, manifest),
+        *_encoder_faults(folder, manifest),
         *_unlisted_faults(manifest, names - links.keys()),
     ]
 
@@ -104,39 +107,50 @@ def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: S
             yield Fault(MANIFEST, None, "count", detail)
 
 
-def _companion_faults(storage: Storage, folder: str, manifest: Manifest, lacking: set[str]) -> Iterator[Fault]:
+def _companion_faults(folder: str, manifest: Manifest, lacking: set[str]) -> Iterator[Fault]:
     """Label maps and TFDS's files follow from the manifest. Without links, for want of which TFDS cannot find shards,
     its files are not there either."""
     expected = dict(companions(manifest))
     for_tfds = tfds_files(manifest)
-    if not is_readable(manifest) or (lacking and not any(_read(storage, folder, name) for name in for_tfds)):
+    if not is_readable(manifest) or (lacking and not any(read_file(folder, name) for name in for_tfds)):
         expected = {name: data for name, data in expected.items() if name not in for_tfds}
     elif lacking:
         yield Fault(min(lacking), None, "missing", f"TFDS needs it, and {len(lacking) - 1:,} more such links to shards")
     for name, data in expected.items():
-        found = _read(storage, folder, name)
+        found = read_file(folder, name)
         if found is None:
             yield Fault(name, None, "missing", _GONE)
         elif found != data:
             yield Fault(name, None, "edited", f"it says otherwise than {MANIFEST}")
 
 
-def _reject_faults(storage: Storage, folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
-    file = split_rejects(name)
-    found = _read(storage, folder, file)
+def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
+    """Of the files that a split has of its own."""
+    yield from _digest_faults(folder, split_rejects(name), split.rejects_sha256)
+    if split.statistics_sha256 is not msgspec.UNSET:
+        yield from _digest_faults(folder, split_statistics(name), split.statistics_sha256)
+
+
+def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
+    """statistics.json follows from the splits' own."""
+    expected, found = statistics_json(folder, manifest.splits), read_file(folder, STATISTICS)
+    if expected and found is None:
+        yield Fault(STATISTICS, None, "missing", _GONE)
+    elif expected != found:
+        yield Fault(STATISTICS, None, "edited", "it says otherwise than the statistics of the splits")
+
+
+def _encoder_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
+    for encoder in manifest.encoders:
+        yield from _digest_faults(folder, encoder.file, encoder.sha256)
+
+
+def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
+    found = read_file(folder, file)
     if found is None:
         yield Fault(file, None, "missing", _GONE)
-    elif sha256(found).hexdigest() != split.rejects_sha256:
+    elif sha256(found).hexdigest() != digest:
         yield Fault(file, None, "edited", _OTHER_CONTENT)
-
-
-def _encoder_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:
-    for encoder in manifest.encoders:
-        found = _read(storage, folder, encoder.file)
-        if found is None:
-            yield Fault(encoder.file, None, "missing", _GONE)
-        elif sha256(found).hexdigest() != encoder.sha256:
-            yield Fault(encoder.file, None, "edited", _OTHER_CONTENT)
 
 
 def _unlisted_faults(manifest: Manifest, names: set[str]) -> Iterator[Fault]:
@@ -144,10 +158,3 @@ def _unlisted_faults(manifest: Manifest, names: set[str]) -> Iterator[Fault]:
     for file in sorted(names - listed):
         if is_shard_of(manifest.name, file, manifest.table.naming):
             yield Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest")
-
-
-def _read(storage: Storage, folder: str, name: str) -> bytes | None:
-    try:
-        return storage.read(storage.join(folder, name))
-    except (FileNotFoundError, UnreadableFileError):  # nothing has the name, or a folder
-        return None

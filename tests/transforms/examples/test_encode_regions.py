@@ -149,7 +149,8 @@ def test_of_regions_that_overlap_the_later_one_is_seen():
         (StuffAnnotation(4, 255, b""), np.array([5, 1])),
     ]
     values = RegionEncoder(LABELS, frozenset({"semantic.png"})).of_stuff(regions, 3, 2)
-    assert {source: grey(png) for source, png in values.items()} == {"semantic.png": [[2, 110, 255], [2, 110, 165]]}
+    assert grey(values["semantic.png"]) == [[2, 110, 255], [2, 110, 165]]
+    assert [LABELS.segments[index].id for index in values["segments.class_index"]] == [92, 200, 3, 255]
 
 
 def test_without_regions_nothing_is_known():

@@ -1,5 +1,6 @@
 """A split takes its place whole, whatever else happens to the folder."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,7 +39,12 @@ def commit(folder: Path, manifest: Manifest, byte: bytes = b"\0") -> Manifest:
         stage(folder, split, [])
         for shard in entry.shards:
             (folder / f".recordmill-{split}" / shard.file).write_bytes(byte * shard.bytes)
-    return commit_splits(str(folder), manifest, {split: split.encode() for split in manifest.splits})
+    rejects = {split: split.encode() for split in manifest.splits}
+    return commit_splits(str(folder), manifest, rejects, statistics_of(manifest))
+
+
+def statistics_of(manifest: Manifest) -> dict[str, bytes]:
+    return {split: b'{"images": "%s"}' % split.encode() for split in manifest.splits}
 
 
 def listed(folder: Path) -> list[str]:
@@ -56,6 +62,9 @@ def test_a_second_split_joins_the_first(tmp_path):
     }
     assert (after["rejects-train.jsonl"], after["rejects-val.jsonl"]) == (b"train", b"val")
     assert not [name for name in after if name.startswith(".")]
+    assert json.loads(before["statistics.json"]) == {"splits": {"val": {"images": "val"}}}
+    both = {split: {"images": split} for split in ("train", "val")}
+    assert json.loads(after["statistics.json"]) == {"splits": both}
 
 
 def test_two_splits_at_once_are_both_listed(tmp_path):
@@ -133,7 +142,7 @@ def test_encoders_stay_as_long_as_a_split_has_them(tmp_path):
         encoders = [TextEncoder(1, "a/b", TextSettings(TextForm.COUNTS), "train", 7, terms)] if terms else []
         stage(tmp_path, split, [])
         manifest = of_split(split, 0, encoders=tuple(each.info for each in encoders))
-        commit_splits(str(tmp_path), manifest, {split: b""}, encoders)
+        commit_splits(str(tmp_path), manifest, {split: b""}, statistics_of(manifest), encoders)
 
     file, classes = tmp_path / "encoders" / "a%2Fb.json", tmp_path / "encoders" / "classes.json"
     commit_encoded("train", "cat")
@@ -213,7 +222,7 @@ def test_the_same_split_once_more_is_never_taken_from_the_manifest(tmp_path, mon
 def test_a_shard_that_is_gone_or_damaged_is_no_part_of_a_data_set(tmp_path):
     (tmp_path / "coco-train.tfrecord-00000-of-00002").write_bytes(bytes(10))
     with pytest.raises(JobError, match=r"coco-train\.tfrecord-00000-of-00002 is gone, or not as it was written"):
-        commit_splits(str(tmp_path), of_split("train"), {"train": b""})
+        commit_splits(str(tmp_path), of_split("train"), {"train": b""}, {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
     assert not (tmp_path / "manifest-train.json").exists()
 

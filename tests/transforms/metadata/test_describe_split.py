@@ -80,6 +80,7 @@ SPLIT = SplitManifest(
     unlisted=UNLISTED,
     record_bytes=700,
     rejects_sha256="abc",
+    statistics_sha256="def",
     shards=(SHARDS[1], SHARDS[0]),
 )
 
@@ -92,24 +93,22 @@ def without_records(images: ImageCounts) -> SplitManifest:
 
 
 def test_describe_split():
-    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, UNLISTED, "abc", [9, 0], ["b", "a"]) == SPLIT
-    assert (
-        describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, UNLISTED, "abc", [9, 0], ["b", "a"])
-        == SPLIT
-    )
+    more = UNLISTED, "abc", "def", [9, 0], ["b", "a"]
+    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, *more) == SPLIT
+    assert describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, *more) == SPLIT
 
 
 def test_images_of_other_classes_are_counted_apart_and_add_up():
     inputs = [InputRows("labels.csv", "labels", 11, 0)]
     counts = {Metric.IMAGES.value: 8, Metric.OF_OTHER_CLASSES.value: 2}
-    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED, "abc", [0, 8])
+    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED, "abc", "def", [0, 8])
     assert split.images == ImageCounts(11, 8, 0, {"malformed_image": 1}, of_other_classes=2)
     check_whole(split, FOLDER)
 
 
 def test_compression_is_as_tensorflow_names_it():
     recipe = msgspec.structs.replace(RECIPE, options={"gzip": True})
-    assert describe_split(recipe, SHARDS, [], INPUTS, COUNTS, UNLISTED, "abc").compression == "GZIP"
+    assert describe_split(recipe, SHARDS, [], INPUTS, COUNTS, UNLISTED, "abc", "def").compression == "GZIP"
 
 
 # Nothing is lost

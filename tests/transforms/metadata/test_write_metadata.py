@@ -18,9 +18,10 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
-from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest
+from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest, encode_json
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.statistics import ClassStatistics, SplitStatistics, Statistics
 from recordmill.transforms.metadata.describe_split import describe_split
 from recordmill.transforms.metadata.write_metadata import (
     Findings,
@@ -48,6 +49,7 @@ def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts
         "counts": [((split, metric), number) for metric, number in counts.items()],
         "classes": [((split, 0), counts["objects"])],
         "warnings": [(split, "b"), (split, "a")],
+        "statistics": [(split, Statistics(7))],
     }
 
 
@@ -75,10 +77,14 @@ def lines(folder, file="rejects-train.jsonl") -> list[dict]:
     return [json.loads(line) for line in (folder / file).read_text().splitlines()]
 
 
-def split_of(rejected) -> SplitManifest:
-    """SPLIT, with the digest of its rejects."""
+def split_of(rejected, images: int = 7) -> SplitManifest:
+    """SPLIT, with the digests of its rejects and of statistics of so many images."""
     digest = hashlib.sha256(reject_lines("train", rejected)).hexdigest()
-    return msgspec.structs.replace(SPLIT, rejects_sha256=digest)
+    counts = (ClassStatistics("cat", 9, 0), ClassStatistics("dog, or puppy", 0, 0))
+    statistics = encode_json(SplitStatistics(images, {}, (), {}, counts, (), {}))
+    return msgspec.structs.replace(
+        SPLIT, rejects_sha256=digest, statistics_sha256=hashlib.sha256(statistics).hexdigest()
+    )
 
 
 # What is written
@@ -246,9 +252,10 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     )
     written = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert manifest == msgspec.structs.replace(written, sha256="")
-    digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
+    files = ("rejects-val.jsonl", "statistics-val.json")
+    digests = [hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() for file in files]
     counts = {**COUNTS, "objects": 10}
-    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, counts, UNLISTED, digest, [10, 0], ["a", "b"])
+    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, counts, UNLISTED, *digests, [10, 0], ["a", "b"])
     assert manifest.splits == {"train": split_of(REJECTED), "val": val}
     assert list(manifest.splits) == ["train", "val"]
     assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
@@ -295,6 +302,7 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
             created(p, "Counted", [("train", Count(metric, number - 1)) for metric, number in counted]),
             created(p, "Rejected", [("train", reject) for reject in REJECTED[:2]]),
             created(p, "Classes", [(("train", 0), 1), (("train", 0), 5), (("train", 0), 3)]),
+            created(p, "Statistics", [("train", Statistics(4)), ("train", Statistics(5))]),
         )
         findings = Findings(
             created(p, "Inputs", [("train", rows) for rows in INPUTS]),
@@ -306,7 +314,9 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
         )
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
         manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
-        assert_that(manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": split_of(REJECTED)}]))
+        assert_that(
+            manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": split_of(REJECTED, 9)}])
+        )
     found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    assert found.splits == {"train": split_of(REJECTED)}
+    assert found.splits == {"train": split_of(REJECTED, 9)}
     assert found.num_classes == 4  # of the ids 1 and 3

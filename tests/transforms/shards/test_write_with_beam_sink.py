@@ -9,7 +9,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
@@ -49,9 +51,9 @@ def test_a_shard_is_described_by_what_is_in_its_file(tmp_path, name):
             writer.write(record)
     data = (tmp_path / name).read_bytes()
     progress.reset()
-    assert describe_shard(str(tmp_path / name)) == ShardInfo(
-        name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest()
-    )
+    info, statistics = describe_shard(str(tmp_path / name), LABELS, LAYOUTS["table"])
+    assert info == ShardInfo(name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest())
+    assert statistics == Statistics(3)
     assert progress.snapshot().shards_done == 1
 
 

@@ -45,10 +45,15 @@ def write(folder: Path, train: SplitManifest = SPLIT, layout: str = "detection",
 def write_alone(folder: Path, name: str, split: SplitManifest, layout: str = "detection") -> None:
     """What a job writes of its own split."""
     rejects = f"of {name}".encode()
-    split = msgspec.structs.replace(split, rejects_sha256=hashlib.sha256(rejects).hexdigest())
+    statistics = b'{"images": "%s"}' % name.encode()
+    digests = {"rejects_sha256": rejects, "statistics_sha256": statistics}
+    split = msgspec.structs.replace(
+        split, **{field: hashlib.sha256(data).hexdigest() for field, data in digests.items()}
+    )
     alone = Manifest(FORMAT, "coco", layout, (), (Category(1, "cat"), Category(2, "dog")), (), {name: split})
     (folder / f"manifest-{name}.json").write_bytes(encode_manifest(alone))
     (folder / f"rejects-{name}.jsonl").write_bytes(rejects)
+    (folder / f"statistics-{name}.json").write_bytes(statistics)
 
 
 def faults(folder: Path) -> list[tuple[str, str]]:
@@ -151,6 +156,11 @@ def renamed_and_sealed(folder: Path) -> None:
         (lambda folder: (folder / "manifest-train.json").unlink(), ("manifest-train.json", "missing")),
         (lambda folder: (folder / "rejects-train.jsonl").unlink(), ("rejects-train.jsonl", "missing")),
         (lambda folder: (folder / "rejects-train.jsonl").write_text("junk"), ("rejects-train.jsonl", "edited")),
+        (lambda folder: (folder / "statistics-train.json").unlink(), ("statistics-train.json", "missing")),
+        (edited("statistics-train.json", "train", "trail"), ("statistics-train.json", "edited")),
+        (edited("statistics-train.json", "}", ""), ("statistics-train.json", "edited")),
+        (edited("statistics.json", "train", "trail"), ("statistics.json", "edited")),
+        (lambda folder: (folder / "statistics.json").unlink(), ("statistics.json", "missing")),
         (edited("label_map.json", "dog", "cow"), ("label_map.json", "edited")),
         (edited("label_map.pbtxt", "dog", "cow"), ("label_map.pbtxt", "edited")),
         (edited("labels.csv", "dog", "cow"), ("labels.csv", "edited")),
@@ -171,6 +181,19 @@ def test_whatever_is_edited_or_gone_is_found(tmp_path, edit, found):
     assert faults(tmp_path) == []
     edit(tmp_path)
     assert found in faults(tmp_path)
+
+
+def test_a_split_of_an_older_program_has_no_statistics_to_be_checked(tmp_path):
+    write(tmp_path)
+    alone = decode_manifest((tmp_path / "manifest-train.json").read_bytes(), "manifest-train.json")
+    old = msgspec.structs.replace(alone.splits["train"], statistics_sha256=msgspec.UNSET)
+    alone = msgspec.structs.replace(alone, splits={"train": old})
+    (tmp_path / "manifest-train.json").write_bytes(encode_manifest(alone))
+    (tmp_path / "statistics-train.json").unlink()
+    publish(str(tmp_path))
+    assert b"statistics" not in (tmp_path / "manifest.json").read_bytes()
+    assert faults(tmp_path) == []
+    assert not (tmp_path / "statistics.json").exists()
 
 
 def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):

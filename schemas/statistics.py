@@ -1,0 +1,226 @@
+"""Statistics of a data set's records: as they are counted, and as statistics.json has them.
+
+All numbers are integers, or the least and the largest of what was seen, so that parts add up to the same whatever the
+order: equal records give equal bytes of JSON on every runner.
+
+A histogram has four bins an octave, at 1, 1.25, 1.5 and 1.75 times a power of two: 32, 40, 48, 56, 64, 80, … A bin
+holds what is at least `from` and below `to`. What is 0 is in a bin from 0 to 0.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from math import floor, frexp
+from typing import NamedTuple
+
+import msgspec
+
+STATISTICS = "statistics.json"
+"""Of all splits; made of the statistics of each."""
+
+HEAT_SIDE = 16
+"""Rows and columns of the map of where the centres of boxes lie."""
+
+ZERO_BIN = -4096
+"""Of what is 0; below the bins of all other numbers, which are those of 2**-1024 and more."""
+SCALE = 1 << 20
+"""Sums are of numbers times this, rounded: integers add up to the same in any order."""
+
+GALLERY: Mapping[str, int] = {"sample": 12, "crowded": 8, "small": 8, "odd": 8}
+"""How many images are pointed to, by why: a fixed pseudo-random sample, those with the most objects, with the smallest
+object, and those at least twice as wide as high, or as high as wide."""
+
+
+def split_statistics(split: str) -> str:
+    """Name of the file of the statistics of one split alone.
+
+    >>> split_statistics("train")
+    'statistics-train.json'
+    """
+    return f"statistics-{split}.json"
+
+
+def bin_of(number: float) -> int:
+    """The bin of a number that is not negative.
+
+    >>> [edge(bin_of(number)) for number in (0, 1, 47, 48, 0.3)]
+    [0.0, 1.0, 40.0, 48.0, 0.25]
+    """
+    if number <= 0:
+        return ZERO_BIN
+    fraction, exponent = frexp(number)  # fraction of 0.5 to 1
+    return 4 * (exponent - 1) + floor(8 * fraction) - 4
+
+
+def edge(index: int) -> float:
+    """What a bin begins with."""
+    return 0.0 if index == ZERO_BIN else 2.0 ** (index // 4) * (1 + index % 4 / 4)
+
+
+FRACTIONAL = ("image_aspect", "box_side", "box_share", "box_aspect")
+"""Histograms of numbers that need not be whole."""
+
+
+class Histogram(msgspec.Struct, frozen=True):
+    """How often which numbers were seen.
+
+    Attributes:
+        total: their sum, times SCALE.
+        least, largest: None of none.
+        bins: number in each bin that is not empty.
+    """
+
+    total: int = 0
+    least: float | None = None
+    largest: float | None = None
+    bins: dict[int, int] = {}
+
+    @property
+    def count(self) -> int:
+        return sum(self.bins.values())
+
+
+class Example(msgspec.Struct, frozen=True, order=True):
+    """Where the records of an image are that was chosen to be looked at.
+
+    Attributes:
+        rank: the smaller, the better it serves what it was chosen for.
+        key: hash of the image's name, which decides between equal ranks.
+        shard: file of the shard.
+        record: index of the image's first record in the shard.
+        offset: of that record's frame in the shard's file, uncompressed if it is compressed.
+        bytes: of all records of the image, frames included, which follow each other.
+    """
+
+    rank: int
+    key: int
+    shard: str
+    record: int
+    offset: int
+    bytes: int
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """Statistics of some records, which can be added to those of others.
+
+    Attributes:
+        images: with a record.
+        histograms: by name, see SplitStatistics.
+        centres: of boxes, by row * HEAT_SIDE + column.
+        formats: of pictures.
+        images_of_class: how many images have an object of a class, by class index.
+        images_of_segment: likewise of the categories of stuff and of panoptic segments.
+        examples: by why they were chosen, at most as many as GALLERY says.
+    """
+
+    images: int = 0
+    histograms: dict[str, Histogram] = {}
+    centres: dict[int, int] = {}
+    formats: dict[str, int] = {}
+    images_of_class: dict[int, int] = {}
+    images_of_segment: dict[int, int] = {}
+    examples: dict[str, tuple[Example, ...]] = {}
+
+
+class ImageFacts(NamedTuple):
+    """What is counted of an image: what its records hold.
+
+    Attributes:
+        name: of its file.
+        width, height: pixels; 0 where records have no picture.
+        format: `jpeg`, `png` or `raw`; empty likewise.
+        bytes: of the picture.
+        boxes: ymin, xmin, ymax, xmax of each object, as fractions of height and width; None where records are not of
+            objects.
+        classes: class index of each object.
+        captions: how many; None where records have none.
+        segments: category indices of stuff, or of panoptic segments.
+        is_continuation: whether the image was counted already, with other objects.
+    """
+
+    name: str
+    width: int = 0
+    height: int = 0
+    format: str = ""
+    bytes: int = 0
+    boxes: tuple[Sequence[float], Sequence[float], Sequence[float], Sequence[float]] | None = None
+    classes: Collection[int] = ()
+    captions: int | None = None
+    segments: Collection[int] = ()
+    is_continuation: bool = False
+
+
+NO_FACTS = ImageFacts("")
+
+
+class RecordPlace(NamedTuple):
+    """Where an image's records are in a shard, see Example."""
+
+    record: int
+    offset: int
+    bytes: int
+
+
+class Bin(msgspec.Struct, frozen=True, rename={"low": "from", "high": "to"}):
+    """How many are at least `low` and below `high`; or 0, where both are."""
+
+    low: float
+    high: float
+    number: int
+
+
+class Distribution(msgspec.Struct, frozen=True):
+    """A histogram for readers of statistics.json. `median` and the others between are those of the bins: where the
+    numbers of the bin that they fall into are taken as evenly spread."""
+
+    count: int
+    least: float
+    largest: float
+    mean: float
+    p05: float
+    median: float
+    p95: float
+    bins: tuple[Bin, ...]
+
+
+class ClassStatistics(msgspec.Struct, frozen=True):
+    """`objects` of a class in records, and how many `images` have one; both are the same where images have one class
+    each."""
+
+    name: str
+    objects: int
+    images: int
+
+
+class SegmentStatistics(msgspec.Struct, frozen=True):
+    """How many images have stuff, or a panoptic segment, of a category."""
+
+    name: str
+    images: int
+
+
+class SplitStatistics(msgspec.Struct, frozen=True):
+    """The statistics of a split, as statistics-SPLIT.json and `splits` of statistics.json have them.
+
+    Attributes:
+        histograms: of images `image_width`, `image_height` (pixels), `image_aspect` (width / height), `image_bytes` (of
+            the encoded picture), `objects_an_image`, `classes_an_image`, `captions_an_image`; of boxes `box_side`
+            (square root of the area, pixels), `box_share` (of the image's area), `box_aspect` (width / height). What no
+            record has is left out.
+        centres: HEAT_SIDE rows from the top, of as many numbers from the left: how many boxes have their centre there.
+            Empty without boxes.
+        formats: how many pictures there are of each.
+        examples: see GALLERY.
+    """
+
+    images: int
+    histograms: dict[str, Distribution]
+    centres: tuple[tuple[int, ...], ...]
+    formats: dict[str, int]
+    classes: tuple[ClassStatistics, ...]
+    segments: tuple[SegmentStatistics, ...]
+    examples: dict[str, tuple[Example, ...]]
+
+
+class FolderStatistics(msgspec.Struct, frozen=True):
+    """The content of statistics.json."""
+
+    splits: dict[str, SplitStatistics]

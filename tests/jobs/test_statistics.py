@@ -1,0 +1,90 @@
+"""The statistics of whole jobs: what is counted on the way is what the records hold."""
+
+import json
+
+import pytest
+
+from recordmill.launch.cli import main
+from recordmill.schemas.manifest import encode_json
+from recordmill.transforms.metadata import commit_splits
+from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.records.read_shards import ShardReader
+from recordmill.transforms.statistics.add_statistics import add_statistics
+from recordmill.transforms.statistics.count_records import count_records
+from recordmill.transforms.statistics.describe_statistics import describe_statistics
+from tests.conftest import coco_flags
+
+KINDS = ("--captions", "{0.captions}", "--panoptic", "{0.panoptic}", "--panoptic-masks", "{0.panoptic_masks}")
+
+
+def read_back(folder, split: str = "train") -> bytes:
+    """The statistics of a split, counted from its records alone."""
+    manifest = require_manifest(str(folder))
+    found = [
+        count_records(ShardReader(str(folder / shard.file)).records(), manifest.table, manifest.labels, shard.file)
+        for shard in manifest.splits[split].shards
+    ]
+    whole = found[0]
+    for each in found[1:]:
+        whole = add_statistics(each, whole)
+    counts = manifest.splits[split].class_counts
+    return encode_json(describe_statistics(whole, manifest.labels, manifest.table, counts))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (*KINDS, "--keypoints", "{0.keypoints}"),
+        ("--layout", "tfds", *KINDS),
+        ("--stuff", "{0.stuff}", "--gzip"),
+        ("--writer", "beam", "--num-shards", "2"),
+    ],
+    ids=["every kind", "tfds", "stuff", "Beam's sink"],
+)
+def test_statistics_are_those_of_the_records(sample, tmp_path, copy_converted, flags):
+    copy_converted(tmp_path, *(flag.format(sample) for flag in flags))
+    found = (tmp_path / "statistics-train.json").read_bytes()
+    assert read_back(tmp_path) == found
+    statistics, manifest = json.loads(found), json.loads((tmp_path / "manifest.json").read_bytes())["splits"]["train"]
+    assert statistics["images"] == manifest["images"]["written"]
+    assert statistics["histograms"]["box_side"]["count"] == manifest["annotations"]["objects"]
+    assert [each["objects"] for each in statistics["classes"]] == manifest["class_counts"]
+    assert json.loads((tmp_path / "statistics.json").read_bytes()) == {"splits": {"train": statistics}}
+
+
+def test_boxes_of_records_of_one_object_each_are_those_of_their_images(sample, tmp_path, copy_converted):
+    """Read back they are of pixels, and rounded otherwise."""
+    copy_converted(tmp_path, "--layout", "keras")
+    found, again = json.loads((tmp_path / "statistics-train.json").read_bytes()), json.loads(read_back(tmp_path))
+    assert found["images"] == again["images"] > 10
+    assert found["classes"] == again["classes"]
+    assert found["examples"]["sample"] == again["examples"]["sample"]
+    for name in ("image_width", "objects_an_image"):
+        assert found["histograms"][name] == again["histograms"][name]
+    assert found["histograms"]["box_side"]["mean"] == pytest.approx(again["histograms"]["box_side"]["mean"], rel=1e-5)
+
+
+def test_splits_of_a_folder_each_have_theirs(sample, tmp_path, recordmill):
+    flags = ("folder", "--images", sample.classes, "--output", tmp_path, "--split", "train=0.5,val=0.5")
+    assert recordmill(*flags, "--writer", "beam").code == 0
+    both = json.loads((tmp_path / "statistics.json").read_bytes())["splits"]
+    manifest = require_manifest(str(tmp_path))
+    for split, statistics in both.items():
+        assert json.loads(read_back(tmp_path, split)) == statistics
+        assert [each["images"] for each in statistics["classes"]] == list(manifest.splits[split].class_counts)
+
+
+def test_a_job_that_goes_on_has_the_statistics_of_one_that_was_not_stopped(sample, tmp_path, copy_converted):
+    whole = tmp_path / "whole"
+    copy_converted(whole, "--num-shards", "4")
+    out = tmp_path / "out"
+    state = out / ".recordmill-train"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit_splits, "_move", lambda *_: 1 / 0)
+        assert main([*coco_flags(sample, out, "--num-shards", "4"), "--progress", "none"]) == 1
+    notes = sorted(state.glob("*.json"))
+    assert len([note for note in notes if "-of-" in note.name]) == 4
+    next(note for note in notes if "00002-of" in note.name).unlink()  # one shard is written again
+    assert main([*coco_flags(sample, out, "--num-shards", "4"), "--progress", "none"]) == 0
+    for file in ("statistics.json", "statistics-train.json"):
+        assert (out / file).read_bytes() == (whole / file).read_bytes()

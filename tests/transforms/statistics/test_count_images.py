@@ -1,0 +1,150 @@
+"""What is counted of images, and that it is the same however it is divided and put together again."""
+
+import random
+from functools import reduce
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
+from recordmill.schemas.statistics import SCALE, ZERO_BIN, ImageFacts, RecordPlace, Statistics, bin_of, edge
+from recordmill.transforms.statistics.add_statistics import AddStatistics, add_statistics
+from recordmill.transforms.statistics.count_images import ImageCounter, histogram
+from recordmill.transforms.statistics.describe_statistics import describe_statistics, distribution
+
+LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),))
+
+
+def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> ImageFacts:
+    edges = tuple(zip(*boxes, strict=True)) if boxes else ((), (), (), ())
+    return ImageFacts(name, width, height, "jpeg", 1000, edges, classes, **more)
+
+
+def counted(*images: ImageFacts, shard: str = "s") -> Statistics:
+    counter = ImageCounter()
+    for number, facts in enumerate(images):
+        counter.add(facts, RecordPlace(number, 100 * number, 100))
+    return counter.statistics(shard)
+
+
+@given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
+def test_a_number_is_between_the_edges_of_its_bin(number):
+    found = bin_of(number)
+    assert edge(found) <= number < edge(found + 1)
+    assert histogram(np.array([number])).bins == {found: 1}
+
+
+def test_a_histogram_has_sums_and_bounds():
+    found = histogram(np.array([0, 3, 3, 80.0]))
+    assert (found.bins, found.least, found.largest) == ({ZERO_BIN: 1, bin_of(3): 2, bin_of(80): 1}, 0, 80)
+    assert found.total == 86 * SCALE
+    told = distribution(found, is_whole=True)
+    assert (told.count, told.mean, told.least, told.median, told.p95, told.largest) == (4, 21.5, 0, 3, 80, 80)
+    assert [(each.low, each.high, each.number) for each in told.bins] == [(0, 0, 1), (3, 3.5, 2), (80, 96, 1)]
+
+
+def test_boxes_are_counted_by_size_shape_class_and_place():
+    found = counted(
+        image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]),
+        image("b", 200, 100),
+    )
+    told = describe_statistics(found, LABELS, DETECTION, [0, 2])
+    histograms = told.histograms
+    assert (histograms["box_share"].least, histograms["box_share"].largest) == pytest.approx((0.01, 0.25))
+    assert (histograms["box_side"].least, histograms["box_side"].largest) == pytest.approx((200**0.5, 5000**0.5))
+    assert histograms["box_aspect"].mean == pytest.approx(2)
+    assert [(each.low, each.number) for each in histograms["objects_an_image"].bins] == [(0, 1), (2, 1)]
+    assert (histograms["classes_an_image"].largest, histograms["image_aspect"].mean) == (1, 2)
+    assert [(row, column) for row in range(16) for column in range(16) if told.centres[row][column]] == [
+        (4, 4),
+        (15, 15),
+    ]
+    assert [(each.name, each.objects, each.images) for each in told.classes] == [("cat", 0, 0), ("dog", 2, 1)]
+    assert (told.images, told.formats) == (2, {"jpeg": 2})
+
+
+def test_images_of_one_class_each_are_counted_by_it():
+    found = describe_statistics(counted(ImageFacts("a", 2, 1, "png", 3)), LABELS, CLASSIFICATION, [0, 1])
+    assert [(each.objects, each.images) for each in found.classes] == [(0, 0), (1, 1)]
+    assert set(found.histograms) == {"image_width", "image_height", "image_aspect", "image_bytes"}
+    assert found.centres == ()
+
+
+def test_captions_and_segments_are_counted():
+    found = describe_statistics(
+        counted(image("a", captions=2, segments=[0, 0]), image("b", captions=0)), LABELS, DETECTION, [0, 0]
+    )
+    assert found.histograms["captions_an_image"].mean == 1
+    assert [(each.name, each.images) for each in found.segments] == [("sky", 1)]
+
+
+def test_an_image_whose_objects_are_of_several_tasks_is_counted_once():
+    box = (0, 0, 1, 1)
+    found = counted(image("a", boxes=[box], classes=[0]), image("a", boxes=[box], classes=[0], is_continuation=True))
+    assert (found.images, found.formats, found.histograms["box_side"].count) == (1, {"jpeg": 1}, 2)
+    assert found.histograms["image_width"].count == found.histograms["objects_an_image"].count == 1
+    assert len(found.examples["sample"]) == 1
+
+
+def test_records_without_pictures_are_only_counted():
+    found = counted(ImageFacts("a"), ImageFacts("b"))
+    assert found == Statistics(2)
+
+
+def test_what_is_chosen_to_be_looked_at():
+    small, large = (0, 0, 0.01, 0.01), (0, 0, 0.5, 0.5)
+    images = [
+        image("few", boxes=[large]),
+        image("many", boxes=[large] * 9),
+        image("tiny", boxes=[large, small]),
+        image("wide", 1000, 100),
+        image("high", 100, 200),
+    ]
+    found = counted(*images).examples
+    chosen = {why: [images[each.record].name for each in examples] for why, examples in found.items()}
+    assert chosen["crowded"] == ["many", "tiny", "few"]
+    assert chosen["small"][0] == "tiny"
+    assert chosen["odd"] == ["wide", "high"]
+    assert sorted(chosen["sample"]) == sorted(each.name for each in images)
+    wide = found["odd"][0]
+    assert (wide.shard, wide.record, wide.offset, wide.bytes) == ("s", 3, 300, 100)
+
+
+def several(number: int) -> list[ImageFacts]:
+    of = random.Random(number)
+    return [
+        image(
+            f"{number} {index}",
+            of.randint(10, 900),
+            of.randint(10, 900),
+            [
+                (a, b, a + of.random() / 9 + 0.01, b + of.random() / 9 + 0.01)
+                for a, b in [(of.random(), of.random())] * 3
+            ],
+            [of.randint(0, 1) for _ in range(3)],
+        )
+        for index in range(40)
+    ]
+
+
+def test_parts_add_up_to_the_same_in_any_order():
+    parts = [counted(*several(number), shard=str(number)) for number in range(7)]
+    whole = reduce(add_statistics, parts)
+    combine = AddStatistics()
+    for seed in range(5):
+        random.Random(seed).shuffle(parts)
+        one = reduce(combine.add_input, parts[:3], combine.create_accumulator())
+        other = reduce(combine.add_input, parts[3:], combine.create_accumulator())
+        assert combine.extract_output(combine.merge_accumulators([other, one])) == whole
+    assert (whole.images, whole.histograms["box_side"].count, len(whole.examples["sample"])) == (280, 840, 12)
+
+
+def test_images_are_the_same_counted_at_once_or_a_few_at_a_time(monkeypatch):
+    images = several(1)
+    whole = counted(*images)
+    monkeypatch.setattr("recordmill.transforms.statistics.count_images._AT_ONCE", 7)
+    assert counted(*images) == whole

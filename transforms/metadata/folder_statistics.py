@@ -1,0 +1,35 @@
+"""The statistics of a data set's folder: of each split a file, written with the split, and one of all."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from recordmill.schemas.manifest import encode_json
+from recordmill.schemas.statistics import split_statistics
+from recordmill.transforms.storage.interface import UnreadableFileError
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def statistics_json(output: str, splits: Iterable[str]) -> bytes | None:
+    """The bytes of statistics.json, from the files of the splits; None where none has one. A split that an older
+    program wrote has none."""
+    found = dict(_files(output, sorted(splits)))
+    return encode_json({"splits": found}) if found else None
+
+
+def _files(output: str, splits: Iterable[str]) -> Iterator[tuple[str, msgspec.Raw]]:
+    for split in splits:
+        data = read_file(output, split_statistics(split))
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
+            if data is not None:
+                yield split, msgspec.json.decode(data, type=msgspec.Raw)
+
+
+def read_file(output: str, name: str) -> bytes | None:
+    """A file of the folder; None where nothing has the name, or something that is no file."""
+    storage = storage_for(output)
+    try:
+        return storage.read(storage.join(output, name))
+    except (FileNotFoundError, UnreadableFileError):
+        return None

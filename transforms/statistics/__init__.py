@@ -1,0 +1,1 @@
+"""Statistics of records: counted while these are written, or read back, and added up."""

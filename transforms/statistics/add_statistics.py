@@ -1,0 +1,65 @@
+"""Statistics of parts become those of the whole."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+import apache_beam as beam
+
+from recordmill.schemas.statistics import GALLERY, Example, Histogram, Statistics
+
+
+class AddStatistics(beam.CombineFn):
+    """Statistics become their sum."""
+
+    def create_accumulator(self) -> Statistics:
+        return Statistics()
+
+    def add_input(self, accumulator: Statistics, statistics: Statistics) -> Statistics:
+        return add_statistics(accumulator, statistics)
+
+    def merge_accumulators(self, accumulators: Iterable[Statistics]) -> Statistics:
+        return reduce(add_statistics, accumulators)
+
+    def extract_output(self, accumulator: Statistics) -> Statistics:
+        return accumulator
+
+
+def add_statistics(one: Statistics, other: Statistics) -> Statistics:
+    """The same whatever the order that parts are added in."""
+    return Statistics(
+        one.images + other.images,
+        {
+            name: _add_histograms(one.histograms.get(name, Histogram()), other.histograms.get(name, Histogram()))
+            for name in sorted(one.histograms.keys() | other.histograms.keys())
+        },
+        _add(one.centres, other.centres),
+        _add(one.formats, other.formats),
+        _add(one.images_of_class, other.images_of_class),
+        _add(one.images_of_segment, other.images_of_segment),
+        {
+            why: _best(why, (*one.examples.get(why, ()), *other.examples.get(why, ())))
+            for why in sorted(one.examples.keys() | other.examples.keys())
+        },
+    )
+
+
+def _add_histograms(one: Histogram, other: Histogram) -> Histogram:
+    least = [each.least for each in (one, other) if each.least is not None]
+    largest = [each.largest for each in (one, other) if each.largest is not None]
+    return Histogram(
+        one.total + other.total,
+        min(least, default=None),
+        max(largest, default=None),
+        _add(one.bins, other.bins),
+    )
+
+
+def _add(one: Mapping, other: Mapping) -> dict:
+    """Counts, sorted by what is counted."""
+    return dict(sorted((Counter(one) + Counter(other)).items()))
+
+
+def _best(why: str, examples: Iterable[Example]) -> tuple[Example, ...]:
+    return tuple(heapq.nsmallest(GALLERY[why], examples))

@@ -1,0 +1,166 @@
+"""Images are counted as their records are written or read."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.statistics import (
+    GALLERY,
+    HEAT_SIDE,
+    SCALE,
+    ZERO_BIN,
+    Example,
+    Histogram,
+    ImageFacts,
+    RecordPlace,
+    Statistics,
+)
+from recordmill.transforms.statistics.add_statistics import add_statistics
+
+_AT_ONCE = 1024
+"""Images that are counted together: numpy takes as long for one as for hundreds."""
+_ODD_ASPECT = 2
+_KEY_BYTES = 6  # which any reader of JSON takes
+
+Placed = tuple[ImageFacts, RecordPlace]
+
+
+class ImageCounter:
+    """Counts the images of a shard."""
+
+    def __init__(self) -> None:
+        self._pending: list[Placed] = []
+        self._counted = Statistics()
+
+    def add(self, facts: ImageFacts, place: RecordPlace) -> None:
+        self._pending.append((facts, place))
+        if len(self._pending) == _AT_ONCE:
+            self._count()
+
+    def statistics(self, shard: str) -> Statistics:
+        """Of all images; `shard` is the name of the file that their records are in."""
+        self._count()
+        examples = {
+            why: tuple(msgspec.structs.replace(each, shard=shard) for each in found)
+            for why, found in self._counted.examples.items()
+        }
+        return msgspec.structs.replace(self._counted, examples=examples)
+
+    def _count(self) -> None:
+        self._counted = add_statistics(self._counted, count_images(self._pending))
+        self._pending = []
+
+
+def count_images(images: Sequence[Placed]) -> Statistics:
+    """Statistics of images, whose shard has no name yet."""
+    first = [facts for facts, _ in images if not facts.is_continuation]
+    boxes = _Boxes([facts for facts, _ in images])
+    numbers = _of_images(first) | boxes.numbers()
+    return Statistics(
+        len(first),
+        {name: histogram(values) for name, values in numbers.items() if len(values)},
+        boxes.centres(),
+        dict(Counter(facts.format for facts in first if facts.format)),
+        dict(Counter(index for facts, _ in images for index in set(facts.classes))),
+        dict(Counter(index for facts, _ in images for index in set(facts.segments))),
+        _examples(images, boxes),
+    )
+
+
+def histogram(numbers: np.ndarray) -> Histogram:
+    """A histogram of float64 numbers that are not negative, one at least."""
+    fractions, exponents = np.frexp(numbers)
+    bins = np.where(numbers > 0, 4 * (exponents - 1) + np.floor(8 * fractions).astype(np.int64) - 4, ZERO_BIN)
+    indices, counts = np.unique(bins, return_counts=True)
+    total = sum(np.rint(numbers * SCALE).astype(np.int64).tolist())  # of Python's integers, which do not overflow
+    found = dict(zip(indices.tolist(), counts.tolist(), strict=True))
+    return Histogram(total, float(numbers.min()), float(numbers.max()), found)
+
+
+def _of_images(images: Sequence[ImageFacts]) -> dict[str, np.ndarray]:
+    sizes = [(facts.width, facts.height, facts.bytes) for facts in images if facts.width]
+    width, height, size = _floats(sizes).reshape(-1, 3).T
+    of_objects = [facts for facts in images if facts.boxes is not None]
+    return {
+        "image_width": width,
+        "image_height": height,
+        "image_aspect": width / height,
+        "image_bytes": size,
+        "objects_an_image": _floats(len(facts.boxes[0]) for facts in of_objects if facts.boxes),
+        "classes_an_image": _floats(len(set(facts.classes)) for facts in of_objects),
+        "captions_an_image": _floats(facts.captions for facts in images if facts.captions is not None),
+    }
+
+
+def _floats(numbers: Iterable) -> np.ndarray:
+    return np.array(list(numbers), np.float64)
+
+
+class _Boxes:
+    """The boxes of some images, as arrays.
+
+    Attributes:
+        of_image: how many each has.
+        sides: of each box: the square root of its area in pixels.
+    """
+
+    def __init__(self, images: Sequence[ImageFacts]):
+        annotated = [facts for facts in images if facts.boxes]
+        edges = [
+            # As records have them, so that those that are read back give the same.
+            np.array([value for facts in annotated for value in facts.boxes[edge]], np.float32).astype(np.float64)  # type: ignore[index]
+            for edge in range(4)
+        ]
+        self._ymin, self._xmin, self._ymax, self._xmax = edges
+        self.of_image = [len(facts.boxes[0]) if facts.boxes else 0 for facts in images]
+        self._height = np.repeat(_floats(facts.height for facts in images), self.of_image)
+        self._width = np.repeat(_floats(facts.width for facts in images), self.of_image)
+        self.sides = np.sqrt(self._share * self._width * self._height)
+
+    @property
+    def _share(self) -> np.ndarray:
+        return (self._ymax - self._ymin) * (self._xmax - self._xmin)
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        width, height = (self._xmax - self._xmin) * self._width, (self._ymax - self._ymin) * self._height
+        is_area = (width > 0) & (height > 0)
+        return {"box_side": self.sides, "box_share": self._share, "box_aspect": width[is_area] / height[is_area]}
+
+    def centres(self) -> dict[int, int]:
+        row, column = (
+            np.clip(np.floor((low + high) / 2 * HEAT_SIDE), 0, HEAT_SIDE - 1).astype(np.int64)
+            for low, high in ((self._ymin, self._ymax), (self._xmin, self._xmax))
+        )
+        places, counts = np.unique(row * HEAT_SIDE + column, return_counts=True)
+        return dict(zip(places.tolist(), counts.tolist(), strict=True))
+
+
+def _examples(images: Sequence[Placed], boxes: _Boxes) -> dict[str, tuple[Example, ...]]:
+    """The images that serve best for each of GALLERY."""
+    chosen: dict[str, list[tuple[int, int, RecordPlace]]] = {why: [] for why in GALLERY}
+    ends = np.cumsum(boxes.of_image)
+    for (facts, place), objects, end in zip(images, boxes.of_image, ends, strict=True):
+        if facts.is_continuation or not facts.width:
+            continue
+        key = int.from_bytes(blake2b(facts.name.encode(), digest_size=_KEY_BYTES).digest(), "big")
+        for why, rank in _ranks(facts, key, boxes.sides[end - objects : end]):
+            chosen[why].append((rank, key, place))
+    return {
+        why: tuple(Example(rank, key, "", *place) for rank, key, place in heapq.nsmallest(GALLERY[why], found))
+        for why, found in chosen.items()
+        if found
+    }
+
+
+def _ranks(facts: ImageFacts, key: int, sides: np.ndarray) -> Iterator[tuple[str, int]]:
+    yield "sample", key
+    if len(sides):
+        yield "crowded", -len(sides)
+        yield "small", round(float(sides.min()) * SCALE)
+    short, long = sorted((facts.width, facts.height))
+    if long >= _ODD_ASPECT * short:
+        yield "odd", -(long * SCALE // short)

@@ -1,0 +1,107 @@
+"""Records that Beam's sink or an older program wrote are counted as they are read back."""
+
+import io
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from recordmill.schemas.features import FeatureTable, RecordOf
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.statistics import RecordPlace, Statistics
+from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.records.record_values import RecordParser
+from recordmill.transforms.statistics.count_images import ImageCounter
+from recordmill.transforms.statistics.image_facts import EDGES, FactsOfValues
+
+_Found = tuple[dict[str, Any], RecordPlace]
+
+
+def count_records(records: Iterable[bytes], table: FeatureTable, labels: LabelMap, shard: str) -> Statistics:
+    """Statistics of the records of the file `shard`. Of stuff, what others hide is not seen, nor things in a semantic
+    mask.
+
+    Raises:
+        RecordParseError: a record is not of the table.
+        Exception: whatever Pillow raises at a picture that it cannot open.
+    """
+    if not has_picture(table):
+        return Statistics(sum(1 for _ in records))
+    counter, facts_of, segments_of = ImageCounter(), FactsOfValues(table), _Segments(labels)
+    for values, place in _images(_placed(records, RecordParser(table)), table):
+        values |= _picture_values(values)
+        if "objects.class_index" in values:
+            values |= dict(zip((f"objects.{edge}" for edge in EDGES), _edges(values), strict=True))
+        values.setdefault("segments.class_index", segments_of(values))
+        counter.add(facts_of(values), place)
+    return counter.statistics(shard)
+
+
+def _placed(records: Iterable[bytes], parse: RecordParser) -> Iterator[_Found]:
+    offset = 0
+    for index, record in enumerate(records):
+        size = len(record) + FRAME_BYTES
+        yield parse(record), RecordPlace(index, offset, size)
+        offset += size
+
+
+def _images(found: Iterator[_Found], table: FeatureTable) -> Iterator[_Found]:
+    """The records of an image as one: in a layout of one record an object, they follow each other."""
+    if table.record_of is not RecordOf.ANNOTATION:
+        yield from found
+        return
+    for _, group in groupby(found, lambda each: int(each[0]["image.number"][0])):
+        (first, place), *others = group
+        of_objects = [source for source in first if source.startswith("objects.")]
+        joined = {source: np.concatenate([first[source], *(v[source] for v, _ in others)]) for source in of_objects}
+        yield first | joined, place._replace(bytes=place.bytes + sum(each.bytes for _, each in others))
+
+
+def _picture_values(values: dict[str, Any]) -> dict[str, Any]:
+    """Size and format of the picture, where the layout has no features of them taken from its file."""
+    if "image.pixels" in values:
+        data, format_ = values["image.pixels"], b"raw"
+    else:
+        data, format_ = values["image.encoded"], values.get("image.format") or kind_of(values["image.encoded"]).encode()
+    if "image.width" in values:
+        width, height = int(values["image.width"][0]), int(values["image.height"][0])
+    else:
+        with open_picture(data, format_.decode()) as picture:
+            width, height = picture.size
+    return {"image.encoded": data, "image.format": format_, "image.width": width, "image.height": height}
+
+
+def _edges(values: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    """EDGES of objects, whichever way the layout has their boxes."""
+    if "objects.xmin" in values:
+        return tuple(values[f"objects.{edge}"] for edge in EDGES)
+    if "objects.bbox_yxyx" in values:
+        return tuple(values["objects.bbox_yxyx"].reshape(-1, 4).T)
+    x, y, width, height = values["objects.bbox_xywh_px"].reshape(-1, 4).T.astype(np.float64)
+    across, down = values["image.width"], values["image.height"]
+    return y / down, x / across, (y + height) / down, (x + width) / across
+
+
+class _Segments:
+    """The categories of an image's stuff and segments, by the pixels of its masks."""
+
+    def __init__(self, labels: LabelMap):
+        label, semantic = labels.label_by_id(), labels.semantic_by_id()
+        self._of_label = {label[category.id]: index for index, category in enumerate(labels.segments)}
+        self._of_stuff = {
+            semantic[category.id]: index for index, category in enumerate(labels.segments) if not category.isthing
+        }
+
+    def __call__(self, values: dict[str, Any]) -> list[int]:
+        if "panoptic.category_png" in values:
+            return _found(values["panoptic.category_png"], self._of_label)
+        return _found(values["semantic.png"], self._of_stuff) if "semantic.png" in values else []
+
+
+def _found(png: bytes, index: dict[int, int]) -> list[int]:
+    with Image.open(io.BytesIO(png)) as mask:
+        return [index[value] for value in np.unique(np.asarray(mask)).tolist() if value in index]

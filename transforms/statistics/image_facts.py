@@ -1,0 +1,35 @@
+"""What statistics count of an image, from the values of its record."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.statistics import ImageFacts
+
+EDGES = ("ymin", "xmin", "ymax", "xmax")
+
+
+class FactsOfValues:
+    """Facts of images whose records are of one table."""
+
+    def __init__(self, table: FeatureTable):
+        self._has_objects = "objects.class_index" in table.sources
+        self._has_captions = "captions.text" in table.sources
+
+    def __call__(self, values: Mapping[str, Any], is_continuation: bool = False) -> ImageFacts:
+        """
+        Args:
+            values: as `recordmill.transforms.examples.encode_examples` makes them, by source.
+        """
+        return ImageFacts(
+            values["image.file_name"].decode(),
+            values.get("image.width", 0),
+            values.get("image.height", 0),
+            values.get("image.format", b"").decode(),
+            len(values.get("image.encoded", b"")),
+            tuple(values[f"objects.{edge}"] for edge in EDGES) if self._has_objects else None,  # type: ignore[arg-type]
+            values["objects.class_index"] if self._has_objects else (),
+            len(values["captions.text"]) if self._has_captions else None,
+            values.get("segments.class_index", ()),
+            is_continuation,
+        )
