@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apache_beam.metrics import Metrics
 
+from recordmill.transforms.runtime import progress
 from tests.engines import fetch
 from tests.engines.conftest import fetched
 
@@ -42,7 +44,7 @@ class Module:
             command, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=120
         )
 
-    def test(self, **variables: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def test(self, command: str = "plan", **variables: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """What is planned with these variables, and what is wrong with it.
 
         What Google would answer is made up by OpenTofu, but for the accounts' names.
@@ -54,15 +56,14 @@ class Module:
             }}"""
             for name in ACCOUNTS
         )
-        agents = """
+        google = """
             override_data {
               target = data.google_project.this
               values = { number = "12" }
             }"""
-        agents = agents if "google_project" in (self.folder / "services.tf").read_text() else ""
         given = "\n".join(f"{name} = {json.dumps(value)}" for name, value in {**GIVEN, **variables}.items())
-        text = f'mock_provider "google" {{}}\n{accounts}\nvariables {{\n{given}\n}}\nrun "plan" {{ command = plan }}'
-        (self.folder / "facts.tftest.hcl").write_text(text)
+        parts = ('mock_provider "google" {}', accounts, google, f"variables {{\n{given}\n}}")
+        (self.folder / "facts.tftest.hcl").write_text("\n".join([*parts, f'run "it" {{ command = {command} }}']))
         lines = self.tofu("test", "-json", "-verbose").stdout.splitlines()
         said = [line for line in map(json.loads, lines) if "type" in line]
         plans = [line["test_plan"] for line in said if line["type"] == "test_plan"]
@@ -181,11 +182,20 @@ def test_the_provider_that_is_asked_for_is_the_one_whose_arguments_are_known():
         ("launcher_users", ["allUsers"]),
         ("readers", ["allUsers"]),
         ("subnet_range", "10.0.0.0"),
+        ("shared_subnetwork", "my-subnetwork"),
+        ("shared_subnetwork", "projects/p/regions/us-east1/subnetworks/s"),
+        ("output_soft_delete_days", 3),
+        ("keep_images", 0),
+        ("kms_key", "projects/p/locations/us/keyRings/r/cryptoKeys/k"),
+        ("alert_email", "somebody"),
+        ("billing_account", "billingAccounts/1"),
+        ("monthly_budget", 0),
     ],
 )
 def test_a_value_that_cannot_be_right_is_refused_before_anything_is_made(module, name, value):
     faults = module.test(**{name: value})[1]
-    assert {fault["snippet"]["values"][0]["traversal"] for fault in faults} == {f"var.{name}"}
+    (looked_at,) = ({it["traversal"] for it in fault["snippet"]["values"]} for fault in faults)
+    assert f"var.{name}" in looked_at <= {f"var.{name}", "var.region"}
 
 
 def test_the_example_has_what_must_be_given_and_nothing_that_is_not_known(copy):
@@ -268,11 +278,119 @@ def test_workers_without_addresses_reach_google_and_each_other(module, plan):
     assert not module.plan(private_network=False).of("google_compute_network")
 
 
-@pytest.mark.parametrize("variables", [{}, {"private_network": False}])
+SHARED = "projects/my-host/regions/europe-west4/subnetworks/s"
+KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
+DATAFLOW_AGENT = "serviceAccount:service-12@dataflow-service-producer-prod.iam.gserviceaccount.com"
+
+
+@pytest.mark.parametrize("variables", [{}, {"private_network": False}, {"shared_subnetwork": SHARED, "kms_key": KEY}])
 @pytest.mark.parametrize("name", ["build_command", "run_command"])
 def test_the_commands_that_it_prints_are_taken_by_our_scripts(module, name, variables):
     command = module.plan(**variables).outputs[name]
     script, *arguments = shlex.split(command)
     done = subprocess.run([str(ROOT / script), "--dry-run", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert ("--disable-public-ips" in done.stdout) == (not variables)
+    assert ("--disable-public-ips" in done.stdout) == variables.get("private_network", True)
+    assert (SHARED in done.stdout) == ("shared_subnetwork" in variables)
+    if name == "run_command":
+        assert (f"--dataflow-kms-key={KEY}" in done.stdout) == ("kms_key" in variables)
+
+
+def test_a_subnetwork_of_a_host_project_is_used_by_workers_and_dataflow(module):
+    plan = module.plan(shared_subnetwork=SHARED)
+    assert not plan.of("google_compute_network")
+    lets = plan.of("google_compute_subnetwork_iam_member")
+    assert {(it["member"], it["role"]) for it in lets} == {
+        ("worker", "roles/compute.networkUser"),
+        (DATAFLOW_AGENT, "roles/compute.networkUser"),
+    }
+    assert {(it["project"], it["region"], it["subnetwork"]) for it in lets} == {("my-host", "europe-west4", "s")}
+
+
+def test_a_key_encrypts_buckets_and_images_for_which_google_s_agents_may_use_it(module, plan):
+    assert not plan.of("google_kms_crypto_key_iam_member")
+    with_key = module.plan(kms_key=KEY)
+    lets = with_key.of("google_kms_crypto_key_iam_member")
+    assert {(it["role"], it["crypto_key_id"]) for it in lets} == {("roles/cloudkms.cryptoKeyEncrypterDecrypter", KEY)}
+    agents = {it["member"] for it in lets}
+    assert len(agents) == 4
+    domains = ("gcp-sa-artifactregistry", "compute-system")
+    named = {f"serviceAccount:service-12@{domain}.iam.gserviceaccount.com" for domain in domains}
+    assert {*named, DATAFLOW_AGENT} < agents
+    for bucket in with_key.of("google_storage_bucket"):
+        assert bucket["encryption"] == [{"default_kms_key_name": KEY}]
+    assert [it["kms_key_name"] for it in with_key.of("google_artifact_registry_repository")] == [KEY]
+    assert "cloudkms.googleapis.com" in {it["service"] for it in with_key.of("google_project_service")}
+
+
+def test_data_sets_are_not_destroyed_with_the_rest_and_can_be_had_back(copy, plan):
+    output, temp = sorted(plan.of("google_storage_bucket"), key=lambda bucket: bucket["name"], reverse=True)
+    assert output["soft_delete_policy"][0]["retention_duration_seconds"] == 7 * 24 * 3600
+    assert temp["soft_delete_policy"][0]["retention_duration_seconds"] == 0
+    assert (output["retention_policy"], output["default_event_based_hold"]) == ([], None)  # no job could end there
+    (fault,) = copy.test("apply")[1]  # after which all is destroyed
+    assert fault["summary"] == "Instance cannot be destroyed"
+    assert fault["snippet"]["code"] == 'resource "google_storage_bucket" "output" {'
+
+
+def test_old_images_are_deleted_and_the_newest_kept(plan):
+    (images,) = plan.of("google_artifact_registry_repository")
+    keep, delete = sorted(images["cleanup_policies"], key=lambda policy: policy["action"], reverse=True)
+    assert (keep["action"], keep["most_recent_versions"][0]["keep_count"]) == ("KEEP", 10)
+    assert (delete["action"], delete["condition"][0]["older_than"]) == ("DELETE", f"{30 * 24 * 3600}s")
+    assert images["docker_config"] == [{"immutable_tags": True}]
+
+
+# Alerts
+
+MAIL = {"alert_email": "a@b.c"}
+
+
+def test_without_an_address_or_a_billing_account_nobody_is_told(plan):
+    kinds = ("monitoring_notification_channel", "monitoring_alert_policy", "logging_metric", "billing_budget")
+    assert [plan.of(f"google_{kind}") for kind in kinds] == [[], [], [], []]
+
+
+def test_every_alert_goes_to_the_address_and_says_when_it_is_given(module):
+    plan = module.plan(**MAIL, alert_hours=2, alert_rejects=5, alert_vcpus=40, alert_idle_minutes=45)
+    (channel,) = plan.of("google_monitoring_notification_channel")
+    assert (channel["type"], channel["labels"]) == ("email", {"email_address": "a@b.c"})
+    policies = plan.of("google_monitoring_alert_policy")
+    assert all(len(policy["notification_channels"]) == 1 and policy["documentation"] for policy in policies)
+    conditions = [policy["conditions"][0] for policy in policies]
+    thresholds = [it["condition_threshold"][0] for it in conditions if it["condition_threshold"]]
+    (metric,) = plan.of("google_logging_metric")
+    assert {re.findall(r'metric.type = "(.*?)"', it["filter"])[0]: it["threshold_value"] for it in thresholds} == {
+        "dataflow.googleapis.com/job/is_failed": 0,
+        "dataflow.googleapis.com/job/elapsed_time": 2 * 3600,
+        "dataflow.googleapis.com/job/user_counter": 5,
+        "dataflow.googleapis.com/job/current_num_vcpus": 40,
+        f"logging.googleapis.com/user/{metric['name']}": 0,
+    }
+    assert all('full_match("recordmill-.*")' in it["filter"] for it in thresholds)
+    (query,) = (
+        it["condition_prometheus_query_language"][0]["query"] for it in conditions if not it["condition_threshold"]
+    )
+    assert "[45m]" in query
+    assert "> 2700" in query
+
+
+def test_alerts_are_on_counters_that_steps_have(module):
+    text = json.dumps(module.plan(**MAIL).of("google_monitoring_alert_policy")).replace("\\", "")
+    named = set(re.findall(r'metric_name *= *(?:starts_with\()?"(.*?)"', text))
+    counters = {str(it.metric_name.name) for it in vars(progress).values() if isinstance(it, Metrics.DelegatingCounter)}
+    assert named - counters == {progress._REJECTED}
+    assert named & counters == {"shards_written"}
+
+
+def test_a_budget_is_of_the_project_and_tells_before_it_is_spent(module):
+    plan = module.plan(billing_account="012345-6789AB-CDEF01", monthly_budget=70)
+    (budget,) = plan.of("google_billing_budget")
+    assert budget["budget_filter"][0]["projects"] == ["projects/12"]
+    assert budget["amount"][0]["specified_amount"][0]["units"] == "70"
+    rules = {(rule["threshold_percent"], rule["spend_basis"]) for rule in budget["threshold_rules"]}
+    assert rules == {(0.5, None), (0.9, None), (1, None), (1, "FORECASTED_SPEND")}
+    assert not budget["all_updates_rule"][0]["disable_default_iam_recipients"]
+    assert "billingbudgets.googleapis.com" in {it["service"] for it in plan.of("google_project_service")}
+    told = module.plan(billing_account="012345-6789AB-CDEF01", **MAIL).of("google_billing_budget")[0]
+    assert len(told["all_updates_rule"][0]["monitoring_notification_channels"]) == 1

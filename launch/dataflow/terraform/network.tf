@@ -1,7 +1,11 @@
 # Workers without public addresses reach Google's own services, buckets and image repository among them, and nothing else.
 
+locals {
+  own_network = var.private_network && var.shared_subnetwork == null
+}
+
 resource "google_compute_network" "workers" {
-  count = var.private_network ? 1 : 0
+  count = local.own_network ? 1 : 0
 
   project                 = var.project
   name                    = "${var.name}-workers"
@@ -11,7 +15,7 @@ resource "google_compute_network" "workers" {
 }
 
 resource "google_compute_subnetwork" "workers" {
-  count = var.private_network ? 1 : 0
+  count = local.own_network ? 1 : 0
 
   project                  = var.project
   name                     = "${var.name}-workers"
@@ -23,7 +27,7 @@ resource "google_compute_subnetwork" "workers" {
 
 # Dataflow's workers talk to each other on these ports. All of them, and they alone, have the tag.
 resource "google_compute_firewall" "between_workers" {
-  count = var.private_network ? 1 : 0
+  count = local.own_network ? 1 : 0
 
   project     = var.project
   name        = "${var.name}-between-workers"
@@ -36,4 +40,20 @@ resource "google_compute_firewall" "between_workers" {
     protocol = "tcp"
     ports    = ["12345", "12346"]
   }
+}
+
+# A subnetwork of a host project (Shared VPC). Its network wants the rule above, too, which is the host project's to make.
+resource "google_compute_subnetwork_iam_member" "shared" {
+  for_each = var.shared_subnetwork == null ? {} : {
+    worker   = google_service_account.worker.member
+    dataflow = "serviceAccount:service-${data.google_project.this.number}@dataflow-service-producer-prod.iam.gserviceaccount.com"
+  }
+
+  project    = split("/", var.shared_subnetwork)[1]
+  region     = split("/", var.shared_subnetwork)[3]
+  subnetwork = split("/", var.shared_subnetwork)[5]
+  role       = "roles/compute.networkUser"
+  member     = each.value
+
+  depends_on = [google_project_service.needed]
 }

@@ -1,7 +1,11 @@
 locals {
-  subnetwork = var.private_network ? "https://www.googleapis.com/compute/v1/projects/${var.project}/regions/${var.region}/subnetworks/${google_compute_subnetwork.workers[0].name}" : ""
+  own        = one(google_compute_subnetwork.workers[*].name)
+  shared     = var.shared_subnetwork == null ? "projects/${var.project}/regions/${var.region}/subnetworks/${coalesce(local.own, "none")}" : var.shared_subnetwork
+  private    = local.own_network || var.shared_subnetwork != null
+  subnetwork = local.private ? "https://www.googleapis.com/compute/v1/${local.shared}" : ""
   images     = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.images.repository_id}"
-  network    = var.private_network ? " --subnetwork ${local.subnetwork}" : " --public-ips"
+  network    = local.private ? " --subnetwork ${local.subnetwork}" : " --public-ips"
+  key        = var.kms_key == null ? "" : " --kms-key ${var.kms_key}"
   temp       = "gs://${google_storage_bucket.temp.name}"
 }
 
@@ -21,16 +25,16 @@ output "images" {
 }
 
 output "subnetwork" {
-  description = "Where workers without public addresses run; empty without private_network."
+  description = "Where workers without public addresses run; empty where they have."
   value       = local.subnetwork
 }
 
 output "build_command" {
-  description = "Builds the image and both templates."
-  value       = "launch/dataflow/build.sh --project ${var.project} --images ${local.images} --temp ${local.temp} --build-service-account ${google_service_account.builder.email} --service-account ${google_service_account.worker.email}${var.private_network ? local.network : ""}"
+  description = "Builds images and templates."
+  value       = "launch/dataflow/build.sh --project ${var.project} --images ${local.images} --temp ${local.temp} --build-service-account ${google_service_account.builder.email} --service-account ${google_service_account.worker.email}${local.private ? local.network : ""}"
 }
 
 output "run_command" {
   description = "Starts a job; the paths are to be filled in."
-  value       = "launch/dataflow/run.sh coco --project ${var.project} --region ${var.region} --temp ${local.temp} --service-account ${google_service_account.worker.email}${local.network} -- images=gs://${sort(var.input_buckets)[0]}/… instances=gs://${sort(var.input_buckets)[0]}/… output=gs://${var.output_bucket}/…"
+  value       = "launch/dataflow/run.sh coco --project ${var.project} --region ${var.region} --temp ${local.temp} --service-account ${google_service_account.worker.email}${local.network}${local.key} -- images=gs://${sort(var.input_buckets)[0]}/… instances=gs://${sort(var.input_buckets)[0]}/… output=gs://${var.output_bucket}/…"
 }

@@ -5,13 +5,30 @@ resource "google_artifact_registry_repository" "images" {
   description   = "Images that start Recordmill's jobs and run them"
   format        = "DOCKER"
   labels        = var.labels
+  kms_key_name  = var.kms_key
 
   # A job that is running asks for its image again whenever a worker joins, so tags do not move.
   docker_config {
     immutable_tags = true
   }
 
-  depends_on = [google_project_service.needed]
+  # A template names the newest images; a job that is older than these is none that runs.
+  cleanup_policies {
+    id     = "keep-newest"
+    action = "KEEP"
+    most_recent_versions {
+      keep_count = var.keep_images
+    }
+  }
+  cleanup_policies {
+    id     = "delete-old"
+    action = "DELETE"
+    condition {
+      older_than = "${30 * 24 * 3600}s"
+    }
+  }
+
+  depends_on = [google_project_service.needed, google_kms_crypto_key_iam_member.agents]
 }
 
 resource "google_artifact_registry_repository_iam_member" "worker" {

@@ -1,7 +1,13 @@
+data "google_project" "this" {
+  project_id = var.project
+}
+
 resource "google_project_service" "needed" {
-  for_each = toset([
+  for_each = toset(compact([
     "artifactregistry.googleapis.com",
+    var.billing_account == null ? "" : "billingbudgets.googleapis.com",
     "cloudbuild.googleapis.com",
+    var.kms_key == null ? "" : "cloudkms.googleapis.com",
     "cloudresourcemanager.googleapis.com",
     "compute.googleapis.com",
     "dataflow.googleapis.com",
@@ -10,7 +16,7 @@ resource "google_project_service" "needed" {
     "monitoring.googleapis.com",
     "storage-component.googleapis.com",
     "storage.googleapis.com",
-  ])
+  ]))
 
   project = var.project
   service = each.value

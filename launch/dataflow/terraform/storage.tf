@@ -9,7 +9,24 @@ resource "google_storage_bucket" "output" {
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
 
-  depends_on = [google_project_service.needed]
+  # How long what was deleted or replaced can be had back. A retention policy there cannot be: a job moves its shards, and
+  # replaces manifest.json (docs/decisions/0025-retention.md).
+  soft_delete_policy {
+    retention_duration_seconds = var.output_soft_delete_days * 24 * 3600
+  }
+
+  dynamic "encryption" {
+    for_each = var.kms_key[*]
+    content {
+      default_kms_key_name = encryption.value
+    }
+  }
+
+  lifecycle {
+    prevent_destroy = true
+  }
+
+  depends_on = [google_project_service.needed, google_kms_crypto_key_iam_member.agents]
 }
 
 resource "google_storage_bucket" "temp" {
@@ -36,7 +53,14 @@ resource "google_storage_bucket" "temp" {
     }
   }
 
-  depends_on = [google_project_service.needed]
+  dynamic "encryption" {
+    for_each = var.kms_key[*]
+    content {
+      default_kms_key_name = encryption.value
+    }
+  }
+
+  depends_on = [google_project_service.needed, google_kms_crypto_key_iam_member.agents]
 }
 
 resource "google_storage_bucket_iam_member" "worker_reads_input" {

@@ -49,6 +49,17 @@ variable "output_bucket" {
   }
 }
 
+variable "output_soft_delete_days" {
+  description = "How long objects of the output bucket that were deleted or replaced can be had back, and are paid for: 0, or 7 to 90 days."
+  type        = number
+  default     = 7
+
+  validation {
+    condition     = var.output_soft_delete_days == 0 || (var.output_soft_delete_days >= 7 && var.output_soft_delete_days <= 90)
+    error_message = "0, or 7 to 90 days, which is what Cloud Storage takes."
+  }
+}
+
 variable "create_output_bucket" {
   description = "Make the output bucket. False where there is one already."
   type        = bool
@@ -104,6 +115,17 @@ variable "private_network" {
   default     = true
 }
 
+variable "shared_subnetwork" {
+  description = "A subnetwork of a host project (Shared VPC) that workers run in, instead of a network made here: projects/HOST/regions/REGION/subnetworks/NAME. It has Private Google Access."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.shared_subnetwork == null || can(regex("^projects/[a-z0-9.:-]+/regions/${var.region}/subnetworks/[a-z0-9-]+$", var.shared_subnetwork))
+    error_message = "projects/HOST/regions/REGION/subnetworks/NAME is wanted, in the region of the jobs."
+  }
+}
+
 variable "subnet_range" {
   description = "Addresses of that network's workers; one each."
   type        = string
@@ -119,4 +141,89 @@ variable "labels" {
   description = "Labels of buckets and image repository."
   type        = map(string)
   default     = { app = "recordmill" }
+}
+
+variable "keep_images" {
+  description = "So many of the newest versions of each image are kept; others are deleted when they are 30 days old."
+  type        = number
+  default     = 10
+
+  validation {
+    condition     = var.keep_images >= 1 && floor(var.keep_images) == var.keep_images
+    error_message = "1 or more: the template names the newest."
+  }
+}
+
+variable "kms_key" {
+  description = "A key of Cloud KMS, in the region, for buckets, images and jobs: projects/…/locations/…/keyRings/…/cryptoKeys/…. Without one Google's keys encrypt."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key == null || can(regex("^projects/[^/]+/locations/${var.region}/keyRings/[^/]+/cryptoKeys/[^/]+$", var.kms_key))
+    error_message = "projects/…/locations/REGION/keyRings/…/cryptoKeys/… is wanted, in the region of the buckets."
+  }
+}
+
+variable "alert_email" {
+  description = "Who is told when a job fails, takes long, stands still, rejects much or runs out of memory. Without it no alerts are made."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.alert_email == null || can(regex("^[^@ ]+@[^@ ]+$", var.alert_email))
+    error_message = "An e-mail address is wanted."
+  }
+}
+
+variable "job_names" {
+  description = "Jobs that alerts are for: a regular expression of all of their names."
+  type        = string
+  default     = "recordmill-.*"
+}
+
+variable "alert_hours" {
+  description = "A job that runs longer is told of: take twice what one usually takes."
+  type        = number
+  default     = 6
+}
+
+variable "alert_idle_minutes" {
+  description = "A job that writes shards, and none for so long, is told of."
+  type        = number
+  default     = 30
+}
+
+variable "alert_rejects" {
+  description = "A job that rejects more images and annotations is told of."
+  type        = number
+  default     = 1000
+}
+
+variable "alert_vcpus" {
+  description = "More vCPUs at once are told of: twice what the 20 workers of one job have."
+  type        = number
+  default     = 80
+}
+
+variable "billing_account" {
+  description = "The billing account (012345-6789AB-CDEF01) that a monthly budget of the project is made in, by who may do so there. Without it none is made."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.billing_account == null || can(regex("^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", var.billing_account))
+    error_message = "A billing account's id is wanted, like 012345-6789AB-CDEF01."
+  }
+}
+
+variable "monthly_budget" {
+  description = "Of the project, in the billing account's currency; somebody is told at 50, 90 and 100 %, and when it will be exceeded."
+  type        = number
+  default     = 200
+
+  validation {
+    condition     = var.monthly_budget >= 1 && floor(var.monthly_budget) == var.monthly_budget
+    error_message = "A whole number of 1 or more."
+  }
 }

@@ -1,5 +1,5 @@
 terraform {
-  required_version = ">= 1.5"
+  required_version = ">= 1.9"
   required_providers {
     google = {
       source  = "hashicorp/google"
@@ -11,4 +11,8 @@ terraform {
 provider "google" {
   project = var.project
   region  = var.region
+
+  # Budgets are of no project: somebody's own login must name one that asks.
+  billing_project       = var.project
+  user_project_override = var.billing_account != null
 }

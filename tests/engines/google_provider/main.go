@@ -101,6 +101,10 @@ func (provider) ValidateDataSourceConfig(context.Context, *tfprotov5.ValidateDat
 	return &tfprotov5.ValidateDataSourceConfigResponse{}, nil
 }
 
+func (provider) UpgradeResourceState(_ context.Context, request *tfprotov5.UpgradeResourceStateRequest) (*tfprotov5.UpgradeResourceStateResponse, error) {
+	return &tfprotov5.UpgradeResourceStateResponse{UpgradedState: &tfprotov5.DynamicValue{JSON: request.RawState.JSON}}, nil
+}
+
 func (provider) StopProvider(context.Context, *tfprotov5.StopProviderRequest) (*tfprotov5.StopProviderResponse, error) {
 	return &tfprotov5.StopProviderResponse{}, nil
 }
