@@ -43,6 +43,7 @@ class Gathered(NamedTuple):
         table: one FeatureTable: what is in a record.
         findings: what was found on the way.
         texts: what is known of those that were encoded; None where none are.
+        listings: InputFile of folders whose listing decides what is written; None where an input does.
     """
 
     tasks: PCollection
@@ -50,6 +51,7 @@ class Gathered(NamedTuple):
     table: PCollection
     findings: Findings
     texts: EncodedTexts | None = None
+    listings: PCollection | None = None
 
 
 class Contents(NamedTuple):
@@ -84,6 +86,7 @@ def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, rec
         findings,
         Target(tuple(recipes), options.output, options.max_rejects),
         gathered.texts,
+        gathered.listings,
     )
 
 

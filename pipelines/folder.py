@@ -15,10 +15,10 @@ from recordmill.transforms.folder.label_paths import LabelPaths
 from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
 from recordmill.transforms.folder.read_labels import LabelTable, ReadLabels
 from recordmill.transforms.folder.stratify import Stratify
-from recordmill.transforms.images.list_images import ListImages
+from recordmill.transforms.images.list_images import ListLabelledImages
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED
+from recordmill.transforms.runtime.outputs import LISTINGS, REJECTED, UNLISTED
 
 
 class _Labelled(NamedTuple):
@@ -39,7 +39,8 @@ class _Labelled(NamedTuple):
 
 def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
     """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records."""
-    files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
+    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListLabelledImages(options.output)
+    files = listed.files
     labelled = _from_table(p, files, options, splits) if options.labels else _from_paths(files, options)
     images = labelled.images
     if options.stratify:
@@ -67,6 +68,7 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
             matched.unmatched,
             _warnings(p, images, labels, options, splits),
         ),
+        listings=listed[LISTINGS],
     )
 
 

@@ -5,6 +5,7 @@ that jobs that write two splits at once do not overwrite what the other says.
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +29,8 @@ RECIPE = "recipe.json"
 """In the folder of a split's state: the recipe of a run that is not finished."""
 REJECTS = "rejects.jsonl"
 """Likewise: the rejects of a run that failed."""
+LISTING = "images"
+"""Kind of an InputFile that is the names and sizes of the images in a folder."""
 
 
 def split_manifest(split: str) -> str:
@@ -56,7 +59,8 @@ class InputFile(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,
-            `encoders`; `images` for the names and sizes of the files of a folder whose names give the labels.
+            `encoders`; `LISTING` for the names and sizes of the files of a folder whose names give the labels.
+        crc32c: empty for a folder that the job is to list.
         masks: folder or .zip of a panoptic file's PNGs.
     """
 
@@ -65,6 +69,11 @@ class InputFile(msgspec.Struct, frozen=True):
     bytes: int
     crc32c: str
     masks: str = ""
+
+
+def to_list(folder: str) -> InputFile:
+    """A folder's images, which are not listed yet."""
+    return InputFile(LISTING, folder, 0, "")
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -84,6 +93,16 @@ class Recipe(msgspec.Struct, frozen=True):
     inputs: tuple[InputFile, ...]
     images: tuple[str, ...]
     options: dict[str, str | int | float | bool | list[str] | None]
+
+    def with_listings(self, found: Mapping[str, InputFile]) -> "Recipe":
+        """The recipe, with what was `found` in the folders that are in it, by their paths."""
+        inputs = tuple(found[file.path] if file.kind == LISTING else file for file in self.inputs)
+        return msgspec.structs.replace(self, inputs=inputs)
+
+    @property
+    def unlisted(self) -> "Recipe":
+        """The recipe as it is known before its folders are listed."""
+        return self.with_listings({file.path: to_list(file.path) for file in self.inputs})
 
     @property
     def unit(self) -> str:

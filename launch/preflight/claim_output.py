@@ -17,6 +17,7 @@ from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import (
     RECIPE,
+    InputFile,
     Manifest,
     Recipe,
     SplitManifest,
@@ -26,6 +27,7 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.splits import ONLY_CASE
+from recordmill.transforms.images.listing import listing_of
 from recordmill.transforms.metadata.dataset_folder import (
     read_manifest,
     read_split_manifests,
@@ -67,7 +69,8 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         for recipe in recipes:
             _check_same_dataset(output, manifest, recipe, splits if overwrite else set())
             _check_same_division(output, manifest, recipe, splits)
-    states = [_look_at_split(output, manifest, recipe, overwrite) for recipe in recipes]
+    listings = _Listings()
+    states = [_look_at_split(output, manifest, recipe, overwrite, listings) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
         _check_all_committed(output, manifest, splits)
         if fault := folder_fault(output):
@@ -108,20 +111,32 @@ def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]
             os.rmdir(folder)
 
 
-def _look_at_split(output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool) -> OutputState:
+class _Listings(dict[str, InputFile]):
+    """What is in folders of images. Each is listed once, and only where a split is complete: nothing else tells whether
+    it still is what there is."""
+
+    def __missing__(self, folder: str) -> InputFile:
+        self[folder] = listing_of(folder)
+        return self[folder]
+
+
+def _look_at_split(
+    output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool, listings: _Listings
+) -> OutputState:
     storage = storage_for(output)
     recorded = manifest.splits.get(recipe.split) if manifest else None
     if recorded and not overwrite:
-        _check_same_recipe(output, recorded.recipe, recipe, "holds")
+        _check_same_recipe(output, recorded.recipe.unlisted, recipe, "holds")
+        _check_same_recipe(output, recorded.recipe, recipe.with_listings(listings), "holds")
         damaged = damaged_shards(storage, output, recorded)
         if not damaged:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     noted = _read_note(storage, _note(storage, output, recipe), overwrite)
-    if noted == recipe:
+    if noted and noted.unlisted == recipe:  # a finished shard is kept by what is in it, whatever else was listed
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
-        _check_same_recipe(output, noted, recipe, "has an unfinished run of")
+        _check_same_recipe(output, noted.unlisted, recipe, "has an unfinished run of")
     shards = [name for name in storage.names(output) if recipe.shard_names.is_one(name)]
     if shards and not overwrite and not recorded:
         raise ConfigError(
@@ -286,7 +301,8 @@ def _difference(known: Recipe, wanted: Recipe) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return " ".join(
-            f"--{item['kind']} {item['path']} ({item['bytes']:,} bytes, crc32c {item['crc32c']})"
+            f"--{item['kind']} {item['path']}"
+            + (f" ({item['bytes']:,} bytes, crc32c {item['crc32c']})" if item["crc32c"] else "")
             + (f" with {item['masks']}" if item["masks"] else "")
             if isinstance(item, dict)
             else str(item)

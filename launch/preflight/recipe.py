@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import google_crc32c
 from msgspec.structs import astuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
@@ -15,11 +14,9 @@ from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.image_labels import is_image_name
-from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
+from recordmill.schemas.manifest import FORMAT, InputFile, Recipe, to_list
 from recordmill.schemas.models import ON_DISK, TOLERANCE, FeatureModel
 from recordmill.transforms.folder.read_labels import table_splits
-from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -39,14 +36,15 @@ def _text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[In
 
 
 def folder_recipes(options: LabelledOptions) -> list[Recipe]:
-    """What decides the bytes of each split that the options, or tables of labels, ask for.
+    """What decides the bytes of each split that the options, or tables of labels, ask for. What is in folders of images
+    is for the job to find: a million files take minutes to list.
 
     Raises:
         ConfigError: splits are asked for in two ways, or the tables name none.
         AnnotationFileError: a table cannot be read.
     """
     if not options.labels:
-        inputs = tuple(_listing(folder) for folder in sorted(options.images))
+        inputs = tuple(map(to_list, sorted(options.images)))
         return [_recipe(options, split, inputs) for split in options.splits]
     inputs = tuple(_read_file("labels", path) for path in sorted(options.labels))
     return [_recipe(options, split, inputs) for split in _label_splits(options) or options.splits]
@@ -146,13 +144,3 @@ def _annotation_file(source: AnnotationSource) -> InputFile:
 def _read_file(kind: str, path: str, masks: str = "") -> InputFile:
     size, checksum = storage_for(path).checksum(path)
     return InputFile(kind, path, size, checksum, masks)
-
-
-def _listing(folder: str) -> InputFile:
-    """Names and sizes of a folder's images, where nothing else says which there are."""
-    checksum, total = google_crc32c.Checksum(), 0
-    files = storage_for(folder).walk(folder)
-    for name, size in sorted((file.name, file.size_bytes) for file in files if is_image_name(file.name)):
-        checksum.update(f"{size} {name}\n".encode(errors="surrogateescape"))
-        total += size
-    return InputFile("images", folder, total, crc32c_text(checksum))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_embed_inputs
+from recordmill.launch.preflight.check_sample import check_sample
 from recordmill.launch.preflight.recipe import embed_recipes, folder_recipes
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.verbs.convert import Conversion, of_images
@@ -20,6 +21,8 @@ def conversion(options: EmbedOptions) -> Conversion:
         AnnotationFileError: a table cannot be read.
     """
     check_embed_inputs(options)
+    if not (options.labels or options.rows):
+        check_sample(options)
     require_tensorflow("embed runs its model", is_checking=False)
     from recordmill.transforms.embed.load_model import load_model
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from recordmill.launch.preflight.check_inputs import check_folder_inputs
+from recordmill.launch.preflight.check_sample import check_sample
 from recordmill.launch.preflight.recipe import folder_recipes
 from recordmill.launch.verbs.convert import Conversion, of_images, pictures
 from recordmill.pipelines.options.folder_options import FolderOptions
@@ -16,6 +17,8 @@ def conversion(options: FolderOptions) -> Conversion:
         AnnotationFileError: a table cannot be read.
     """
     check_folder_inputs(options)
+    if not options.labels:
+        check_sample(options)
     recipes = folder_recipes(options)
     splits = tuple(recipe.split for recipe in recipes)
     return of_images(options, splits, lambda: recipes, lambda p: _gather(p, options, splits), lambda: pictures(options))

@@ -5,12 +5,14 @@ import signal
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from recordmill.launch.cli import main
+from recordmill.transforms.images.listing import listing_of
 from tests.conftest import manifest_of, shard_bytes, staged_shards
 from tests.faults.warm_process import Command, signal_after_record
-from tests.jobs.folders import SPLITS, draw, draw_all, splits_of, three_splits, whole_folder
+from tests.jobs.folders import SPLITS, draw, draw_all, image_files, splits_of, three_splits, whole_folder
 
 
 def test_a_complete_data_set_is_not_written_again(pictures, tmp_path, recordmill):
@@ -37,6 +39,26 @@ def test_an_image_that_was_added_is_told_and_overwrite_takes_it(pictures, conver
     assert splits_of(out).items() >= splits_of(converted).items()
     assert len(splits_of(out)) == 25
     assert recordmill("verify", out).code == 0
+
+
+def test_a_half_done_run_goes_on_with_the_images_that_there_are_now(pictures, tmp_path, recordmill):
+    """A shard is kept by what is in it, so no two listings are mixed: the bytes are those of a run that begins now."""
+    images = Path(shutil.copytree(pictures, tmp_path / "images"))
+    out = tmp_path / "out"
+    flags = three_splits(images, out)
+    disturbance = partial(signal_after_record, 13, signal.SIGKILL)
+    assert Command(["folder", *flags], tmp_path / "killed", disturbance=disturbance).end().was_killed
+    assert staged_shards(out)
+    draw(images / "Cat" / "new.jpg", 11)
+    max(image_files(images).items())[1].unlink()
+    assert recordmill("folder", *flags).code == 0
+    assert recordmill("folder", *three_splits(images, tmp_path / "new")).code == 0
+    assert whole_folder(out) == whole_folder(tmp_path / "new")
+
+
+def test_the_manifest_says_what_the_job_has_listed(pictures, converted):
+    (found,) = manifest_of(converted)["splits"]["train"]["recipe"]["inputs"]
+    assert found == msgspec.to_builtins(listing_of(str(pictures)))
 
 
 def test_overwrite_replaces_all_the_splits_of_another_name_and_division(tmp_path, recordmill):

@@ -3,13 +3,16 @@
 import logging
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.images import ImageRef, JoinSide
 from recordmill.schemas.names import name_key
+from recordmill.transforms.images.listing import Listing
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
+from recordmill.transforms.runtime.outputs import LISTINGS
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -27,10 +30,29 @@ class ListImages(beam.PTransform):
         return folders | "ListFolder" >> beam.FlatMap(_list, self._output).with_output_types(tuple[str, JoinSide])
 
 
+class ListLabelledImages(ListImages):
+    """As `ListImages`, with the main output `files`; `listings` has an InputFile for each folder: what was found in it,
+    where nothing but names says which images there are, and of which class."""
+
+    def expand(self, folders: PCollection[str]):
+        listed = beam.FlatMap(_list_labelled, self._output).with_output_types(tuple[str, JoinSide])
+        return folders | "ListFolder" >> listed.with_outputs(LISTINGS, main="files")
+
+
 def _list(folder: str, output: str) -> Iterator[tuple[str, JoinSide]]:
+    return _named(folder, output, None)
+
+
+def _list_labelled(folder: str, output: str) -> Iterator[Any]:
+    listing = Listing(folder)
+    yield from _named(folder, output, listing)
+    yield TaggedOutput(LISTINGS, listing.found())
+
+
+def _named(folder: str, output: str, listing: Listing | None) -> Iterator[tuple[str, JoinSide]]:
     progress.set_step("listing images")
     ours = _name_within(folder, output)
-    for name, file in list_images(folder):
+    for name, file in list_images(folder, listing):
         if not (ours and name.startswith(ours)):
             yield name, JoinSide(file=file)
 
@@ -46,13 +68,14 @@ def _name_within(folder: str, output: str) -> str:
     return name_key(real[1].removeprefix(within)) + "/" if real[1].startswith(within) else ""
 
 
-def list_images(folder: str) -> Iterator[tuple[str, ImageRef]]:
+def list_images(folder: str, listing: Listing | None = None) -> Iterator[tuple[str, ImageRef]]:
     """All files below `folder` by their `recordmill.schemas.names.name_key`, relative to it.
 
     Names that are not UTF-8 are passed over with a warning, as no JSON file can name them.
     """
     _LOGGER.info("Listing %s", folder)
-    for file in storage_for(folder).walk(folder):
+    files = storage_for(folder).walk(folder)
+    for file in listing.count(files) if listing else files:
         try:
             file.path.encode()
         except UnicodeEncodeError:

@@ -18,6 +18,7 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import (
     FORMAT,
     REJECTS,
+    InputFile,
     InputRows,
     Manifest,
     Recipe,
@@ -116,6 +117,7 @@ class WriteMetadata(beam.PTransform):
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         findings: of the steps before.
         texts: likewise, where texts were encoded.
+        listings: InputFile of the folders that recipes name, where these have to be listed.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class WriteMetadata(beam.PTransform):
         findings: Findings,
         target: Target,
         texts: EncodedTexts | None = None,
+        listings: PCollection | None = None,
     ):
         super().__init__()
         self._labels = labels
@@ -132,6 +135,7 @@ class WriteMetadata(beam.PTransform):
         self._findings = findings
         self._target = target
         self._texts = texts
+        self._listings = listings
 
     def expand(self, written):
         rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> beam.Flatten()
@@ -157,12 +161,16 @@ class WriteMetadata(beam.PTransform):
         if texts := self._texts:
             outcome["encoders"] = AsList(texts.encoders)
             outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(AddTextCounts()))
+        if self._listings is not None:
+            outcome["listings"] = AsList(self._listings)
         once = written.shards.pipeline | "Once" >> beam.Create([self._target])
         return once | "Write" >> beam.Map(_write, **outcome)
 
 
-def _write(target: Target, **outcome: Any) -> Manifest:
-    return write_metadata(target, Outcome(**outcome))
+def _write(target: Target, listings: Iterable[InputFile] = (), **outcome: Any) -> Manifest:
+    found = {file.path: file for file in listings}
+    recipes = tuple(recipe.with_listings(found) for recipe in target.recipes)
+    return write_metadata(target._replace(recipes=recipes), Outcome(**outcome))
 
 
 def _name(file: UnreferencedFile) -> str:

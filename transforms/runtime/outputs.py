@@ -15,6 +15,7 @@ from recordmill.transforms.runtime import progress
 REJECTED = "rejected"
 COUNTED = "counted"
 FILES = "files"
+LISTINGS = "listings"
 ROWS = "rows"
 UNLISTED = "unlisted"
 UNMATCHED = "unmatched"

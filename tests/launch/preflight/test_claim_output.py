@@ -27,8 +27,10 @@ from recordmill.schemas.manifest import (
     decode_manifest,
     encode_json,
     encode_manifest,
+    to_list,
 )
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.images.listing import listing_of
 from recordmill.transforms.storage.local_storage import LocalStorage
 
 RECIPE = Recipe(
@@ -117,6 +119,42 @@ OTHERWISE = [
         "now --instances a.json (1,235 bytes, crc32c AAAAAA==)",
     ),
 ]
+
+
+@pytest.fixture
+def images(tmp_path, monkeypatch):
+    """A folder of images, and how often each folder is listed."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.jpg").write_bytes(bytes(3))
+    listed = []
+    monkeypatch.setattr(claim_module, "listing_of", lambda folder: listed.append(folder) or listing_of(folder))
+    return str(tmp_path / "images"), listed
+
+
+def test_images_are_listed_once_and_only_where_a_split_is_complete(tmp_path, images):
+    folder, listed = images
+    asked = [changed(inputs=(to_list(folder),), split=name) for name in ("train", "val")]
+    output = tmp_path / "out"
+    assert claim_output(str(output), asked, overwrite=False) == [OutputState.NEW] * 2
+    assert claim_output(str(output), asked, overwrite=False) == [OutputState.UNFINISHED] * 2
+    assert listed == []
+    finish(output, *(recipe.with_listings({folder: listing_of(folder)}) for recipe in asked))
+    assert claim_output(str(output), asked, overwrite=True) == [OutputState.UNFINISHED] * 2
+    assert claim_output(str(output), asked, overwrite=False) == [OutputState.COMPLETE] * 2
+    assert listed == [folder]
+    with pytest.raises(ConfigError, match=r"holds coco-val made otherwise \(seed was 0, now 1\)"):
+        claim(output, msgspec.structs.replace(asked[1], options=RECIPE.options | {"seed": 1}))
+    assert listed == [folder]
+    (tmp_path / "images" / "2.jpg").write_bytes(b"1")
+    with pytest.raises(ConfigError, match=r"made otherwise \(inputs was --images .*images \(3 bytes.* now .*\(4 bytes"):
+        claim(output, asked[0])
+
+
+def test_a_note_that_has_what_was_listed_is_one_of_the_same_run(tmp_path, images):
+    """As versions before have left them."""
+    folder, _ = images
+    begin(tmp_path, changed(inputs=(listing_of(folder),)))
+    assert claim(tmp_path, changed(inputs=(to_list(folder),))) is OutputState.UNFINISHED
 
 
 @pytest.mark.parametrize("place", [".", "new/folder"])
