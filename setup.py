@@ -21,6 +21,7 @@ FOLDERS = [
     "transforms/sample",
     "transforms/shards",
     "transforms/statistics",
+    "transforms/show",
     "transforms/embed",
     "transforms/storage",
     "transforms/table",

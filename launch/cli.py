@@ -133,6 +133,13 @@ def _extract(command: Command, beam_arguments: list[str]) -> int:
     return 0 if run_extract(command.options, command.terminal.progress, beam_arguments) else 1
 
 
+def _show(command: Command, _: list[str]) -> int:
+    from recordmill.launch.verbs.show import run_show
+
+    run_show(command.options)
+    return 0
+
+
 def _sample(command: Command, _: list[str]) -> int:
     from recordmill.launch.verbs.sample import run_sample
 
@@ -147,6 +154,7 @@ _COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
     "table": _convert,
     "verify": _verify,
     "extract": _extract,
+    "show": _show,
     "sample": _sample,
 }
 

@@ -95,13 +95,15 @@ class RecordError(JobError):
         detail: what is wrong.
         record: zero-based number of the record that is damaged, where it is known.
         reason: `truncated`, `length_crc` or `data_crc`.
+        offset: where the record begins, in bytes from the beginning of the file, or of what it unpacks to.
     """
 
-    def __init__(self, detail: str, record: int | None = None, reason: str = ""):
+    def __init__(self, detail: str, record: int | None = None, reason: str = "", offset: int = 0):
         super().__init__(detail if record is None else f"record {record}: {detail}")
         self.detail = detail
         self.record = record
         self.reason = reason
+        self.offset = offset
 
     def __reduce__(self):
-        return RecordError, (self.detail, self.record, self.reason)
+        return RecordError, (self.detail, self.record, self.reason, self.offset)

@@ -58,23 +58,27 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
     A length whose checksum is right but that runs past the end of the file costs no more memory than the file has left.
 
     Raises:
-        RecordError: at the first record that is cut short or whose checksum is wrong; it says which.
+        RecordError: at the first record that is cut short or whose checksum is wrong; it says which, and
+            where that begins.
     """
-    index = 0
+    index = offset = 0
     while header := _read_up_to(stream, _HEADER_BYTES):
         if len(header) < _HEADER_BYTES:
-            raise RecordError(f"the file ends {len(header)} bytes into the record's header", index, "truncated")
+            raise RecordError(f"the file ends {len(header)} bytes into the record's header", index, "truncated", offset)
         (length,) = _LENGTH.unpack_from(header)
         if _CRC.unpack_from(header, _LENGTH.size)[0] != masked_crc32c(header[: _LENGTH.size]):
-            raise RecordError("the checksum of the record's length is wrong", index, "length_crc")
+            raise RecordError("the checksum of the record's length is wrong", index, "length_crc", offset)
         body = _read_up_to(stream, length + _CRC.size)
         if len(body) < length + _CRC.size:
-            raise RecordError(f"the file ends {len(body)} bytes into a record of {length} bytes", index, "truncated")
+            raise RecordError(
+                f"the file ends {len(body)} bytes into a record of {length} bytes", index, "truncated", offset
+            )
         record = body[:length]
         if _CRC.unpack_from(body, length)[0] != masked_crc32c(record):
-            raise RecordError(f"the checksum of the record's {length} bytes is wrong", index, "data_crc")
+            raise RecordError(f"the checksum of the record's {length} bytes is wrong", index, "data_crc", offset)
         yield record
         index += 1
+        offset += length + FRAME_BYTES
 
 
 def _read_up_to(stream: ByteStream, count: int) -> bytes:

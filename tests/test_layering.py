@@ -31,6 +31,7 @@ ROOMS = (
     "transforms.table",
     "transforms.verify",
     "transforms.extract",
+    "transforms.show",
     "transforms.sample",
     "pipelines.options",
     "pipelines",

@@ -13,6 +13,7 @@ from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions, LabelledOptions
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
+from recordmill.pipelines.options.show_options import ShowOptions
 from recordmill.pipelines.options.table_options import TableOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
@@ -33,6 +34,7 @@ def with_tables(page: str) -> str:
         "folder": _own(FolderOptions, PictureOptions, DividedOptions),
         "embed": _own(EmbedOptions, LabelledOptions),
         "table": _own(TableOptions, PictureOptions),
+        "show": [each for each in options_of(ShowOptions) if each.option.kind is not Kind.ARGUMENT],
     }
     return _TABLE.sub(lambda match: f"{match[1]}{_table(tables[match[2]])}{match[3]}", page)
 

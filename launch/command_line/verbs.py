@@ -9,6 +9,7 @@ from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
 from recordmill.pipelines.options.sample_options import SampleOptions
+from recordmill.pipelines.options.show_options import ShowOptions
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.pipelines.options.verify_options import VerifyOptions
 
@@ -116,6 +117,19 @@ VERBS = {
         "The images of a data set become files again, and what its records say of them COCO's JSON.",
         "OUT DIR [more flags]",
         (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill extract tfrecords extracted --split train"),
+    ),
+    "show": Verb(
+        ShowOptions,
+        "look at a data set, and at the records of anybody's TFRecords",
+        "What is in a data set, and in its records, is printed as tables, or drawn: boxes, masks, keypoints, names.",
+        "OUT [more flags]",
+        (
+            _DRAW,
+            f"{_CONVERT} --output tfrecords",
+            "recordmill show tfrecords",
+            "recordmill show tfrecords --find category=star --save star.png",
+        ),
+        runs_beam=False,
     ),
     "sample": Verb(
         SampleOptions,

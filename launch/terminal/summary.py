@@ -17,6 +17,7 @@ from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
 from recordmill.schemas.plan_report import Check, Fault, PlanReport, ShardCheck
+from recordmill.schemas.sizes import size_text
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     for encoder in manifest.encoders:
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
     sizes = sorted(shard.bytes for shard in split.shards)
-    spread = _size(sizes[0]) if len(sizes) == 1 else f"{_size(sizes[0])} to {_size(sizes[-1])}"
-    yield "shards", f"{len(sizes):,} of {spread}, {_size(split.bytes)} in all"
+    spread = size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
+    yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"
     yield "first shard", os.path.join(folder, split.shards[0].file)
 
 
@@ -152,7 +153,7 @@ def _rewritten(pictures: RewrittenPictures) -> str:
     formats = ", ".join(f"{name} {number:,}" for name, number in pictures.by_format.items())
     kinds = {"turned upright": pictures.turned, "made smaller": pictures.shrunk}
     more = "".join(f"; {number:,} {kind}" for kind, number in kinds.items() if number)
-    return f"{formats}{more}: {_size(pictures.bytes_read)} became {_size(pictures.bytes_written)}"
+    return f"{formats}{more}: {size_text(pictures.bytes_read)} became {size_text(pictures.bytes_written)}"
 
 
 def print_plan(console: Console, plan: PlanReport, options: ConvertOptions, splits: Sequence[str]) -> None:
@@ -183,12 +184,12 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         yield "num_classes", _num_classes(plan.num_classes)
     if plan.shifted_labels:
         yield "labels", shifted_labels(plan.shifted_labels)
-    aimed = f" of about {_size(plan.shard_bytes)}" if plan.shard_bytes else ""
+    aimed = f" of about {size_text(plan.shard_bytes)}" if plan.shard_bytes else ""
     yield (
         "shards",
         "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{aimed}",
     )
-    yield "bytes", f"{_size(plan.bytes)} {_bytes_of(options)}"
+    yield "bytes", f"{size_text(plan.bytes)} {_bytes_of(options)}"
     if isinstance(options, PictureOptions) and options.holds_pictures:
         seconds = plan.images / _CORE_IMAGES_PER_SECOND[options.check]
         yield "cost", f"{_core_time(seconds)} of one core (--check {options.check})"
@@ -259,7 +260,7 @@ def print_checks(
             f"{len(of_split):,}",
             f"{sum(each.examples for each in of_split):,}",
             f"{sum(each.objects for each in of_split):,}",
-            _size(sum(each.bytes for each in of_split)),
+            size_text(sum(each.bytes for each in of_split)),
         )
     console.print(table)
     _print_faults(console, faults)
@@ -282,7 +283,7 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
         rows = (
             f" for {split.rows:,} entries in the JSON, some of which name one file" if split.rows > split.images else ""
         )
-        console.print(f"{split.split}: {split.images:,} images{rows}, {_size(split.image_bytes)}, are in {folder}")
+        console.print(f"{split.split}: {split.images:,} images{rows}, {size_text(split.image_bytes)}, are in {folder}")
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
     for note in notes:
@@ -302,16 +303,3 @@ def _print_faults(console: Console, faults: Sequence[Fault]) -> None:
 
 def _reasons(counts: dict[str, int]) -> str:
     return f" ({', '.join(f'{reason} {count:,}' for reason, count in counts.items())})" if counts else ""
-
-
-def _size(count: float) -> str:
-    """Bytes for a person, in powers of ten.
-
-    >>> _size(1_234_567)
-    '1.2 MB'
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if round(count, 1) < 1000:
-            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"

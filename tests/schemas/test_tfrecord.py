@@ -99,6 +99,7 @@ def test_a_flipped_bit_is_told_by_record_and_part(bit):
         records, fault = ours(bytes(damaged))
         index = sum(end <= offset for end in ENDS) - 1
         assert records == RECORDS[:index]
+        assert fault.offset == ENDS[index]
         assert (fault.record, fault.reason) == (index, "length_crc" if offset - ENDS[index] < 12 else "data_crc")
 
 
@@ -127,6 +128,6 @@ def test_a_record_longer_than_one_read():
 
 
 def test_a_record_error_crosses_process_borders():
-    error = pickle.loads(pickle.dumps(RecordError("the checksum is wrong", 3, "data_crc")))
-    assert (error.record, error.reason, error.detail) == (3, "data_crc", "the checksum is wrong")
+    error = pickle.loads(pickle.dumps(RecordError("the checksum is wrong", 3, "data_crc", 99)))
+    assert (error.record, error.reason, error.detail, error.offset) == (3, "data_crc", "the checksum is wrong", 99)
     assert str(error) == "record 3: the checksum is wrong"

@@ -8,7 +8,11 @@ from PIL import Image
 
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.load_images import brief, check_pixel_count, known_kind, opened
+from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.images.transcode_picture import decode_picture
+
+_OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
+"""How GIF and TIFF begin, which others have in their records; what BMP begins with is a word's beginning, too."""
 
 
 def open_record_picture(data: bytes) -> Image.Image:
@@ -26,6 +30,20 @@ def open_record_picture(data: bytes) -> Image.Image:
         raise
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+
+
+def picture_size(data: bytes) -> tuple[str, int, int] | None:
+    """Format, width and height of an encoded picture; None for bytes that do not begin as one.
+
+    Raises:
+        UnusableError: it begins as one, and cannot be opened.
+    """
+    kind = kind_of(data)
+    is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
+    if not kind and not is_webp and not data.startswith(_OTHERS):
+        return None
+    with opened(data, kind) as image:
+        return str(image.format).lower(), *image.size
 
 
 def picture_of(values: Mapping[str, Any], raw_shape: tuple[int, ...] = ()) -> Image.Image | None:

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
 from recordmill.schemas.labels import SEMANTIC_IGNORE, SEMANTIC_THING, LabelMap
 from recordmill.schemas.manifest import label_by_id
 from recordmill.schemas.rejects import UnusableError
@@ -142,9 +142,18 @@ class OverlayReader:
         """The class of a record that has one as a whole; empty for any other."""
         if name := values.get("image.class_name"):
             return shown_text(name)
-        if (index := _at(values, "image.class_index", 0)) is None:
+        source = next((source for source in values if source.startswith(CLASS_OF_ROW)), "image.class_index")
+        if (index := _at(values, source, 0)) is None:
             return ""
         return self._labels.categories[index].name if self._is_class(index) else f"class {index}"
+
+    def classes(self, values: Values) -> set[str]:
+        """The names of all classes in a record, but for those of maps that are only in pixels."""
+        sources = ("objects.category_name", "objects.class_index", "objects.category_id", "objects.label")
+        objects = max(len(_listed(values.get(source))) for source in sources)
+        names = {self._class(values, number)[0] for number in range(objects)} | {self.class_of_image(values)}
+        segments = (_nth(self._labels.segments, index) for index in _listed(values.get("segments.class_index")))
+        return {*names, *(category.name for category in segments if category)} - {""}
 
 
 def shown_text(value: bytes) -> str:
@@ -154,11 +163,14 @@ def shown_text(value: bytes) -> str:
 
 def _at(values: Values, source: str, number: int) -> Any:
     """The `number`-th value of a list; None where there is none."""
-    found = values.get(source)
-    if found is None:
-        return None
-    listed = found if isinstance(found, list) else np.atleast_1d(found).tolist()
+    listed = _listed(values.get(source))
     return listed[number] if number < len(listed) else None
+
+
+def _listed(found: Any) -> list[Any]:
+    if found is None:
+        return []
+    return found if isinstance(found, list) else np.atleast_1d(found).tolist()
 
 
 def _nth(categories: tuple[Category, ...], index: int) -> Category | None:

@@ -1,0 +1,227 @@
+"""A data set on one screen, and its records as a table."""
+
+import io
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+
+from recordmill.launch.terminal.error_stream import printable
+from recordmill.schemas.features import Part, RecordOf
+from recordmill.schemas.manifest import Manifest, SplitManifest, split_rejects
+from recordmill.schemas.sizes import size_text
+from recordmill.transforms.show.choose_records import Record
+from recordmill.transforms.show.describe_values import describe_record
+from recordmill.transforms.show.find_shards import Shard, Shards
+from recordmill.transforms.storage.resolve import storage_for
+
+PLAIN_WIDTH = 120
+"""Columns where nothing says how many there are, as in a pipe."""
+_CLASSES_SHOWN = 20
+_LONGEST_NAME = 30
+_LEAST_VALUE = 26
+_LONGEST_FEATURE = 36
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def screen_width() -> int:
+    return shutil.get_terminal_size((PLAIN_WIDTH, 40)).columns
+
+
+def has_blocks() -> bool:
+    """Whether bars can be drawn by characters for it: on a terminal, whose encoding has them."""
+    is_utf = isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower().replace("-", "") == "utf8"
+    return is_utf and sys.stdout.isatty()
+
+
+def print_overview(console: Console, path: str, shards: Shards) -> None:
+    """What there is, without reading a record."""
+    if shards.manifest is None or not shards.is_whole:
+        lines = files_lines(path, shards.shards)
+    else:
+        splits = {shard.split for shard in shards.shards}
+        lines = data_set_lines(path, shards.manifest, sorted(splits), screen_width(), has_blocks())
+    for line in lines:
+        console.print(line)
+    console.print()
+
+
+def files_lines(path: str, shards: Sequence[Shard]) -> Iterator[str]:
+    """Files of which no manifest says what is in them, or of which some were asked for."""
+    sizes = [storage_for(shard.path).size(shard.path) or 0 for shard in shards]
+    known = [shard.records for shard in shards if shard.records is not None]
+    records = f", {sum(known):,} records" if len(known) == len(shards) else ""
+    files = f"{len(shards):,} files" if len(shards) > 1 else "1 file"
+    yield f"{printable(path)}: {files} of {size_text(sum(sizes))}{records}"
+
+
+def data_set_lines(path: str, manifest: Manifest, names: Sequence[str], width: int, blocks: bool) -> Iterator[str]:
+    """A data set by its manifest.
+
+    Args:
+        names: of the splits.
+        width: of the screen, in columns.
+        blocks: whether bars are drawn by block characters, and not by #.
+    """
+    splits = {name: manifest.splits[name] for name in names}
+    kinds = ", ".join(_kinds(manifest, splits.values()))
+    yield f"{manifest.name} in {printable(path)}: layout {manifest.layout}{f', with {kinds}' if kinds else ''}"
+    yield ""
+    yield from _split_table(manifest, splits)
+    if manifest.categories:
+        yield ""
+        yield from _class_lines(manifest, splits, width, blocks)
+    yield ""
+    yield from _reject_lines(splits)
+
+
+def _kinds(manifest: Manifest, splits: Iterable[SplitManifest]) -> Iterator[str]:
+    yield from (part.value.replace("_", " ") for part in Part if part in manifest.parts)
+    yield from (f"{encoder.column} as {encoder.form.value}" for encoder in manifest.encoders)
+    if any(split.compression for split in splits):
+        yield "GZIP"
+
+
+def _split_table(manifest: Manifest, splits: dict[str, SplitManifest]) -> Iterator[str]:
+    unit = "rows" if manifest.table.record_of is RecordOf.ROW else "images"
+    rows: list[tuple[str, ...]] = [
+        ("split", unit, "rejected", "annotations", "records", "shards", "size", "shard sizes")
+    ]
+    for name, split in splits.items():
+        sizes = sorted(shard.bytes for shard in split.shards)
+        spread = [size_text(sizes[0]), size_text(sizes[-1])]
+        rows.append(
+            (
+                name,
+                f"{split.images.written:,}",
+                f"{sum(split.images.rejected.values()):,}",
+                f"{split.annotations.in_records:,}",
+                f"{split.examples:,}",
+                f"{len(split.shards):,}",
+                size_text(split.bytes),
+                " to ".join(dict.fromkeys(spread)),
+            )
+        )
+    if not any(split.annotations.rows for split in splits.values()):
+        rows = [(*row[:3], *row[4:]) for row in rows]
+    yield from aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows of a table as lines: the first column to the left, all others to the right.
+
+    >>> list(aligned([("split", "images"), ("train", "1,000"), ("val", "20")]))
+    ['split  images', 'train   1,000', 'val        20']
+    """
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [" " * (width - cell_len(text)) + text for text, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join([padded(first, widths[0]), *cells])
+
+
+def padded(text: str, width: int) -> str:
+    """A text of so many columns, cut if need be; a letter may take two."""
+    if cell_len(text) > width:
+        text = set_cell_size(text, max(0, width - 1)).rstrip() + "…"
+    return set_cell_size(text, width)
+
+
+def _class_lines(manifest: Manifest, splits: dict[str, SplitManifest], width: int, blocks: bool) -> Iterator[str]:
+    """The classes with the most objects, or images, of all splits, each with its numbers and a bar of their sum."""
+    names = [printable(category.name) for category in manifest.categories]
+    counts = [split.class_counts or (0,) * len(names) for split in splits.values()]
+    totals = [sum(numbers) for numbers in zip(*counts, strict=True)]
+    order = sorted(range(len(names)), key=lambda index: -totals[index])
+    shown, others = order[:_CLASSES_SHOWN], order[_CLASSES_SHOWN:]
+    name_width = min(_LONGEST_NAME, max(cell_len(names[index]) for index in shown))
+    columns = [[f"{numbers[index]:,}" for index in shown] for numbers in counts]
+    widths = [max(map(len, (name, *column))) for name, column in zip(splits, columns, strict=True)]
+    heads = "  ".join(f"{name:>{width_}}" for name, width_ in zip(splits, widths, strict=True))
+    yield f"{padded(f'{len(names):,} classes', max(name_width, 11))}  {heads}"
+    name_width = max(name_width, 11)
+    room = max(0, min(60, width - name_width - sum(widths) - 2 * len(widths) - 3))
+    for row, index in enumerate(shown):
+        numbers = "  ".join(f"{column[row]:>{width_}}" for column, width_ in zip(columns, widths, strict=True))
+        length = bar(totals[index], totals[shown[0]], room, blocks)
+        yield f"{padded(names[index], name_width)}  {numbers}  {length}".rstrip()
+    if others:
+        span = {totals[others[0]], totals[others[-1]]}
+        yield f"and {len(others):,} more, with {' to '.join(f'{number:,}' for number in sorted(span))} each"
+    if empty := sum(not total for total in totals):
+        yield f"{empty:,} classes have none"
+
+
+def bar(number: int, largest: int, width: int, blocks: bool) -> str:
+    """A bar as long as its number's share of the largest; what is not 0 is seen.
+
+    >>> bar(5, 10, 8, blocks=False), bar(1, 1000, 8, blocks=False), bar(0, 10, 8, blocks=True)
+    ('####', '#', '')
+    """
+    if not number or not width:
+        return ""
+    if not blocks:
+        return "#" * max(1, round(width * number / largest))
+    eighths = max(1, round(8 * width * number / largest))
+    return (_EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
+
+
+def _reject_lines(splits: dict[str, SplitManifest]) -> Iterator[str]:
+    is_any = False
+    for name, split in splits.items():
+        for what, counts in (("images", split.images.rejected), ("annotations", split.annotations.rejected)):
+            if counts:
+                is_any = True
+                reasons = ", ".join(f"{reason} {number:,}" for reason, number in counts.items())
+                yield f"rejected of {name}: {what} {reasons}, see {split_rejects(name)}"
+    if not is_any:
+        yield "nothing was rejected"
+
+
+def print_records(console: Console, records: Iterable[Record], width: int) -> None:
+    """Records as tables of their features, as many side by side as there is room for; those before a damaged one, and
+    then its error."""
+    waiting = iter(records)
+    while True:
+        shown: list[Record] = []
+        try:
+            shown.extend(islice(waiting, records_side_by_side(width)))
+        finally:
+            for line in record_lines(shown, width) if shown else ():
+                console.print(line)
+        if not shown:
+            return
+
+
+def records_side_by_side(width: int) -> int:
+    """How many records there is room for.
+
+    >>> records_side_by_side(80), records_side_by_side(200)
+    (1, 3)
+    """
+    return max(1, min(3, (width - _LONGEST_FEATURE - 14) // _LEAST_VALUE))
+
+
+def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
+    """A line a feature: its name, its type, and its values in each of the records, cut where there is no room."""
+    described = [describe_record(record.found, record.table) for record in records]
+    types = {row.name: row.type for rows in described for row in rows}
+    values = [{row.name: row.text for row in rows} for rows in described]
+    names = sorted(types)
+    name_width = min(_LONGEST_FEATURE, max(map(cell_len, ("feature", *map(printable, names)))))
+    type_width = max(map(len, ("type", *types.values())))
+    room = max(8, (width - name_width - type_width - 2 - 2 * len(records)) // len(records))
+    heads = [printable(f"{record.shard.split or record.shard.path} {record.number}") for record in records]
+    yield "  ".join(
+        [padded("feature", name_width), padded("type", type_width), *(padded(h, room) for h in heads)]
+    ).rstrip()
+    for name in names:
+        cells = (padded(printable(_begin(each.get(name, "(none)"))), room) for each in values)
+        yield "  ".join([padded(printable(name), name_width), padded(types[name], type_width), *cells]).rstrip()
+
+
+def _begin(text: str) -> str:
+    """As much of a text as any screen has room for, on one line."""
+    return printable(text[:1000].replace("\n", " "))

@@ -1,0 +1,161 @@
+"""`recordmill show`: a data set, and what is in its records. Neither Beam nor TensorFlow is imported."""
+
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+
+import msgspec
+from PIL import Image
+
+from recordmill.launch.preflight.check_folder import folder_fault
+from recordmill.launch.terminal.error_stream import printable
+from recordmill.launch.terminal.picture_protocols import picture_protocol
+from recordmill.launch.terminal.searching import searching
+from recordmill.launch.terminal.show_screen import print_overview, print_records, records_side_by_side, screen_width
+from recordmill.launch.terminal.summary import terminal
+from recordmill.pipelines.options.show_options import ShowOptions
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.draw.draw_record import draw_record
+from recordmill.transforms.draw.open_record_picture import picture_of
+from recordmill.transforms.draw.overlay import Overlay
+from recordmill.transforms.draw.read_overlay import OverlayReader
+from recordmill.transforms.show.choose_records import Choice, Record, choose_records
+from recordmill.transforms.show.describe_json import json_document
+from recordmill.transforms.show.find_shards import Shards, find_shards
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+_SAVED = 20
+"""Pictures into a folder, unless --count says how many."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST_ID = 60
+
+
+def run_show(options: ShowOptions) -> None:
+    """Print what there is, or save or view pictures of it.
+
+    Raises:
+        ConfigError: there is nothing of that kind; the terminal shows no pictures; a record holds none.
+        RecordError: a file is damaged; what comes before has been shown.
+    """
+    view = _view_of_terminal() if options.view else None
+    if options.save and (fault := _target_fault(options)):
+        raise ConfigError(f"--save: {fault}")
+    shards = find_shards(options.path, options.split)
+    choice = Choice(options.id, options.index, *options.found)
+    console = terminal()
+    if choice == Choice() and not (options.json or options.save or options.view):
+        print_overview(console, options.path, shards)
+    with searching() as search:
+        records = search.pausing(choose_records(shards, choice, _count(options), search.read))
+        if options.json:
+            _print_json(options.path, shards, records)
+        elif options.save:
+            for record in records:
+                console.print(_save(options, record, shards))
+        elif view is not None:
+            for record in records:
+                picture, overlay = drawn(record, options.side)
+                print(view(picture))
+                console.print(_title(record, overlay))
+        else:
+            print_records(console, records, screen_width())
+
+
+def _view_of_terminal() -> Callable[[Image.Image], str]:
+    view = picture_protocol(os.environ) if sys.stdout.isatty() else None
+    if view is None:
+        raise ConfigError(
+            "--view: this is no terminal that is known to show pictures (kitty, Ghostty, iTerm2, WezTerm, mintty, "
+            "foot and mlterm do, outside tmux and screen); --save record.png writes a file instead"
+        )
+    return view
+
+
+def _count(options: ShowOptions) -> int:
+    if options.count is not None:
+        return options.count
+    if options.save:
+        return 1 if options.is_for_one_picture else _SAVED
+    is_one = options.id or options.index is not None or options.view or options.json
+    return 1 if is_one else records_side_by_side(screen_width())
+
+
+def _target_fault(options: ShowOptions) -> str:
+    """Why pictures cannot be saved where they are to be; empty if they can."""
+    if not options.is_for_one_picture:
+        return folder_fault(options.save)
+    if not is_remote(options.save) and os.path.isdir(options.save):
+        return f"{options.save} is a folder; give a name that does not end as a picture's"
+    return folder_fault(storage_folder(options.save))
+
+
+def storage_folder(path: str) -> str:
+    """The folder that a file is in."""
+    return path.rpartition("/")[0] if is_remote(path) else os.path.dirname(path) or "."
+
+
+def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
+    """The picture of a record with all that is known drawn in.
+
+    Raises:
+        ConfigError: it holds none, or one that does not decode.
+    """
+    where = f"record {record.number} of {record.shard.path}"
+    raw = next((each.shape for each in record.table.features if each.source == "image.pixels"), ())
+    try:
+        picture = picture_of(record.values, tuple(map(int, raw)))
+    except UnusableError as fault:
+        raise ConfigError(
+            f"the picture of {where} cannot be drawn: {fault.detail}; recordmill show without --save "
+            "shows what else is in the record"
+        ) from fault
+    if picture is None:
+        raise ConfigError(
+            f"{where} holds no picture that is known as one, so there is nothing to draw; without --save and --view "
+            "its values are printed"
+        )
+    overlay = OverlayReader(record.labels, record.table)(record.values, picture.size)
+    return draw_record(picture, overlay, side), overlay
+
+
+def _save(options: ShowOptions, record: Record, shards: Shards) -> str:
+    """Writes a picture; what is said of it."""
+    picture, overlay = drawn(record, options.side)
+    path = options.save
+    if not options.is_for_one_picture:
+        path = storage_for(path).join(path, picture_name(record, shards.shards.index(record.shard)))
+    stream = io.BytesIO()
+    picture.save(stream, "PNG" if path.lower().endswith(".png") else "JPEG", quality=92)
+    storage_for(path).write(path, stream.getvalue())
+    return f"{printable(path)}: {_title(record, overlay)}"
+
+
+def picture_name(record: Record, shard: int) -> str:
+    """The name of a record's picture in a folder. Ids are data: nothing of one leads out of the folder."""
+    id_ = _UNSAFE.sub("_", record.ids[0] if record.ids else "").strip("_")[:_LONGEST_ID]
+    parts = (record.shard.split, f"{shard:05d}", f"{record.number:06d}", id_)
+    return "-".join(filter(None, parts)) + ".png"
+
+
+def _title(record: Record, overlay: Overlay) -> str:
+    classes = ", ".join(sorted(record.classes)) or "no class"
+    notes = "".join(f"; {fault}" for fault in overlay.faults)
+    return printable(f"{', '.join(record.ids) or f'record {record.number}'}: {classes}{notes}")
+
+
+def _print_json(path: str, shards: Shards, records: Iterable[Record]) -> None:
+    """One document, also where a file is damaged: then of what comes before."""
+    kept: list[Record] = []
+    damage: RecordError | None = None
+    try:
+        kept.extend(records)
+    except RecordError as error:
+        damage = error
+    document = msgspec.json.encode(json_document(path, shards, kept))
+    sys.stdout.write(msgspec.json.format(document).decode() + "\n")
+    if damage:
+        raise damage

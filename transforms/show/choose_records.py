@@ -1,0 +1,216 @@
+"""The records that are asked for: by number, by id, by what is in them."""
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.features import FeatureTable, Kind
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
+from recordmill.transforms.records.open_records import open_records
+from recordmill.transforms.records.parse_example import parse_example
+from recordmill.transforms.records.record_values import first_line
+from recordmill.transforms.show.find_shards import Shard, Shards, labels_of
+from recordmill.transforms.show.recognise_layout import Found, recognise, values_by_source
+
+CATEGORY = "category"
+_NAMED = 5
+_IDS = ("image.id", "image.number", "image.file_name")
+
+
+class Record(NamedTuple):
+    """A record that was read.
+
+    Attributes:
+        number: within its shard, from 0.
+        offset: where it begins in the file, or in what the file unpacks to.
+        found: its features, as they are.
+        values: what is known of them, by source.
+        classes: names of the classes in it.
+    """
+
+    shard: Shard
+    number: int
+    offset: int
+    found: Found
+    table: FeatureTable
+    labels: LabelMap
+    values: dict[str, Any]
+    classes: frozenset[str]
+
+    @property
+    def ids(self) -> list[str]:
+        """The image's id and file name, as far as the record has them."""
+        texts = (_texts(self.values.get(source)) for source in _IDS)
+        return list(dict.fromkeys(text for each in texts for text in each if text))
+
+
+class Choice(NamedTuple):
+    """Which records are asked for: those that have an id; those of
+    which a feature, or `category`, has a value; or all. `first` counts from 0, over all shards: where to begin."""
+
+    id: str = ""
+    first: int | None = None
+    feature: str = ""
+    value: str = ""
+
+
+def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[int], None]) -> Iterator[Record]:
+    """The first `count` records of a choice.
+
+    Args:
+        read: is told how many records have been read.
+
+    Raises:
+        ConfigError: there is none; the message says what there is.
+        RecordError: a file is damaged; what comes before has been given.
+    """
+    if shards.manifest and choice.feature == CATEGORY:
+        check_class(choice.value, shards.manifest)
+    seen = _Seen(choice)
+    given = 0
+    for number, record in enumerate(_records(shards, choice.first or 0)):
+        read(number)
+        if seen.matches(record):
+            yield record
+            given += 1
+            if given == count:
+                return
+    if not given:
+        raise ConfigError(seen.nothing(shards))
+
+
+def check_class(name: str, manifest: Manifest) -> None:
+    """Raises ConfigError where a data set has no class of that name, before any record is read."""
+    names = {category.name for category in manifest.labels.all}
+    is_column = any(feature.name == CATEGORY for feature in manifest.features)
+    if name not in names and not is_column:
+        raise ConfigError(f"--find {CATEGORY}={name}: the data set has no such class; {_nearest(name, names, 'class')}")
+
+
+def _records(shards: Shards, first: int) -> Iterator[Record]:
+    """All records, from the `first` on. Shards whose numbers of records are known are passed over unread."""
+    parse = _Parser(shards)
+    for shard in shards.shards:
+        if shard.records is not None and first >= shard.records:
+            first -= shard.records
+            continue
+        offset, number = 0, -1
+        for number, data in enumerate(open_records(shard.path)):
+            if number >= first:
+                yield parse(shard, number, offset, data)
+            offset += len(data) + FRAME_BYTES
+        first = max(0, first - number - 1)
+
+
+class _Parser:
+    """Parses records; their layout is the manifest's, or that of the first record that has the same features."""
+
+    def __init__(self, shards: Shards):
+        self._shards = shards
+        self._known: dict[frozenset[tuple[str, Kind]], tuple[FeatureTable, LabelMap, OverlayReader]] = {}
+
+    def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
+        where = f"{shard.path}: record {number} at byte {offset:,}"
+        try:
+            found = parse_example(data)
+        except DecodeError as error:
+            raise RecordError(f"{where} is no tf.train.Example ({first_line(error)})") from error
+        if data and not found:
+            raise RecordError(f"{where} is no tf.train.Example: of its {len(data):,} bytes none is a feature's")
+        table, labels, reader = self._layout(found)
+        values = values_by_source(found, table)
+        return Record(shard, number, offset, found, table, labels, values, frozenset(reader.classes(values)))
+
+    def _layout(self, found: Found) -> tuple[FeatureTable, LabelMap, OverlayReader]:
+        names = frozenset((name, kind) for name, (kind, _) in found.items())
+        if names not in self._known:
+            manifest = self._shards.manifest
+            table = manifest.table if manifest else recognise(found)
+            labels = manifest.labels if manifest else self._labels(table)
+            self._known[names] = table, labels, OverlayReader(labels, table)
+        return self._known[names]
+
+    def _labels(self, table: FeatureTable) -> LabelMap:
+        classes = ("objects.class_index", "image.class_index")
+        features = (feature.name for feature in table.features if feature.source in classes)
+        return next(filter(len_of, (labels_of(self._shards.class_names, name) for name in features)), LabelMap(()))
+
+
+def len_of(labels: LabelMap) -> int:
+    return len(labels.categories)
+
+
+class _Seen:
+    """Holds records against a choice, and remembers what there was instead."""
+
+    def __init__(self, choice: Choice):
+        self._choice = choice
+        self._records = 0
+        self._ids: list[str] = []
+        self._names: Counter[str] = Counter()
+        self._features: set[str] = set()
+
+    def matches(self, record: Record) -> bool:
+        self._records += 1
+        choice = self._choice
+        if choice.id:
+            self._ids += record.ids[:1] if len(self._ids) < _NAMED else []
+            return choice.id in record.ids
+        if choice.feature == CATEGORY and CATEGORY not in record.found:
+            self._names.update(record.classes)
+            return choice.value in record.classes
+        if choice.feature:
+            self._features.update(record.found)
+            return choice.value in _texts(record.found.get(choice.feature, (None, []))[1])
+        return True
+
+    def nothing(self, shards: Shards) -> str:
+        """Why no record was found."""
+        choice = self._choice
+        of = f"none of {self._records:,} records in {len(shards.shards):,} files"
+        if choice.id:
+            like = f"; ids are such as {', '.join(self._ids)}" if self._ids else ", and none has an id"
+            return f"--id {choice.id!r}: {of} has it{like}"
+        if choice.first is not None:
+            known = [shard.records for shard in shards.shards if shard.records is not None]
+            total = sum(known) if len(known) == len(shards.shards) else self._records
+            return f"--index {choice.first}: there is no such record; they are counted from 0, and there are {total:,}"
+        if choice.feature == CATEGORY and not (self._features & {CATEGORY}):
+            return f"--find category={choice.value}: {of} has it; {_nearest(choice.value, set(self._names), 'class')}"
+        if choice.feature:
+            if choice.feature in self._features:
+                return f"--find {choice.feature}={choice.value}: {of} has that value"
+            return f"--find {choice.feature}={choice.value}: {of} has that feature; " + _nearest(
+                choice.feature, {*self._features, CATEGORY}, "feature"
+            )
+        return f"there is no record in {', '.join(shard.path for shard in shards.shards[:_NAMED])}"
+
+
+def _nearest(word: str, names: set[str], what: str) -> str:
+    if near := difflib.get_close_matches(word, sorted(names), 1, 0.5):
+        return f"the nearest {what} is {near[0]}"
+    shown = ", ".join(islice(sorted(names), _NAMED))
+    return (
+        f"there is no {what}"
+        if not names
+        else f"there are {len(names):,}: {shown}{' …' if len(names) > _NAMED else ''}"
+    )
+
+
+def _texts(values: Any) -> Sequence[str]:
+    """Values as a person types them."""
+    if isinstance(values, bytes):
+        return [shown_text(values)]
+    if values is None:
+        return []
+    if isinstance(values, list):
+        return [shown_text(value) for value in values]
+    return [str(value) for value in values.ravel()]

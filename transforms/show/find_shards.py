@@ -1,0 +1,136 @@
+"""What a path stands for: a data set's folder, one of its shards, or TFRecord files of anybody."""
+
+import os
+from typing import NamedTuple
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.manifest import Manifest
+from recordmill.transforms.metadata.dataset_folder import read_manifest
+from recordmill.transforms.storage.match_files import match_files
+from recordmill.transforms.storage.resolve import storage_for
+
+_MARKS = ("tfrecord", ".tfrec")
+"""In names of TFRecord files: of TFDS, Beam, Keras and the Object Detection API."""
+_CLASS_NAMES = ".labels.txt"
+"""Ends the names of TFDS' files of class names, one a line."""
+
+
+class Shard(NamedTuple):
+    """A TFRecord file.
+
+    Attributes:
+        split: empty where nothing says which.
+        records: how many there are, where a manifest says so.
+    """
+
+    path: str
+    split: str = ""
+    records: int | None = None
+
+
+class Shards(NamedTuple):
+    """What is to be shown.
+
+    Attributes:
+        manifest: of the folder that the files are in; None where they are nobody's that is known.
+        is_whole: whether the folder was named, and not some of its files.
+        labels: of classes; by the name of the feature that has their indices where that is no data set of ours.
+    """
+
+    shards: tuple[Shard, ...]
+    manifest: Manifest | None
+    is_whole: bool
+    class_names: dict[str, tuple[str, ...]]
+
+
+def find_shards(path: str, split: str) -> Shards:
+    """The files of a folder, of a pattern with wild cards, or the one file of that name.
+
+    Args:
+        split: only the files of that split; all where it is empty.
+
+    Raises:
+        ConfigError: there is none, no such split, or a manifest cannot be read.
+    """
+    storage = storage_for(path)
+    is_folder = storage.is_folder(path)
+    folder = path if is_folder else _folder_of(path)
+    manifest = read_manifest(folder) if is_folder or folder else None
+    if is_folder and manifest is not None:
+        shards = _listed(folder, manifest)
+    elif is_folder:
+        names = [name for name in storage.names(folder) if any(mark in name.lower() for mark in _MARKS)]
+        if not names:
+            raise ConfigError(
+                f"{path} has no manifest.json, and no file that is called a TFRecord file (tfrecord or .tfrec in its "
+                "name); name files, or a pattern in quotes: 'folder/*'"
+            )
+        shards = [Shard(storage.join(folder, name), _split_of(name)) for name in names]
+    else:
+        shards = [_known(found, folder, manifest) for found in match_files(path)]
+        if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
+            raise ConfigError(f"{missing[0]}: no such file or folder; give a data set's folder, or a TFRecord file")
+        if not all(shard.records is not None for shard in shards):
+            manifest = None  # a folder may hold files of others, too
+    if split:
+        splits = sorted({shard.split for shard in shards} - {""})
+        shards = [shard for shard in shards if shard.split == split]
+        if not shards:
+            has = f"it has {', '.join(splits)}" if splits else "its files do not say of which split they are"
+            raise ConfigError(f"--split {split!r}: {path} has no such split; {has}")
+    return Shards(tuple(shards), manifest, is_folder, {} if manifest else _class_names(folder))
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0] if "://" in path else os.path.dirname(path) or "."
+
+
+def _listed(folder: str, manifest: Manifest) -> list[Shard]:
+    join = storage_for(folder).join
+    return [
+        Shard(join(folder, shard.file), name, shard.examples)
+        for name, split in manifest.splits.items()
+        for shard in split.shards
+    ]
+
+
+def _known(path: str, folder: str, manifest: Manifest | None) -> Shard:
+    """A file, as the manifest beside it knows it."""
+    for shard in _listed(folder, manifest) if manifest else ():
+        if os.path.basename(shard.path) == os.path.basename(path):
+            return shard._replace(path=path)
+    return Shard(path, _split_of(os.path.basename(path)))
+
+
+def _split_of(name: str) -> str:
+    """The split in a file name of TFDS's form, `coco-train.tfrecord-00000-of-00008`.
+
+    >>> _split_of("coco-train.tfrecord-00000-of-00008"), _split_of("a.tfrecord")
+    ('train', '')
+    """
+    stem, mark, _ = name.partition(".tfrecord")
+    _, dash, split = stem.rpartition("-")
+    return split if mark and dash and split.isidentifier() else ""
+
+
+def _class_names(folder: str) -> dict[str, tuple[str, ...]]:
+    """TFDS' names of classes beside the files, by the feature's name with `-` for each `/`."""
+    storage = storage_for(folder)
+    found = {}
+    for name in storage.names(folder):
+        if name.endswith(_CLASS_NAMES):
+            text = storage.read(storage.join(folder, name)).decode(errors="replace")
+            found[name.removesuffix(_CLASS_NAMES).replace(".", "-")] = tuple(text.splitlines())
+    return found
+
+
+def labels_of(class_names: dict[str, tuple[str, ...]], feature: str) -> LabelMap:
+    """The classes that a feature of somebody else's records indexes; none where no file names them.
+
+    >>> labels_of({"objects-label": ("cat", "dog")}, "objects/label").name_by_id()
+    {0: 'cat', 1: 'dog'}
+    """
+    names = class_names.get(feature.replace("/", "-"), ())
+    return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))

@@ -1,0 +1,93 @@
+"""The values of records that anybody has written, by what they are.
+
+A layout is known by the names of its features (`recordmill.schemas.layouts`): the Object Detection API's and Model
+Garden's have those of `detection` and `classification`, TFDS's those of `tfds`. Of names that no layout has, the few
+that most writers use are known, too.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.transforms.images.open_picture import kind_of
+from recordmill.transforms.records.parse_example import Values
+
+Found = Mapping[str, tuple[Kind, Values]]
+"""As `parse_example` gives it."""
+
+UNKNOWN = FeatureTable("unknown", ())
+
+_PICTURE = Feature("", "image.encoded", Kind.BYTES, (), "JPEG or PNG", "a picture")
+_CLASS = Feature("", "image.class_index", Kind.INT64, (), "0..classes-1", "class index")
+_BOX = Feature("", "objects.bbox_yxyx", Kind.FLOAT, ("N", "4"), "fraction", "ymin, xmin, ymax, xmax")
+_CLASSES = Feature("", "objects.class_index", Kind.INT64, ("N",), "0..classes-1", "class index")
+_NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "label")
+"""In names of PNGs that are numbers of pixels."""
+_LEAST_NAMES = 3
+"""Of a layout, to be it."""
+
+
+def recognise(found: Found) -> FeatureTable:
+    """What is in a record, as far as it is known; of layout `unknown` where it is nobody's that is."""
+    tables = (DETECTION, CLASSIFICATION, TFDS, KERAS)
+    best = max((_present(table, found) for table in tables), key=lambda table: len(table.features))
+    sources = best.sources
+    if len(best.features) < _LEAST_NAMES or not sources & {"image.encoded", "objects.bbox_yxyx", "objects.xmin"}:
+        best = UNKNOWN
+    return _with_others(best, found)
+
+
+def _present(table: FeatureTable, found: Found) -> FeatureTable:
+    features = [each for each in table.features if each.name in found and found[each.name][0] is each.kind]
+    return FeatureTable(table.layout, tuple(features), table.record_of)
+
+
+def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
+    """The table with what its layout lacks: a picture, a label, boxes of TFDS under any name."""
+    more = dict[str, Feature]()
+    for name, (kind, values) in found.items():
+        group, _, last = name.rpartition("/")
+        if kind is Kind.BYTES and _is_picture(name, values):
+            more.setdefault("image.encoded", _named(_PICTURE, name))
+        elif kind is Kind.INT64 and len(values) == 1 and last == "label":
+            more.setdefault("image.class_index", _named(_CLASS, name))
+        elif kind is Kind.FLOAT and last == "bbox" and len(values) % 4 == 0 and group:
+            more.setdefault("objects.bbox_yxyx", _named(_BOX, name))
+            labels = found.get(f"{group}/label")
+            if labels and labels[0] is Kind.INT64 and 4 * len(labels[1]) == len(values):
+                more.setdefault("objects.class_index", _named(_CLASSES, f"{group}/label"))
+    if "objects.bbox_yxyx" in more or any(source.startswith("objects.") for source in table.sources):
+        more.pop("image.class_index", None)  # an only object's
+    if "objects.xmin" in table.sources or "objects.bbox_xywh_px" in table.sources:
+        more.pop("objects.bbox_yxyx", None)
+        more.pop("objects.class_index", None)
+    kept = (feature for source, feature in more.items() if source not in table.sources)
+    known = {feature.name: feature for feature in (*kept, *table.features)}
+    return FeatureTable(table.layout, tuple(known[name] for name in sorted(known)), table.record_of)
+
+
+def _named(feature: Feature, name: str) -> Feature:
+    return Feature(name, feature.source, feature.kind, feature.shape, feature.unit, feature.meaning)
+
+
+def _is_picture(name: str, values: Values) -> bool:
+    is_other = any(word in name.lower() for word in _NO_PICTURES_OF_THEIR_OWN)
+    return not is_other and len(values) == 1 and bool(kind_of(values[0]))
+
+
+def values_by_source(found: Found, table: FeatureTable) -> dict[str, Any]:
+    """What `RecordParser` gives of a record, as far as the record has it: bytes for a single text or file, an array of
+    numbers, a list of bytes."""
+    values: dict[str, Any] = {}
+    for feature in table.features:
+        kind, listed = found.get(feature.name, (None, []))
+        if kind is not feature.kind:
+            continue
+        if kind is Kind.BYTES and not feature.is_list:
+            values |= {feature.source: listed[0]} if len(listed) == 1 else {}
+        else:
+            values[feature.source] = listed if kind is Kind.BYTES else np.asarray(listed)
+    return values
