@@ -84,6 +84,9 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     except ConfigError:
         release_output(output, new, ())
         raise
+    for recipe, state in zip(recipes, states, strict=True):
+        if state is not OutputState.COMPLETE and is_remote(output):
+            _check_replaceable(output, recipe)
     return states
 
 
@@ -154,6 +157,24 @@ def _note_recipe(output: str, recipe: Recipe) -> None:
     storage = storage_for(output)
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))
     storage.write(_note(storage, output, recipe), encode_json(recipe))
+
+
+def _check_replaceable(output: str, recipe: Recipe) -> None:
+    """Refuse a bucket that keeps what is written to it. The note says so: to ask the bucket takes a permission that an
+    account which only reads and writes objects lacks.
+
+    Raises:
+        ConfigError: it does. The note stays there, as all would.
+    """
+    from recordmill.transforms.storage.gcs_storage import GcsStorage
+
+    note = _note(storage_for(output), output, recipe)
+    if why := GcsStorage().protection(note):
+        raise ConfigError(
+            f"{note} can be neither deleted nor replaced ({why}), as shards and manifest.json could not be, so that no "
+            "job could end there; give --output in another bucket, and copy the finished data set: gcloud storage cp "
+            "--recursive"
+        )
 
 
 def _check_unfinished(output: str, recipe: Recipe, others: list[str]) -> None:

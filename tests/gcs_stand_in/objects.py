@@ -18,6 +18,8 @@ class StoredObject:
     content_type: str = "application/octet-stream"
     content_encoding: str = ""
     is_composite: bool = False
+    kept_until: str = ""
+    held: bool = False
 
     def resource(self) -> dict:
         """As the JSON API tells of it: numbers are strings."""
@@ -38,6 +40,10 @@ class StoredObject:
         }
         if self.content_encoding:
             resource["contentEncoding"] = self.content_encoding
+        if self.kept_until:
+            resource["retentionExpirationTime"] = self.kept_until
+        if self.held:
+            resource["eventBasedHold"] = True
         if not self.is_composite:
             resource["md5Hash"] = self.md5
         return resource

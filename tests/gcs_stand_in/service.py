@@ -30,6 +30,8 @@ class GcsStandIn:
         latency_s: added to each request.
         page_size: most names one page of a listing holds.
         rewrite_requests: how many a copy takes.
+        kept_until: as by a bucket's retention policy, the time before which no new object can be deleted or replaced.
+        held: whether new objects are given an event-based hold.
         log: the requests so far, oldest first.
         connections: that have been made.
     """
@@ -47,6 +49,8 @@ class GcsStandIn:
         self.latency_s = 0.0
         self.page_size = 1000
         self.rewrite_requests = 1
+        self.kept_until = ""
+        self.held = False
         self.faults: list[Fault] = []
         self.log: list[Call] = []
         self.connections = 0
@@ -131,7 +135,7 @@ class GcsStandIn:
             case "read":
                 return media(self._find(call), headers, corrupt)
             case "delete":
-                self._find(call)
+                check_kept(self._find(call))
                 self._forget(call.bucket, call.name)
                 return Answer(204)
             case "copy":
@@ -165,6 +169,7 @@ class GcsStandIn:
     ) -> StoredObject:
         objects = self._objects(bucket)
         check_conditions(objects.get(metadata["name"]), query)
+        check_kept(objects.get(metadata["name"]))
         for name, computed in (("crc32c", crc32c(data)), ("md5Hash", md5(data))):
             if metadata.get(name, computed) != computed:
                 raise RefusedError(400, f"Provided {name} {metadata[name]!r} doesn't match calculated {computed!r}.")
@@ -177,6 +182,8 @@ class GcsStandIn:
             metadata.get("contentType") or "application/octet-stream",
             metadata.get("contentEncoding", ""),
             "componentCount" in metadata,
+            self.kept_until,
+            self.held,
         )
         objects[stored.name] = stored
         self._sorted_names.pop(bucket, None)
@@ -281,3 +288,18 @@ def check_conditions(stored: StoredObject | None, query: Mapping[str, str]) -> N
     generation = str(stored.generation) if stored else "0"
     if query.get("ifGenerationMatch", generation) != generation or query.get("ifGenerationNotMatch") == generation:
         raise RefusedError(412, "At least one of the pre-conditions you specified did not hold.")
+
+
+def check_kept(stored: StoredObject | None) -> None:
+    if stored and stored.kept_until:
+        raise RefusedError(
+            403,
+            f"Object '{stored.bucket}/{stored.name}' is subject to bucket's retention policy or object retention and "
+            f"cannot be deleted or overwritten until {stored.kept_until}",
+        )
+    if stored and stored.held:
+        raise RefusedError(
+            403,
+            f"Object '{stored.bucket}/{stored.name}' is under active Event-Based hold and cannot be deleted, "
+            "overwritten or archived until hold is removed.",
+        )

@@ -75,6 +75,14 @@ class GcsStorage:
             bucket.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
         return bucket.location or ""
 
+    def protection(self, path: str) -> str:
+        """What keeps an object from being deleted or replaced: a hold, or its bucket's retention policy; or nothing."""
+        blob = _metadata(path)
+        if blob.event_based_hold or blob.temporary_hold:
+            return "a hold, which new objects of the bucket are given"
+        until = blob.retention_expiration_time
+        return f"the bucket's retention policy, until {until:%Y-%m-%d %H:%M} UTC" if until else ""
+
     def open(self, path: str) -> BinaryIO:
         """The object as a seekable stream, which reads `RANGE_BYTES` at a time.
 

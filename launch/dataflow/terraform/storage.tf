@@ -10,7 +10,7 @@ resource "google_storage_bucket" "output" {
   public_access_prevention    = "enforced"
 
   # How long what was deleted or replaced can be had back. A retention policy there cannot be: a job moves its shards, and
-  # replaces manifest.json (docs/decisions/0025-retention.md).
+  # replaces manifest.json (docs/decisions/0024-retention.md).
   soft_delete_policy {
     retention_duration_seconds = var.output_soft_delete_days * 24 * 3600
   }

@@ -32,6 +32,9 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.images.listing import listing_of
 from recordmill.transforms.storage.local_storage import LocalStorage
+from tests.transforms.storage.conftest import gcs, path_of, server
+
+__all__ = ["gcs", "server"]  # fixtures
 
 RECIPE = Recipe(
     FORMAT,
@@ -630,3 +633,22 @@ def test_damaged_shards(tmp_path):
     assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE))[1] == (
         "coco-train.tfrecord-00001-of-00002 has the checksum 0z1GpQ== instead of uz5qbQ=="
     )
+
+
+# A bucket that keeps what is written
+
+
+@pytest.mark.parametrize("kept", [{"kept_until": "2026-12-24T18:30:00.000Z"}, {"held": True}])
+def test_a_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
+    output = path_of("out")
+    vars(gcs).update(kept)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"^gs://bucket/out/\.recordmill-train/recipe\.json can be neither"):
+            claim_output(output, [RECIPE], overwrite=False)
+    assert list(gcs.objects()) == [f"out/{NOTE}"]
+
+
+def test_a_bucket_that_lets_go_is_taken(gcs):
+    output = path_of("out")
+    assert claim_output(output, [RECIPE], overwrite=False) == [OutputState.NEW]
+    assert claim_output(output, [RECIPE], overwrite=False) == [OutputState.UNFINISHED]

@@ -607,3 +607,25 @@ def test_importing_it_imports_no_client():
     code += "print('google.cloud.storage' in sys.modules, 'requests' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert out.split() == ["False", "False"]
+
+
+# Buckets that keep what is written
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        ({"kept_until": "2026-12-24T18:30:00.000Z"}, "the bucket's retention policy, until 2026-12-24 18:30 UTC"),
+        ({"held": True}, "a hold, which new objects of the bucket are given"),
+    ],
+)
+def test_an_object_that_is_kept_says_why_and_cannot_be_moved(gcs, kept, says):
+    STORAGE.write(path_of("free"), BYTES)
+    assert GCS.protection(path_of("free")) == ""
+    vars(gcs).update(kept)
+    STORAGE.write(path_of("a"), BYTES)
+    assert GCS.protection(path_of("a")) == says
+    for change in (lambda: STORAGE.move(path_of("a"), path_of("b")), lambda: STORAGE.write(path_of("a"), b"new")):
+        with pytest.raises(PermissionError, match="cannot be deleted"):
+            change()
+    assert gcs.objects()["a"] == BYTES
