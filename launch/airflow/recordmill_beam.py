@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from recordmill_tasks import dag_arguments, final, identity, verify_and_publish
 
 from recordmill.launch.command_line.parameters import COMMANDS
-from recordmill.launch.services.airflow_arguments import beam_options, command_values, output_folder
+from recordmill.launch.services.airflow_arguments import beam_options, command_values, resolved
 from recordmill.launch.services.airflow_site import BeamSite, beam_site
 
 _WRONG_CONFIGURATION = 2
@@ -79,8 +79,8 @@ def conversion(command: str) -> Any:
 
     @final
     def pipeline_options(params: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
-        folder = output_folder(site, dag_id, dag_run.run_after, params)
-        return beam_options(command, command_values(command, params, folder), site)
+        given, folder = resolved(command, dag_id, site, params, dag_run)
+        return beam_options(command, command_values(command, given, folder), site)
 
     @dag(**dag_arguments(command, dag_id, site, pipeline_options=pipeline_options))
     def convert_verify_publish() -> None:
@@ -96,8 +96,7 @@ def conversion(command: str) -> Any:
             # Deferred, the conversion would be a process of the triggerer, which nothing there would end.
             deferrable=False,
         )
-        verified, _ = verify_and_publish(command, dag_id, site)
-        convert >> verified
+        verify_and_publish(convert, command, dag_id, site)
 
     return convert_verify_publish()
 

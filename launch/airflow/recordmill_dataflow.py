@@ -13,7 +13,7 @@ from airflow.providers.google.cloud.links.dataflow import DataflowJobLink
 from airflow.providers.google.cloud.operators.dataflow import DataflowStartFlexTemplateOperator
 from airflow.sdk import dag
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from recordmill_tasks import dag_arguments, final, verify_and_publish
+from recordmill_tasks import dag_arguments, final, verify_and_publish, verify_retries
 
 from recordmill.launch.command_line.parameters import COMMANDS
 from recordmill.launch.services.airflow_arguments import (
@@ -21,15 +21,16 @@ from recordmill.launch.services.airflow_arguments import (
     is_of_run,
     job_name,
     launch_body,
-    output_folder,
+    resolved,
 )
 from recordmill.launch.services.airflow_site import DataflowSite, dataflow_site
+from recordmill.launch.services.airflow_verification import DATAFLOW
 from recordmill.launch.services.dataflow_trigger import JobEndTrigger
 
 _ENDING = DataflowJobStatus.JOB_STATE_CANCELLING, DataflowJobStatus.JOB_STATE_DRAINING
 
 
-class ConvertOperator(DataflowStartFlexTemplateOperator):
+class JobOperator(DataflowStartFlexTemplateOperator):
     """Airflow's operator, which starts a second job beside one of the same run, and of whose waits
     `recordmill.launch.services.dataflow_trigger` tells."""
 
@@ -103,27 +104,40 @@ def conversion(command: str) -> Any:
 
     @final
     def request(params: Mapping[str, Any], dag_run: Any, ti: Any) -> dict[str, Any]:
-        folder = output_folder(site, dag_id, dag_run.run_after, params)
+        given, folder = resolved(command, dag_id, site, params, dag_run)
         name = job_name(dag_id, dag_run.run_after, ti.try_number)
-        return launch_body(command, command_values(command, params, folder), params, site, name)
+        return launch_body(command, command_values(command, given, folder), params, site, name)
 
-    @dag(**dag_arguments(command, dag_id, site, request=request))
+    @final
+    def verify_request(params: Mapping[str, Any], dag_run: Any, ti: Any) -> dict[str, Any]:
+        _, folder = resolved(command, dag_id, site, params, dag_run)
+        name = job_name(f"{dag_id}_verify", dag_run.run_after, ti.try_number)
+        return launch_body("verify", site.verification.values(folder), params, site, name)
+
+    @dag(**dag_arguments(command, dag_id, site, request=request, verify_request=verify_request))
     def convert_verify_publish() -> None:
-        convert = ConvertOperator(
-            task_id="convert",
-            project_id=site.project,
-            location=site.region,
-            gcp_conn_id=site.connection,
-            body="{{ request(params, dag_run, ti) }}",
-            render_template_as_native_obj=True,
-            # The name has the try's number in it: a request that is sent twice starts one job.
-            append_job_name=False,
-            deferrable=site.deferrable,
-        )
-        verified, _ = verify_and_publish(command, dag_id, site)
-        convert >> verified
+        convert = _job("convert", "{{ request(params, dag_run, ti) }}", site)
+        verify = None
+        if site.verification.place == DATAFLOW:
+            verify = _job("verify", "{{ verify_request(params, dag_run, ti) }}", site, retries=verify_retries(site))
+        verify_and_publish(convert, command, dag_id, site, verify)
 
     return convert_verify_publish()
+
+
+def _job(task_id: str, body: str, site: DataflowSite, **more: Any) -> JobOperator:
+    return JobOperator(
+        task_id=task_id,
+        project_id=site.project,
+        location=site.region,
+        gcp_conn_id=site.connection,
+        body=body,
+        render_template_as_native_obj=True,
+        # The name has the try's number in it: a request that is sent twice starts one job.
+        append_job_name=False,
+        deferrable=site.deferrable,
+        **more,
+    )
 
 
 for each in COMMANDS:

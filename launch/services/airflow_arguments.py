@@ -12,14 +12,14 @@ from typing import Any
 
 from recordmill.launch.command_line.parameters import command_line, parameters, plain_default
 from recordmill.launch.command_line.parser import parse
+from recordmill.launch.services.airflow_dates import PIECES, all_filled
 from recordmill.launch.services.airflow_site import BeamSite, DataflowSite, Site
-from recordmill.pipelines.options.option import Kind, OptionField
+from recordmill.pipelines.options.option import READ, Kind, OptionField
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import decode_manifest
 
-# Airflow passes lists on with commas between their items, so a path must have none.
-_BUCKET_PATH = r"^gs://[^,]+$"
-_ANY_PATH = r"^(gs://|/)[^,]+$"
+_BUCKET_PATH = rf"^gs://{PIECES}$"
+_ANY_PATH = rf"^(gs://|/){PIECES}$"
 
 _MAX_JOB_NAME = 63
 
@@ -106,6 +106,8 @@ def _schema(each: OptionField, names: Mapping[str, str], of_buckets: bool) -> di
         schema["items"] = {"type": "string", "pattern": _path_pattern(of_buckets)}
         if each.is_required:
             schema["minItems"] = 1
+    if known.kind is Kind.PATH:
+        schema["pattern"] = _path_pattern(of_buckets)
     if known.kind is Kind.CHOICE:
         schema["enum"] = [*([None] if is_optional else []), *known.choices]
     if known.kind in (Kind.INTEGER, Kind.NUMBER):
@@ -127,9 +129,46 @@ def run_name(run_after: datetime) -> str:
     return run_after.strftime("%Y%m%dt%H%M%S") + (f"{run_after.microsecond:06}" if run_after.microsecond else "")
 
 
-def output_folder(site: Site, dag_id: str, run_after: datetime, params: Mapping[str, Any]) -> str:
-    """Where a run writes: the folder that its Params name, or one of its own, in which a retry goes on."""
-    return params.get("output") or "/".join((site.output_root.rstrip("/"), dag_id, run_name(run_after)))
+def runs_folder(site: Site, dag_id: str) -> str:
+    """The folder of the folders of a DAG's runs."""
+    return f"{site.output_root.rstrip('/')}/{dag_id}"
+
+
+def resolved(command: str, dag_id: str, site: Site, params: Mapping[str, Any], run: Any) -> tuple[dict[str, Any], str]:
+    """A run's Params with its dates in their placeholders, and where it writes: the folder that its Params name, or one
+    of its own, in which a retry goes on.
+
+    Args:
+        run: Airflow's, with `run_after` and the dates of `airflow_dates`.
+
+    Raises:
+        ConfigError: a placeholder is of a date that the run does not have.
+    """
+    given = all_filled(params, _path_names(command), run)
+    return given, given.get("output") or f"{runs_folder(site, dag_id)}/{run_name(run.run_after)}"
+
+
+def _path_names(command: str) -> frozenset[str]:
+    return frozenset(name for name, each in parameters(command).items() if each.option.kind in (Kind.PATH, Kind.PATHS))
+
+
+def input_uris(command: str, site: Site) -> list[str]:
+    """The inputs that the site's defaults name, as addresses of assets; of a path with a placeholder or a wildcard, the
+    folder above it.
+
+    >>> params = {"images": ["gs://b/{logical_date:%Y}/x"], "instances": ["/data/a.json"]}
+    >>> input_uris("coco", BeamSite(output_root="/o", params=params))
+    ['gs://b', 'file:///data/a.json']
+    """
+    read = (name for name, each in parameters(command).items() if each.option.group == READ)
+    given = [site.params.get(name) or [] for name in read if name in _path_names(command)]
+    paths = [path for value in given for path in ([value] if isinstance(value, str) else value)]
+    return list(dict.fromkeys(as_uri(re.sub(r"/[^/]*[{*?\[].*", "", path)) for path in paths))
+
+
+def as_uri(path: str) -> str:
+    """A path as the address of an asset."""
+    return path if path.startswith("gs://") else f"file://{path}"
 
 
 def job_name(dag_id: str, run_after: datetime, try_number: int) -> str:
@@ -217,7 +256,7 @@ def launch_body(
 
 
 def verify_command(site: Site, folder: str) -> list[str]:
-    return [site.python, "-m", "recordmill.launch.cli", "verify", folder, "--progress=plain"]
+    return [site.python, "-m", "recordmill.launch.cli", *site.verification.arguments(folder)]
 
 
 def _told(value: Any) -> Any:
@@ -229,8 +268,9 @@ def _joined(value: Any) -> str:
     return ",".join(map(str, value)) if is_list else str(_told(value))
 
 
-def manifest_facts(data: bytes, folder: str) -> dict[str, Any]:
-    """The extra fields of an asset event: facts about a data set, from its manifest.json.
+def manifest_facts(data: bytes, folder: str, verified: bool = True) -> dict[str, Any]:
+    """The extra fields of an asset event: facts about a data set, from its manifest.json, and whether its records have
+    been read back.
 
     Raises:
         ConfigError: it is no manifest.
@@ -251,5 +291,6 @@ def manifest_facts(data: bytes, folder: str) -> dict[str, Any]:
         "name": manifest.name,
         "layout": manifest.layout,
         "splits": splits,
+        "verified": verified,
         "manifest_sha256": hashlib.sha256(data).hexdigest(),
     }

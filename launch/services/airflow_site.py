@@ -6,11 +6,11 @@ As in recordmill.launch.services.airflow_arguments, neither Airflow nor Beam is 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
-import msgspec
-
-from recordmill.schemas.errors import ConfigError
+from recordmill.launch.services.airflow_settings import Settings
+from recordmill.launch.services.airflow_verification import WORKER, Verification, verification
 
 _CONNECTION = "RECORDMILL_CONNECTION"
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
@@ -21,7 +21,8 @@ class Site:
     """Settings that are the same for all runs of a DAG. Each comes from an environment variable, see `beam_site`.
 
     Attributes:
-        python: of the environment that Recordmill is installed in, with TensorFlow.
+        python: of the environment that Recordmill is installed in, with TensorFlow where its verify is to use it; empty
+            where nothing runs in it.
         output_root: folder of the runs' folders; local paths are absolute.
         schedule: a cron expression or a preset such as @daily; None to run only when triggered.
         params: defaults of Params, by name.
@@ -29,10 +30,18 @@ class Site:
         timeout_h: hours that a try of a task may take.
         connection: of Airflow, whose account all tasks read and write as; None for that of the machine.
         run_timeout_h: hours after which a run that has not ended fails, so that the next may begin.
+        deferrable: whether Airflow's triggerer waits for what runs elsewhere, rather than a worker.
+        start, catchup: the day of the first scheduled run, and whether those since then are made up for.
+        pool: of Airflow, that all tasks are in.
+        on_failure: dotted name of what Airflow calls when a run has failed.
+        latest: whether publish writes latest.json into the folder of the runs' folders.
+        keep: how many runs' folders stay; 0 for all.
+        keep_dry_run: whether what would be deleted is only told.
+        lineage: whether publish names inputs and output as assets with their addresses.
     """
 
-    python: str
     output_root: str
+    python: str = ""
     schedule: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     retries: int = 3
@@ -40,6 +49,16 @@ class Site:
     timeout_h: float = 24.0
     run_timeout_h: float = 72.0
     connection: str | None = None
+    verification: Verification = field(default_factory=Verification)
+    deferrable: bool = False
+    start: date | None = None
+    catchup: bool = False
+    pool: str | None = None
+    on_failure: str | None = None
+    latest: bool = False
+    keep: int = 0
+    keep_dry_run: bool = False
+    lineage: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +81,6 @@ class DataflowSite(Site):
     Attributes:
         templates: gs:// folder of the Flex Templates, coco.json and so on, which launch/dataflow/build.sh writes.
         image: container image of the workers; None for the one that the template runs in.
-        deferrable: whether Airflow's triggerer waits for the job, rather than a worker.
     """
 
     templates: str
@@ -78,7 +96,6 @@ class DataflowSite(Site):
     public_ips: bool = False
     kms_key: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    deferrable: bool = False
 
 
 def beam_site(dag_id: str, environment: Mapping[str, str]) -> BeamSite:
@@ -87,13 +104,14 @@ def beam_site(dag_id: str, environment: Mapping[str, str]) -> BeamSite:
     Raises:
         ConfigError: with all that is missing or wrong.
     """
-    read = _Settings(environment)
+    read = Settings(environment)
     runner, options = read.text("RECORDMILL_RUNNER", BeamSite.runner), read.mapping("RECORDMILL_BEAM_OPTIONS")
     if "dataflow" in runner.lower():
         read.faults.append(f"RECORDMILL_RUNNER={runner}: Dataflow's jobs are recordmill_dataflow.py's")
     for name in sorted({"command", "runner"} & options.keys()):
         read.faults.append(f"RECORDMILL_BEAM_OPTIONS: {name} is not to be had there")
-    return read.site(BeamSite, _common(read, dag_id), runner=runner, beam_options=options)
+    common = _common(read, dag_id) | {"python": read.path("RECORDMILL_PYTHON")}
+    return read.checked(BeamSite, **common, runner=runner, beam_options=options)
 
 
 def dataflow_site(dag_id: str, environment: Mapping[str, str]) -> DataflowSite:
@@ -102,7 +120,7 @@ def dataflow_site(dag_id: str, environment: Mapping[str, str]) -> DataflowSite:
     Raises:
         ConfigError: with all that is missing or wrong.
     """
-    read = _Settings(environment)
+    read = Settings(environment)
     labels = read.mapping("RECORDMILL_LABELS")
     temp_location = read.path("RECORDMILL_TEMP_LOCATION", of_buckets=True)
     for name, value in labels.items():
@@ -115,9 +133,12 @@ def dataflow_site(dag_id: str, environment: Mapping[str, str]) -> DataflowSite:
         read.faults.append(
             "RECORDMILL_SUBNETWORK is missing, one with Private Google Access; or give RECORDMILL_PUBLIC_IPS=true"
         )
-    return read.site(
+    common = _common(read, dag_id, of_buckets=True) | {"connection": read.text(_CONNECTION, DataflowSite.connection)}
+    if common["verification"].place == WORKER:
+        common["python"] = read.path("RECORDMILL_PYTHON")
+    return read.checked(
         DataflowSite,
-        _common(read, dag_id, of_buckets=True) | {"connection": read.text(_CONNECTION, DataflowSite.connection)},
+        **common,
         templates=read.path("RECORDMILL_TEMPLATES", of_buckets=True),
         project=read.required("RECORDMILL_PROJECT"),
         region=read.required("RECORDMILL_REGION"),
@@ -130,14 +151,28 @@ def dataflow_site(dag_id: str, environment: Mapping[str, str]) -> DataflowSite:
         public_ips=public_ips,
         kms_key=read.text("RECORDMILL_KMS_KEY"),
         labels=labels,
-        deferrable=read.switch("RECORDMILL_DEFERRABLE"),
     )
 
 
-def _common(read: "_Settings", dag_id: str, of_buckets: bool = False) -> dict[str, Any]:
+def _common(read: Settings, dag_id: str, of_buckets: bool = False) -> dict[str, Any]:
     prefix = dag_id.upper()
+    start, catchup = read.day(f"{prefix}_START"), read.switch(f"{prefix}_CATCHUP")
+    if catchup and not start:
+        read.faults.append(f"{prefix}_START is missing, the day from which {prefix}_CATCHUP makes up for runs")
+    keep, keep_dry_run = read.positive("RECORDMILL_KEEP"), read.switch("RECORDMILL_KEEP_DRY_RUN")
+    if keep_dry_run and not keep:
+        read.faults.append("RECORDMILL_KEEP_DRY_RUN=true does nothing without RECORDMILL_KEEP, how many runs stay")
     return {
-        "python": read.path("RECORDMILL_PYTHON"),
+        "verification": verification(read, of_dataflow=of_buckets),
+        "deferrable": read.switch("RECORDMILL_DEFERRABLE"),
+        "start": start,
+        "catchup": catchup,
+        "pool": read.text("RECORDMILL_POOL"),
+        "on_failure": read.text("RECORDMILL_ON_FAILURE"),
+        "latest": read.switch("RECORDMILL_LATEST"),
+        "keep": keep,
+        "keep_dry_run": keep_dry_run,
+        "lineage": read.switch("RECORDMILL_LINEAGE"),
         "output_root": read.path("RECORDMILL_OUTPUT_ROOT", of_buckets=of_buckets),
         "schedule": read.text(f"{prefix}_SCHEDULE"),
         "params": read.mapping(f"{prefix}_PARAMS"),
@@ -147,52 +182,3 @@ def _common(read: "_Settings", dag_id: str, of_buckets: bool = False) -> dict[st
         "connection": read.text(_CONNECTION),
         "run_timeout_h": read.number("RECORDMILL_RUN_TIMEOUT_HOURS", Site.run_timeout_h),
     }
-
-
-class _Settings:
-    """Reads environment variables, and collects what is wrong with them; an empty one is as none."""
-
-    def __init__(self, environment: Mapping[str, str]):
-        self._environment = environment
-        self.faults: list[str] = []
-
-    def site(self, kind: type, common: dict[str, Any], **more: Any) -> Any:
-        if self.faults:
-            raise ConfigError("; ".join(self.faults))
-        return kind(**common, **more)
-
-    def text(self, name: str, default: str | None = None) -> Any:
-        return self._environment.get(name, "").strip() or default
-
-    def required(self, name: str) -> str:
-        if not (text := self.text(name)):
-            self.faults.append(f"{name} is missing")
-        return text or ""
-
-    def path(self, name: str, of_buckets: bool = False) -> str:
-        path = self.required(name)
-        if path and not path.startswith("gs://" if of_buckets else ("gs://", "/")):
-            wanted = "must begin with gs://" if of_buckets else "must be absolute, or begin with gs://"
-            self.faults.append(f"{name}={path} {wanted}")
-        return path
-
-    def switch(self, name: str, default: bool = False) -> bool:
-        text = self.text(name, str(default)).lower()
-        if text not in ("true", "false"):
-            self.faults.append(f"{name}={text} must be true or false")
-        return text == "true"
-
-    def number(self, name: str, default: float) -> float:
-        text = self.text(name, str(default))
-        if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text):
-            self.faults.append(f"{name}={text} must be a number, 0 or more")
-            return default
-        return float(text)
-
-    def mapping(self, name: str) -> dict[str, Any]:
-        text = self.text(name, "{}")
-        try:
-            return msgspec.json.decode(text.encode(), type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            self.faults.append(f"{name} must be a JSON object ({error})")
-            return {}

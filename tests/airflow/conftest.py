@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,29 @@ def dataflow_settings(monkeypatch) -> None:
     for name, value in DATAFLOW_SETTINGS.items():
         monkeypatch.setenv(name, value)
 
+
+@pytest.fixture
+def load(home, tmp_path, monkeypatch, dataflow_settings):
+    """Loads the DAG files with more settings; None takes one away."""
+    folder = copy_dags(tmp_path / "dags", *FILES)
+    monkeypatch.syspath_prepend(str(folder))
+
+    def loaded(**settings: str | None) -> Any:
+        from airflow.dag_processing.dagbag import DagBag
+
+        for name, value in settings.items():
+            if value is None:
+                monkeypatch.delenv(name)
+            else:
+                monkeypatch.setenv(name, value)
+        for name in [name for name in sys.modules if "recordmill_" in name]:
+            del sys.modules[name]
+        return DagBag(dag_folder=str(folder))
+
+    return loaded
+
+
+FILES = ("recordmill_beam.py", "recordmill_dataflow.py")
 
 DATAFLOW_SETTINGS = {
     "RECORDMILL_PYTHON": "/opt/recordmill/bin/python",

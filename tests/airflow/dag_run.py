@@ -13,14 +13,14 @@ from conftest import airflow, copy_dags
 
 
 class DagRun:
-    """A DAG that has been run to its end.
+    """A DAG that has been run to its end, once for each day where days are given.
 
     Attributes:
         code: exit code of the command.
         log: what it printed, which has the logs of all tasks.
     """
 
-    def __init__(self, home: Path, folder: Path, settings: Mapping[str, str], params: dict, dag_id: str):
+    def __init__(self, home: Path, folder: Path, settings: Mapping[str, str], params: dict, dag_id: str, *days: str):
         self._home = folder / "airflow"
         self.root = folder / "runs"
         copy_dags(self._home / "dags", "recordmill_beam.py")
@@ -33,9 +33,12 @@ class DagRun:
             "RECORDMILL_RETRIES": "0",
             **settings,
         }
-        command = airflow("dags", "test", dag_id, "--conf", json.dumps(params))
-        run = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=600)
-        self.code, self.log = run.returncode, re.sub(r"\x1b\[[0-9;]*m", "", run.stdout + run.stderr)
+        self.code, self.log = 0, ""
+        for day in days or (None,):
+            command = airflow("dags", "test", dag_id, *([day] if day else []), "--conf", json.dumps(params))
+            run = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=600)
+            self.code = self.code or run.returncode
+            self.log += re.sub(r"\x1b\[[0-9;]*m", "", run.stdout + run.stderr)
 
     @property
     def tasks(self) -> dict[str, tuple[str, int]]:

@@ -85,13 +85,13 @@ class Service:
 
 @pytest.fixture
 def convert(home, tmp_path, monkeypatch, dataflow_settings) -> Callable:
-    """The task `convert` of recordmill_coco_dataflow, rendered for its second try, with a service that answers."""
+    """A task of recordmill_coco_dataflow, rendered for its second try, with a service that answers."""
     folder = copy_dags(tmp_path / "dags", "recordmill_dataflow.py")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr("asyncio.sleep", _at_once)
 
-    def made(service: Service, params: dict = PARAMS, **settings: str):
+    def made(service: Service, params: dict = PARAMS, task_id: str = "convert", **settings: str):
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(DataflowHook, "get_conn", lambda hook: service.client())
@@ -99,7 +99,7 @@ def convert(home, tmp_path, monkeypatch, dataflow_settings) -> Callable:
         bag = DagBag(dag_folder=str(folder))
         assert bag.import_errors == {}
         dag = bag.dags["recordmill_coco_dataflow"]
-        task = dag.get_task("convert").prepare_for_execution()
+        task = dag.get_task(task_id).prepare_for_execution()
         task.render_template_fields(context() | {"params": {**dag.params.dump(), **params}})
         return task
 
@@ -167,6 +167,25 @@ def test_everything_a_site_and_a_run_may_say(convert):
         "additionalUserLabels": {"team": "vision"},
     }
     assert unknown_keys(body) == []
+
+
+def test_a_job_reads_the_records_back(convert):
+    """Beside which the conversion's own, which has ended, is none that it would wait for."""
+    of_convert = of_earlier_try(2, "RUNNING")
+    service = Service({"jobs": [of_convert]}, LAUNCHED, job_1=["RUNNING", "FAILED"])
+    settings = {"VERIFY": "dataflow", "VERIFY_OPTIONS": '{"check": "hashes"}', "PYTHON": ""}
+    params = PARAMS | {"max_workers": 7}
+    task = convert(service, params, "verify", **{f"RECORDMILL_{name}": value for name, value in settings.items()})
+    assert task.retries == 1
+    with pytest.raises(AirflowException, match="job job-1 has ended in JOB_STATE_FAILED"):
+        task.execute.__wrapped__(task, context())
+    launch = service.requests[1][2]["launchParameter"]
+    assert (launch["jobName"], launch["containerSpecGcsPath"], launch["parameters"]) == (
+        "recordmill-coco-dataflow-verify-20261121t020000-2",
+        "gs://templates/recordmill/verify.json",
+        {"folder": "gs://records/runs/recordmill_coco_dataflow/20261121t020000", "check": "hashes"},
+    )
+    assert launch["environment"] == SMALLEST["launchParameter"]["environment"] | {"maxWorkers": 7}
 
 
 def unknown_keys(body: dict) -> list[str]:

@@ -17,8 +17,8 @@ NOT_RUN = ("upstream_failed", 0)
 def run(home, project_python, tmp_path):
     """Runs recordmill_coco, or another DAG, with Params and settings."""
 
-    def made(params: dict, dag_id: str = "recordmill_coco", **settings: str) -> DagRun:
-        return DagRun(home, tmp_path, {"RECORDMILL_PYTHON": project_python, **settings}, params, dag_id)
+    def made(params: dict, dag_id: str = "recordmill_coco", *days: str, **settings: str) -> DagRun:
+        return DagRun(home, tmp_path, {"RECORDMILL_PYTHON": project_python, **settings}, params, dag_id, *days)
 
     return made
 
@@ -61,6 +61,7 @@ def test_a_run_converts_verifies_and_publishes(run, project_python, sample, tmp_
                 "bytes": sum(map(len, expected.values())),
             }
         },
+        "verified": True,
         "manifest_sha256": hashlib.sha256((done.folder / "manifest.json").read_bytes()).hexdigest(),
     }
     assert done.asset_events == [("recordmill_coco", facts)]
@@ -105,9 +106,8 @@ def test_a_third_of_the_images_broken(run, sample, tmp_path):
     shutil.copytree(sample / "images", broken)
     for path in sorted(path for path in broken.rglob("*") if path.is_file())[::3]:
         path.write_bytes(path.read_bytes()[:100])
-    done = run(
-        {**inputs(sample), "images": [str(broken)], "max_rejects": 0.1}
-    )  # one more is missing, which is told first
+    params = {**inputs(sample), "images": [str(broken)], "max_rejects": 0.1}  # one more is missing, which is told first
+    done = run(params)
     assert done.code == 1
     assert done.tasks == {"convert": ("failed", 1), "verify": NOT_RUN, "publish": NOT_RUN}
     assert done.asset_events == []
@@ -117,15 +117,39 @@ def test_a_third_of_the_images_broken(run, sample, tmp_path):
     assert "rejects.jsonl" in told, told
 
 
-def test_annotations_that_do_not_parse(run, sample, tmp_path):
-    text = (sample / "annotations" / "instances.json").read_text()
-    (tmp_path / "instances.json").write_text(text[: len(text) // 2])
-    done = run({**inputs(sample), "instances": [str(tmp_path / "instances.json")]})
-    assert done.code == 1
-    assert done.tasks == {"convert": ("failed", 1), "verify": NOT_RUN, "publish": NOT_RUN}
-    assert done.asset_events == []
-    (told,) = {line.partition("recordmill: ")[2] for line in done.log.splitlines() if "recordmill: " in line}
-    assert str(tmp_path / "instances.json") in told
+def test_days_are_made_up_for_and_the_oldest_go(run, tmp_path):
+    """As docs/airflow.md has it: each day's rows are in a folder of the day."""
+    for day in ("01", "02"):
+        (tmp_path / "rows" / "2026" / "11" / day).mkdir(parents=True)
+        (tmp_path / "rows" / "2026" / "11" / day / "a.csv").write_text(f"day,label\n{day},a\n{day},b\n")
+    settings = {
+        "RECORDMILL_TABLE_SCHEDULE": "@daily",
+        "RECORDMILL_TABLE_START": "2026-11-01",
+        "RECORDMILL_TABLE_CATCHUP": "true",
+        "RECORDMILL_TABLE_PARAMS": json.dumps({"rows": [f"{tmp_path}/rows/{{data_interval_start:%Y/%m/%d}}/*.csv"]}),
+        "RECORDMILL_VERIFY": "none",
+        "RECORDMILL_LATEST": "true",
+        "RECORDMILL_KEEP": "1",
+    }
+    done = run({}, "recordmill_table", "2026-11-02", "2026-11-03", **settings)
+    assert done.code == 0, done
+    root = done.root / "recordmill_table"
+    last, _ = sorted(path.name for path in root.iterdir())  # such a run is of now, whatever its day
+    manifest = (root / last / "manifest.json").read_bytes()
+    inputs = [row["path"] for row in json.loads(manifest)["splits"]["train"]["inputs"]]
+    assert inputs == [f"{tmp_path}/rows/2026/11/02/a.csv"]
+    digest = hashlib.sha256(manifest).hexdigest()
+    folder, latest = str(root / last), str(root / "latest.json")
+    assert json.loads(Path(latest).read_bytes()) == {
+        "folder": folder,
+        "run": last,
+        "manifest_sha256": digest,
+    }
+    events = [(name, facts) for name, facts in done.asset_events if facts["folder"] == folder]
+    assert len(done.asset_events) == 4
+    assert sorted(name for name, _ in events) == [f"file://{latest}", "recordmill_table"]
+    for _, facts in events:
+        assert (facts["verified"], facts["latest"], facts["manifest_sha256"]) == (False, latest, digest)
 
 
 def test_a_wrong_configuration_is_not_tried_again(run, sample, tmp_path):

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,11 +14,12 @@ from recordmill.launch.services import airflow_arguments
 from recordmill.launch.services.airflow_arguments import (
     beam_options,
     command_values,
+    input_uris,
     job_name,
     launch_body,
     manifest_facts,
-    output_folder,
     param_schemas,
+    resolved,
     verify_command,
 )
 from recordmill.launch.services.airflow_site import BeamSite, beam_site, dataflow_site
@@ -27,6 +29,7 @@ from tests.launch.services.test_airflow_site import BEAM, CLOUD, DATAFLOW, SITE
 
 INPUTS = {"images": ["gs://b/images"], "instances": ["gs://b/a.json"]}
 WHEN = datetime(2026, 11, 21, 2)
+RUN = SimpleNamespace(run_after=WHEN, logical_date=datetime(2026, 11, 20, 2))
 
 # Other than the default, for each parameter that a run may set.
 GIVEN = {
@@ -125,7 +128,7 @@ def given(command: str) -> dict:
 def test_a_schema_of_each_kind():
     schemas = param_schemas("coco", SITE)
     assert set(schemas) == {*parameters("coco")}
-    path = "^(gs://|/)[^,]+$"
+    path = schemas["output"]["pattern"]
     assert schemas["images"] == {
         "title": "images",
         "description": parameters("coco")["images"].option.help,
@@ -152,7 +155,10 @@ def test_dataflow_has_params_of_its_own_and_reads_buckets_only():
     schemas = param_schemas("folder", CLOUD)
     own = set(schemas) - {*parameters("folder")}
     assert own == {"machine_type", "launcher_machine_type", "disk_size_gb", "max_workers", "flexrs"}
-    assert schemas["label_files"]["items"]["pattern"] == schemas["output"]["pattern"] == "^gs://[^,]+$"
+    pattern = schemas["output"]["pattern"]
+    assert schemas["label_files"]["items"]["pattern"] == pattern
+    assert not re.search(pattern, "/data/out")
+    assert param_schemas("table", CLOUD)["schema"]["pattern"] == pattern
 
 
 def test_a_sites_own_defaults():
@@ -165,16 +171,61 @@ def test_a_sites_own_defaults():
         param_schemas("coco", BeamSite(python="/p", output_root="/o", schedule="@daily"))
 
 
+@pytest.mark.parametrize(
+    "path", ["gs://b/x", "gs://b/{data_interval_start:%Y/%m/%d}/*", "gs://b/{logical_date:%Y-W%V}/{{1}}", "gs://b/ä b"]
+)
+def test_paths_may_have_dates(path):
+    for site in (SITE, CLOUD):
+        assert re.search(param_schemas("coco", site)["images"]["items"]["pattern"], path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("gs://b/{x}", "gs://b/{ds}", "gs://b/{logical_date}", "gs://b/{logical_date:}", "gs://b/{logical_date:%Q}"),
+        *("gs://b/{logical_date.__class__:%Y}", "gs://b/{0}", "gs://b/{logical_date!r:%Y}", "gs://b/{", "gs://b/}"),
+        *("gs://b/{logical_date:%Y,%m}", "gs://b/a,gs://b/c", "b/x", "gs://", "gs://b/{logical_date:{x}}"),
+    ],
+)
+def test_paths_that_are_refused(path):
+    for site in (SITE, CLOUD):
+        assert not re.search(param_schemas("coco", site)["images"]["items"]["pattern"], path)
+
+
+def folder_of(params: dict, run: SimpleNamespace = RUN, dag_id: str = "recordmill_coco") -> str:
+    return resolved("coco", dag_id, CLOUD, params, run)[1]
+
+
 def test_a_run_has_a_folder_of_its_own():
-    assert output_folder(CLOUD, "recordmill_coco", WHEN, {}) == "gs://records/runs/recordmill_coco/20261121t020000"
-    assert output_folder(CLOUD, "recordmill_coco", WHEN, {"output": None}).endswith("/20261121t020000")
-    assert output_folder(CLOUD, "recordmill_coco", WHEN, {"output": "gs://b/x"}) == "gs://b/x"
+    assert folder_of({}) == "gs://records/runs/recordmill_coco/20261121t020000"
+    assert folder_of({"output": None}).endswith("/20261121t020000")
+    assert folder_of({"output": "gs://b/x"}) == "gs://b/x"
     others = {
-        output_folder(CLOUD, "recordmill_coco", WHEN.replace(microsecond=1), {}),
-        output_folder(CLOUD, "recordmill_coco", WHEN.replace(second=1), {}),
-        output_folder(CLOUD, "recordmill_coco_dataflow", WHEN, {}),
+        folder_of({}, SimpleNamespace(run_after=WHEN.replace(microsecond=1))),
+        folder_of({}, SimpleNamespace(run_after=WHEN.replace(second=1))),
+        folder_of({}, dag_id="recordmill_coco_dataflow"),
     }
-    assert len(others | {output_folder(CLOUD, "recordmill_coco", WHEN, {})}) == 4
+    assert len(others | {folder_of({})}) == 4
+
+
+def test_a_run_fills_in_its_dates_in_paths_and_nowhere_else():
+    day = "{logical_date:%Y/%m/%d}"
+    params = {
+        "images": [f"gs://b/{day}", "gs://c"],
+        "instances": None,
+        "group_from": "^[a-z]{3}",
+        "output": f"gs://o/{day}",
+    }
+    given, folder = resolved("coco", "d", CLOUD, params, RUN)
+    assert folder == "gs://o/2026/11/20"
+    assert given == params | {"images": ["gs://b/2026/11/20", "gs://c"], "output": folder}
+
+
+def test_addresses_of_inputs():
+    params = {"rows": ["gs://b/{logical_date:%Y}/x/*.csv", "gs://b/rows-[0-9].csv", "gs://b/r.csv"], "text": "counts"}
+    assert input_uris("table", BeamSite(output_root="/o", params=params)) == ["gs://b", "gs://b/r.csv"]
+    params = {"images": ["/data/images"], "output": "gs://b/out"}
+    assert input_uris("folder", BeamSite(output_root="/o", params=params)) == ["file:///data/images"]
 
 
 @pytest.mark.parametrize(
@@ -281,8 +332,10 @@ def test_what_is_published_is_what_the_manifest_says(tmp_path, copy_converted):
         "name": "coco",
         "layout": "detection",
         "splits": {"train": {"records": 22, "images": 22, "rejected": 2, "shards": 3, "bytes": size}},
+        "verified": True,
         "manifest_sha256": hashlib.sha256(data).hexdigest(),
     }
+    assert manifest_facts(data, "gs://b/out", verified=False)["verified"] is False
     with pytest.raises(ConfigError, match=r"gs://b/out/manifest.json is not a Recordmill manifest"):
         manifest_facts(data[:100], "gs://b/out/")
 

@@ -1,10 +1,12 @@
 """A site's settings, read from environment variables."""
 
 import re
+from datetime import date
 
 import pytest
 
 from recordmill.launch.services.airflow_site import BeamSite, DataflowSite, beam_site, dataflow_site
+from recordmill.launch.services.airflow_verification import Verification
 from recordmill.schemas.errors import ConfigError
 
 BEAM = {"RECORDMILL_PYTHON": "/opt/recordmill/bin/python", "RECORDMILL_OUTPUT_ROOT": "/data/runs"}
@@ -42,10 +44,23 @@ def test_every_setting_is_read():
         "RECORDMILL_RETRY_SECONDS": "10",
         "RECORDMILL_TIMEOUT_HOURS": "0.5",
         "RECORDMILL_RUN_TIMEOUT_HOURS": "1",
+        "RECORDMILL_COCO_START": "2026-11-01",
+        "RECORDMILL_COCO_CATCHUP": "true",
+        "RECORDMILL_POOL": "conversions",
+        "RECORDMILL_ON_FAILURE": "alerts.page",
+        "RECORDMILL_LATEST": "true",
+        "RECORDMILL_KEEP": "7",
+        "RECORDMILL_KEEP_DRY_RUN": "true",
+        "RECORDMILL_LINEAGE": "true",
+        "RECORDMILL_DEFERRABLE": "true",
+        "RECORDMILL_VERIFY_OPTIONS": '{"check": "hashes", "sample": 0.1}',
     }
     common["RECORDMILL_CONNECTION"] = "google"
     limits = {"retries": 5, "retry_s": 10, "timeout_h": 0.5, "run_timeout_h": 1, "connection": "google"}
     read = {"schedule": "@daily", "params": {"images": ["/i"]}, **limits}
+    read |= {"start": date(2026, 11, 1), "catchup": True, "pool": "conversions", "on_failure": "alerts.page"}
+    read |= {"latest": True, "keep": 7, "keep_dry_run": True, "lineage": True, "deferrable": True}
+    read["verification"] = Verification(options={"check": "hashes", "sample": 0.1})
     more = {"RECORDMILL_RUNNER": "PortableRunner", "RECORDMILL_BEAM_OPTIONS": '{"job_endpoint": "localhost:8099"}'}
     assert beam_site("recordmill_coco", BEAM | common | more) == BeamSite(
         python="/opt/recordmill/bin/python",
@@ -62,7 +77,6 @@ def test_every_setting_is_read():
         "RECORDMILL_PUBLIC_IPS": "True",
         "RECORDMILL_KMS_KEY": "k",
         "RECORDMILL_LABELS": '{"team": "vision"}',
-        "RECORDMILL_DEFERRABLE": "true",
     }
     assert dataflow_site("recordmill_coco", DATAFLOW | common | more) == DataflowSite(
         python="/opt/recordmill/bin/python",
@@ -79,7 +93,6 @@ def test_every_setting_is_read():
         public_ips=True,
         kms_key="k",
         labels={"team": "vision"},
-        deferrable=True,
         **read,
     )
     assert beam_site("recordmill_folder", BEAM | common).schedule is None
@@ -88,7 +101,12 @@ def test_every_setting_is_read():
 @pytest.mark.parametrize(
     ("read", "settings", "told"),
     [
-        (beam_site, {}, "RECORDMILL_PYTHON is missing; RECORDMILL_OUTPUT_ROOT is missing"),
+        (beam_site, {}, "RECORDMILL_OUTPUT_ROOT is missing; RECORDMILL_PYTHON is missing"),
+        (dataflow_site, DATAFLOW | {"RECORDMILL_PYTHON": ""}, "RECORDMILL_PYTHON is missing"),
+        (beam_site, BEAM | {"RECORDMILL_KEEP": "0"}, "RECORDMILL_KEEP=0 must be an integer, 1 or more"),
+        (beam_site, BEAM | {"RECORDMILL_KEEP_DRY_RUN": "true"}, "does nothing without RECORDMILL_KEEP"),
+        (beam_site, BEAM | {"RECORDMILL_COCO_START": "1.11."}, "RECORDMILL_COCO_START=1.11. must be a day"),
+        (beam_site, BEAM | {"RECORDMILL_COCO_CATCHUP": "true"}, "RECORDMILL_COCO_START is missing"),
         (
             beam_site,
             BEAM | {"RECORDMILL_OUTPUT_ROOT": "runs"},
