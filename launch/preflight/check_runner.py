@@ -25,6 +25,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
+from recordmill.launch.preflight.check_workers import worker_faults
 from recordmill.launch.runners.beam_options import Runner, runner_of
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.resolve import storage_for
@@ -41,7 +42,6 @@ _BUCKET_PATH = re.compile(r"gs://[a-z0-9][a-z0-9_.-]+[a-z0-9](/.*)?")
 _JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,1022}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}")
 _ENDPOINT = re.compile(r"(?!\w+://)(.+):([0-9]{1,5})")
-_MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 
 
 def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
@@ -117,7 +117,7 @@ def require_local(options: PipelineOptions, verb: str) -> None:
 
 
 def _dataflow_faults(options: PipelineOptions) -> Iterator[str]:
-    cloud, workers = options.view_as(GoogleCloudOptions), options.view_as(WorkerOptions)
+    cloud = options.view_as(GoogleCloudOptions)
     if not cloud.project:
         yield "--project is missing: the id of the Cloud project that runs and pays for the job"
     elif not _PROJECT.fullmatch(cloud.project):
@@ -137,13 +137,8 @@ def _dataflow_faults(options: PipelineOptions) -> Iterator[str]:
     for label in cloud.labels or ():
         if not label.startswith("{") and not _LABEL.fullmatch(label):
             yield f"--labels={label} must be KEY=VALUE of small letters, digits, _ and -, at most 63 of each"
-    if workers.machine_type and not _MACHINE.fullmatch(workers.machine_type):
-        yield f"--machine_type={workers.machine_type} is no name of a machine type, such as e2-standard-2"
-    for name in ("num_workers", "max_num_workers"):
-        number = getattr(workers, name)
-        if number is not None and number < 1:
-            yield f"--{name}={number} must be 1 or more"
-    if not (workers.sdk_container_image or _ships_packages(options)):
+    yield from worker_faults(options)
+    if not (options.view_as(WorkerOptions).sdk_container_image or _ships_packages(options)):
         yield (
             "the workers would not have Recordmill: give --sdk_container_image=IMAGE as launch/dataflow/build.sh makes "
             "it, or --setup_file=./setup.py in a clone of the project"

@@ -126,9 +126,16 @@ def purpose_of(options: PipelineOptions) -> Purpose:
     return "run"
 
 
+def is_prime(options: PipelineOptions) -> bool:
+    """Whether Dataflow Prime is asked for."""
+    asked = options.view_as(GoogleCloudOptions).dataflow_service_options or []
+    return "enable_prime" in asked or options.view_as(DebugOptions).lookup_experiment("enable_prime", False)
+
+
 def _add_dataflow_defaults(options: PipelineOptions) -> None:
     workers = options.view_as(WorkerOptions)
-    workers.machine_type = workers.machine_type or DATAFLOW_MACHINE
+    if not is_prime(options):  # which chooses it
+        workers.machine_type = workers.machine_type or DATAFLOW_MACHINE
     standard = options.view_as(StandardOptions)
     standard.resource_hints = standard.resource_hints or [f"min_ram={DATAFLOW_MIN_RAM}"]
     debug = options.view_as(DebugOptions)  # a worker would have twelve threads

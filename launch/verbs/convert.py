@@ -158,10 +158,13 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Pu
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
     from recordmill.launch.preflight.check_runner import check_staging
-    from recordmill.launch.runners.beam_options import beam_options, purpose_of
+    from recordmill.launch.preflight.check_workers import check_room
+    from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
 
     beams = beam_options(beam_arguments)
     purpose = purpose_of(beams)
+    if runner_of(beams) is Runner.DATAFLOW:
+        check_room(options, beams)
     if purpose != "dry run":
         check_staging(beams)
     region = beams.view_as(GoogleCloudOptions).region

@@ -37,6 +37,9 @@ def dataflow(*more: str, paths=PATHS, image: str = IMAGE, **changed: str | None)
 def test_a_job_that_could_run_on_dataflow():
     assert dataflow() == []
     assert dataflow("--labels=team=vision", "--machine_type=n2-standard-4", "--job_name=a-1", "--num_workers=3") == []
+    assert dataflow("--worker_zone=europe-west4-b", "--disk_size_gb=25", "--num_workers=3", "--max_num_workers=3") == []
+    assert dataflow("--dataflow_service_options=enable_prime", "--disk_size_gb=0") == []
+    assert dataflow("--flexrs_goal=COST_OPTIMIZED", "--worker_region=europe-west4") == []
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,21 @@ def test_a_job_that_could_run_on_dataflow():
         ({"labels": "team"}, "--labels=team must be KEY=VALUE"),
         ({"labels": "Team=x"}, "--labels=Team=x must be KEY=VALUE"),
         ({"machine_type": "large"}, "--machine_type=large is no name of a machine type"),
+        ({"machine_type": "t2a-standard-2"}, "--machine_type=t2a-standard-2 is an ARM machine"),
         ({"max_num_workers": "0"}, "--max_num_workers=0 must be 1 or more"),
+        ({"num_workers": "4", "max_num_workers": "3"}, "--num_workers=4 is more than --max_num_workers=3"),
+        ({"disk_size_gb": "24"}, "--disk_size_gb=24: the image and the system alone need 25"),
+        ({"worker_zone": "europe-west1-b"}, "--worker_zone=europe-west1-b is not in --region=europe-west4"),
+        ({"zone": "europe-west1-b"}, "--zone=europe-west1-b is not in --region=europe-west4"),
+        ({"worker_region": "europe-west1"}, "--worker_region=europe-west1 is not in --region=europe-west4"),
+        (
+            {"dataflow_service_options": "enable_prime", "machine_type": "e2-standard-2"},
+            "--machine_type=e2-standard-2: Dataflow Prime chooses",
+        ),
+        (
+            {"experiments": "enable_prime", "flexrs_goal": "COST_OPTIMIZED"},
+            "--flexrs_goal: Dataflow Prime has no FlexRS",
+        ),
     ],
 )
 def test_what_dataflow_would_refuse_late(changed, told):

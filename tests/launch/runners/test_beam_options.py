@@ -59,6 +59,8 @@ def test_the_main_session_is_never_shipped(arguments):
 def test_dataflow_gets_defaults_where_nothing_is_said():
     options = beam_options(DATAFLOW)
     assert options.view_as(WorkerOptions).machine_type == DATAFLOW_MACHINE
+    for flag in ("--dataflow_service_options=enable_prime", "--experiments=enable_prime"):
+        assert beam_options(["--runner=DataflowRunner", flag]).view_as(WorkerOptions).machine_type is None
     assert options.view_as(DebugOptions).number_of_worker_harness_threads == DATAFLOW_THREADS
     cloud = options.view_as(GoogleCloudOptions)
     assert cloud.labels == ["made-by=recordmill"]
