@@ -1,6 +1,16 @@
 """A DAG for each command, recordmill_coco and so on: conversions on this worker, or on a job server as Flink's.
 
-Copy this file and recordmill_tasks.py into the dags folder; docs/airflow.md lists the settings.
+Copy this file and recordmill_tasks.py into the dags folder. A site must set, for the DAG processor and the workers,
+
+    RECORDMILL_PYTHON=/opt/recordmill/bin/python     of an environment with Recordmill, on every worker
+    RECORDMILL_OUTPUT_ROOT=/data/runs                or gs://…; a folder that all workers have
+
+and may set, of some thirty that docs/airflow.md lists,
+
+    RECORDMILL_COCO_SCHEDULE=@daily                  with the inputs, RECORDMILL_COCO_PARAMS={"images": […], …}
+    RECORDMILL_RUNNER, RECORDMILL_BEAM_OPTIONS       a job server's, as Flink's, rather than this machine
+    RECORDMILL_VERIFY=worker|pod|none                where records are read back
+    RECORDMILL_CONNECTION                            Airflow's, by whose account buckets are read and written
 """
 
 import os

@@ -1,6 +1,16 @@
 """A DAG for each command, recordmill_coco_dataflow and so on: conversions on Dataflow, by the Flex Templates.
 
-Copy this file and recordmill_tasks.py into the dags folder; docs/airflow.md lists the settings.
+Copy this file and recordmill_tasks.py into the dags folder. A site must set, for the DAG processor and the workers,
+
+    RECORDMILL_PROJECT, RECORDMILL_REGION            where jobs run
+    RECORDMILL_TEMPLATES=gs://TEMP/templates         that launch/dataflow/build.sh has built
+    RECORDMILL_TEMP_LOCATION=gs://TEMP/temp          in that region
+    RECORDMILL_OUTPUT_ROOT=gs://OUTPUT/runs          likewise
+    RECORDMILL_SUBNETWORK=https://…/subnetworks/…    with Private Google Access; or RECORDMILL_PUBLIC_IPS=true
+    RECORDMILL_VERIFY=dataflow|pod|none              or RECORDMILL_PYTHON=… on every worker, which then verifies
+
+and should set RECORDMILL_SERVICE_ACCOUNT, that Dataflow's workers run as. docs/airflow.md lists the rest;
+docs/composer.md has Cloud Composer.
 """
 
 import asyncio
