@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.preflight.check_regions import distant_buckets
+from recordmill.launch.preflight.check_regions import bucket_places, distant_buckets
 from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,
@@ -168,7 +168,7 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Pu
     if purpose != "dry run":
         check_staging(beams)
     region = beams.view_as(GoogleCloudOptions).region
-    for line in distant_buckets(options.paths, region) if region else ():
+    for line in distant_buckets(bucket_places(options.paths), region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
     return purpose
 

@@ -81,7 +81,7 @@ def test_a_job_is_submitted_followed_and_told(gcs, dataflow, local, recordmill):
     assert ended.code == 0, ended
     assert {name: data for name, data in written(gcs).items() if ".tfrecord-" in name} == shard_bytes(local)
     assert not [name for name in written(gcs) if "recordmill" in name]
-    for told in (f"Created job with id: [{JOB_ID}]", LINK, "warning: gs://bucket is in US"):
+    for told in (f"Created job with id: [{JOB_ID}]", LINK, "warning: gs://bucket is in us,"):
         assert told in ended.err
     assert f"coco-train is in gs://{BUCKET}/out" in ended.out
     assert "Traceback" not in ended.err

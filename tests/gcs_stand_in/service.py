@@ -30,6 +30,7 @@ class GcsStandIn:
         latency_s: added to each request.
         page_size: most names one page of a listing holds.
         rewrite_requests: how many a copy takes.
+        bucket_place: fields of buckets that say where they are.
         kept_until: as by a bucket's retention policy, the time before which no new object can be deleted or replaced.
         held: whether new objects are given an event-based hold.
         log: the requests so far, oldest first.
@@ -49,6 +50,7 @@ class GcsStandIn:
         self.latency_s = 0.0
         self.page_size = 1000
         self.rewrite_requests = 1
+        self.bucket_place: dict[str, object] = {"location": "US", "storageClass": "STANDARD"}
         self.kept_until = ""
         self.held = False
         self.faults: list[Fault] = []
@@ -126,7 +128,7 @@ class GcsStandIn:
             case "bucket":
                 self._objects(call.bucket)
                 return json_answer(
-                    {"kind": "storage#bucket", "name": call.bucket, "projectNumber": "1", "location": "US"}
+                    {"kind": "storage#bucket", "name": call.bucket, "projectNumber": "1", **self.bucket_place}
                 )
             case "list":
                 return json_answer(trimmed(self._listed(call.bucket, call.query), call.query.get("fields")))

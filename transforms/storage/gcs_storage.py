@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import google_crc32c
 
@@ -68,12 +68,13 @@ class GcsStorage:
         except FileNotFoundError:
             return None
 
-    def location(self, path: str) -> str:
-        """Where the bucket is, in capitals: `EUROPE-WEST4`, or `US`, which is all of the country's regions."""
+    def place(self, path: str) -> "BucketPlace":
+        """Where the bucket is that `path` is in."""
         bucket = gcs_client.client_of_process().bucket(split_path(path)[0])
         with translate_errors(path):
             bucket.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-        return bucket.location or ""
+        regions = tuple(region.lower() for region in bucket.data_locations or ())
+        return BucketPlace((bucket.location or "").lower(), regions, bucket.storage_class or "")
 
     def protection(self, path: str) -> str:
         """What keeps an object from being deleted or replaced: a hold, or its bucket's retention policy; or nothing."""
@@ -182,6 +183,20 @@ class GcsStorage:
     def join(self, folder: str, name: str) -> str:
         split_path(folder)  # or `gs://` alone would lose its slashes
         return f"{folder.rstrip('/')}/{name}"
+
+
+class BucketPlace(NamedTuple):
+    """Where a bucket is.
+
+    Attributes:
+        location: a region, `europe-west4`; a dual-region, `eur4`; or a multi-region, `us`. Empty where nobody says.
+        regions: the two regions of a dual-region that was put together by its owner.
+        storage_class: that objects have if they were given no other: `STANDARD`, `NEARLINE` …
+    """
+
+    location: str
+    regions: tuple[str, ...] = ()
+    storage_class: str = ""
 
 
 class _BoundedBuffer(io.BytesIO):
