@@ -30,7 +30,7 @@ REGION = "europe-west4"
 JOB_ID = "2026-11-21_00_00_00-1234567890"
 
 _JOBS = re.compile(r"/v1b3/projects/([^/]+)/locations/([^/]+)/jobs(?:/([^/?]+))?(?:/(messages|metrics))?(?:\?.*)?$")
-_REFUSED = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED"}
+_REFUSED = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 409: "ALREADY_EXISTS"}
 
 
 @dataclass

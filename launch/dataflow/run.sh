@@ -18,7 +18,7 @@ gzip=true; of those that may be repeated, several with commas between them. laun
   --region REGION            where it runs: that of the buckets
   --temp gs://BUCKET         for staged and temporary files (staging/, temp/); a folder in it will do
   --template gs://FILE       the template (default: templates/COMMAND.json in --temp)
-  --job-name NAME            (default: recordmill-COMMAND- and the time)
+  --job-name NAME            (default: of output and splits, so that no second job writes what one is writing)
   --service-account EMAIL    that launcher and workers run as (default: Compute Engine's, which may do much more)
   --as EMAIL                 start the job as this account
   --subnetwork URL           with Private Google Access, as workers have no public addresses:
@@ -141,7 +141,19 @@ for parameter in "${parameters[@]}"; do
     given="$given$name "
 done
 
-job_name=${job_name:-recordmill-$command-$(date -u +%Y%m%d-%H%M%S)}
+# Of one name, Dataflow runs one job at a time: those that write the same splits into the same folder have one name, as
+# `recordmill … -- --runner=DataflowRunner` names them. To verify changes nothing.
+run_name() {
+    local parameter output="" split=train
+    for parameter in "${parameters[@]}"; do
+        case $parameter in output=*) output=${parameter#output=gs://} ;; split=*) split=${parameter#split=} ;; esac
+    done
+    split=$(sed 's/=[^,]*//g' <<<"$split") # names without their shares
+    printf 'recordmill-%s-%s' "$output" "$split" | LC_ALL=C tr '[:upper:]' '[:lower:]' |
+        LC_ALL=C sed -E 's/[^a-z0-9]+/-/g' | cut -c -1024 | sed 's/-*$//'
+}
+if [ -z "$job_name" ] && [ "$command" = verify ]; then job_name=recordmill-verify-$(date -u +%Y%m%d-%H%M%S); fi
+job_name=${job_name:-$(run_name)}
 [[ $job_name =~ ^[a-z]([-a-z0-9]{0,1022}[a-z0-9])?$ ]] || fail "--job-name $job_name must be lower-case letters, digits, -"
 
 # On lines of their own, as a failure within an array goes by unseen.

@@ -3,7 +3,8 @@
 import argparse
 import difflib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Literal, NoReturn
@@ -33,6 +34,7 @@ uploaded. docs/dataflow.md says what they take."""
 DATAFLOW_MIN_RAM = "4GB"
 """Of a machine, where the service chooses it (Dataflow Prime)."""
 
+_MAX_JOB_NAME = 1024
 _FOREVER_S = 30 * 24 * 3600
 
 
@@ -124,6 +126,25 @@ def purpose_of(options: PipelineOptions) -> Purpose:
         if options.view_as(GoogleCloudOptions).template_location:
             return "template"
     return "run"
+
+
+def with_job_name(beam_arguments: Sequence[str], output: str, splits: Iterable[str]) -> list[str]:
+    """The arguments, with the name of `run_job_name` for a job of Dataflow that was given none."""
+    options = PipelineOptions(list(beam_arguments))
+    if runner_of(options) is not Runner.DATAFLOW or options.view_as(GoogleCloudOptions).job_name:
+        return list(beam_arguments)
+    return [*beam_arguments, f"--job_name={run_job_name(output, splits)}"]
+
+
+def run_job_name(output: str, splits: Iterable[str]) -> str:
+    """What jobs are called that write these splits there; of one name, Dataflow runs one job at a time. As
+    launch/dataflow/run.sh calls them.
+
+    >>> run_job_name("gs://my-bucket/a_b/Coco/", ["train", "val"])
+    'recordmill-my-bucket-a-b-coco-train-val'
+    """
+    text = "-".join(("recordmill", output.partition("://")[2] or output, *splits))
+    return re.sub(rb"[^a-z0-9]+", b"-", text.encode().lower()).decode()[:_MAX_JOB_NAME].strip("-")
 
 
 def is_prime(options: PipelineOptions) -> bool:

@@ -21,8 +21,12 @@ def explain(error: Exception) -> errors.RecordmillError:
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
         return errors.JobError(f"the job server is gone, and perhaps the job with it ({_of_connection(error)})")
     if isinstance(error, GoogleAPICallError):
+        if error.code == 409:
+            return errors.JobError(_of_active_job(error.message))
         advice = " (docs/dataflow.md has the roles)" if error.code in (401, 403) else ""
         return errors.JobError(f"the service refused the job: {error.code} {error.message}{advice}")
+    if type(error).__name__ == "DataflowJobAlreadyExistsError":  # the service answers with the one that there is
+        return errors.JobError(_of_active_job(str(error)))
     _, _, invalid = str(error).partition("Pipeline has validations errors: ")
     if invalid:
         return errors.ConfigError("; ".join(line.strip() for line in invalid.splitlines() if line.strip()))
@@ -67,6 +71,14 @@ def _of_others(error: Exception, name: str, message: str, step: str) -> str:
     failure = message if name == "RuntimeError" else f"{name}: {message}"
     where = f" in step {step}" if step else ""
     return f"the job failed{where}: {failure} (--debug shows the traceback)"
+
+
+def _of_active_job(message: str) -> str:
+    return (
+        f"such a job is running already: {message.rstrip('.')}. It writes the same splits into the same folder: wait "
+        "for it, or cancel it (gcloud dataflow jobs list --status=active); --job_name after -- is for a job of another "
+        "kind"
+    )
 
 
 def _of_connection(error: Exception) -> str:

@@ -84,9 +84,13 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
     Raises:
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
+    from recordmill.launch.runners.beam_options import with_job_name
+
     options, console = conversion.options, terminal()
     purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
     recipes = conversion.recipes()
+    if beam_arguments:
+        beam_arguments = with_job_name(beam_arguments, options.output, options.splits)
     job = _Job(conversion, recipes, progress_mode, beam_arguments)
     if purpose == "dry run":
         job.run(shows_progress=False)

@@ -87,7 +87,7 @@ def test_a_job_is_submitted_followed_and_told(gcs, dataflow, local, recordmill):
     assert "Traceback" not in ended.err
 
     job = dataflow.job
-    assert job["name"].startswith("recordmill-20")
+    assert job["name"] == "recordmill-bucket-out-train"
     assert job["labels"] == {"team": "vision", "made-by": "recordmill"}
     (pool,) = job["environment"]["workerPools"]
     assert pool["machineType"] == "e2-standard-2"
@@ -173,6 +173,17 @@ def test_a_job_that_the_service_refuses_is_told(gcs, dataflow, recordmill):
     assert last.startswith("recordmill: the service refused the job: 403 ")
     assert message in last
     assert "docs/dataflow.md" in last
+
+
+def test_a_second_job_is_not_started_while_the_first_lives(gcs, dataflow, recordmill):
+    """https://github.com/apache/beam/pull/29441 has the service's answer."""
+    message = "(abc): There is already an active job named recordmill-bucket-out-train."
+    dataflow.refuse_create = (409, message)
+    ended = recordmill(*coco(dataflow))
+    assert ended.code == 1
+    last = ended.err.splitlines()[-1]
+    assert "such a job is running already: " in last
+    assert message.rstrip(".") in last
 
 
 def test_a_refused_job_does_not_cost_what_it_was_to_replace(gcs, dataflow, recordmill):

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from recordmill.launch.command_line.parameters import TEMPLATES
-from recordmill.launch.runners.beam_options import DATAFLOW_MACHINE
+from recordmill.launch.runners.beam_options import DATAFLOW_MACHINE, run_job_name
 from recordmill.launch.services.template_metadata import metadata
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +121,28 @@ def test_a_job_is_started_with_careful_defaults(run):
         "--parameters=^;^images=gs://b-1/i;output=gs://b-1/o",
         *("--subnetwork=https://x/s", "--disable-public-ips"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("output", "splits"),
+    [
+        ("gs://b-1/o", []),
+        ("gs://b-1/a_b/dt=2026-11-21/Öl/", ["split=val2017"]),
+        ("gs://b-1/o", ["split=train=0.8,val=1/5", "seed=3"]),
+        ("gs://b-1/" + "long/" * 300, []),
+    ],
+)
+def test_a_job_is_called_by_what_it_writes_as_without_a_template(scripts, output, splits):
+    options = [option for option in RUN if option not in ("--job-name", "j-1")]
+    printed = scripts("run.sh", *options, "--dry-run", "--", "images=gs://b-1/i", *splits, f"output={output}").stdout
+    names = [part.partition("=")[0] for each in splits[:1] for part in each.removeprefix("split=").split(",")]
+    assert shlex.split(printed)[4] == run_job_name(output, names or ["train"])
+
+
+def test_a_job_that_only_reads_has_a_name_of_its_own(scripts):
+    options = ["verify", *(option for option in RUN[1:] if option not in ("--job-name", "j-1"))]
+    printed = scripts("run.sh", *options, "--dry-run", "--", "folder=gs://b-1/o").stdout
+    assert re.fullmatch(r"recordmill-verify-\d{8}-\d{6}", shlex.split(printed)[4])
 
 
 EVERY_OPTION = {

@@ -1,5 +1,7 @@
 """Beam's options as a job gets them."""
 
+import re
+
 import pytest
 from apache_beam.options.pipeline_options import (
     DebugOptions,
@@ -16,7 +18,9 @@ from recordmill.launch.runners.beam_options import (
     Runner,
     beam_options,
     purpose_of,
+    run_job_name,
     runner_of,
+    with_job_name,
 )
 from recordmill.schemas.errors import ConfigError
 
@@ -139,3 +143,15 @@ def test_what_is_done_with_a_job():
     assert purpose_of(beam_options([*DATAFLOW, "--dry_run=true"])) == "dry run"
     assert purpose_of(beam_options([*DATAFLOW, "--template_location=gs://b/t.json"])) == "template"
     assert purpose_of(beam_options([])) == "run"
+
+
+def test_jobs_that_write_the_same_have_one_name():
+    named = with_job_name(DATAFLOW, "gs://b/out", ["val"])
+    assert beam_options(named).view_as(GoogleCloudOptions).job_name == "recordmill-b-out-val"
+    assert with_job_name([*DATAFLOW, "--job_name=mine"], "gs://b/out", ["val"]) == [*DATAFLOW, "--job_name=mine"]
+    assert with_job_name(["--runner=FlinkRunner"], "out", ["val"]) == ["--runner=FlinkRunner"]
+
+
+@pytest.mark.parametrize("folder", ["x" * 2000, "x/" * 600])
+def test_names_are_such_that_dataflow_takes_them(folder):
+    assert re.fullmatch("[a-z]([-a-z0-9]{0,1022}[a-z0-9])?", run_job_name(f"gs://b/{folder}", ["train"]))

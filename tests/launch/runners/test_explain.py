@@ -2,7 +2,7 @@
 
 import grpc
 import pytest
-from google.api_core.exceptions import Forbidden, TooManyRequests
+from google.api_core.exceptions import Conflict, Forbidden, TooManyRequests
 
 from recordmill.launch.runners.explain import explain
 from recordmill.schemas.errors import (
@@ -81,6 +81,16 @@ class DataflowRuntimeException(Exception):  # noqa: N818
     """Called like Beam's."""
 
 
+class DataflowJobAlreadyExistsError(Exception):
+    """Likewise."""
+
+
+ACTIVE = (
+    "such a job is running already: {}. It writes the same splits into the same folder: wait for it, or cancel it "
+    "(gcloud dataflow jobs list --status=active); --job_name after -- is for a job of another kind"
+)
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
@@ -89,6 +99,14 @@ class DataflowRuntimeException(Exception):  # noqa: N818
         (
             Forbidden("Current user cannot act as x"),
             "the service refused the job: 403 Current user cannot act as x (docs/dataflow.md has the roles)",
+        ),
+        (
+            Conflict("(a): There is already an active job named x."),
+            ACTIVE.format("(a): There is already an active job named x"),
+        ),
+        (
+            DataflowJobAlreadyExistsError("There is already active job x"),
+            ACTIVE.format("There is already active job x"),
         ),
         (TooManyRequests("quota"), "the service refused the job: 429 quota"),
         (
