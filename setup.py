@@ -66,6 +66,7 @@ setup(
         "tensorflow": ["tensorflow>=2.19,<3"],
         "dev": [
             "hypothesis>=6.100",
+            "kubernetes-validate>=1.30",
             "mypy>=1.13",
             "pytest>=8",
             "pytest-xdist>=3.6",

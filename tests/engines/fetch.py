@@ -22,11 +22,14 @@ FLINK = "1.19.3"
 BEAM_JAVA = "2.62.0"
 """Of the job server. Newer ones are made of parts that could not be had together; the Python SDK does not mind."""
 
+FLINK_OPERATOR = "1.10.0"
+
 TOFU = "1.9.0"
 """OpenTofu: Terraform that can be built of a Go module."""
 GOOGLE = "6.50.0"
 """hashicorp/google, whose arguments are in google_provider/schema.json."""
 
+OPERATOR_SCHEMA = "flinkdeployments.yml"
 JOB_SERVER_JAR = "beam-runners-flink-job-server.jar"
 
 _DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
@@ -103,6 +106,17 @@ def fetch_flink(folder: Path) -> None:
                     archive.extract(member, folder, filter="data")
 
 
+def fetch_operator(folder: Path) -> None:
+    """What Flink's Kubernetes Operator takes: the jar has its schema."""
+    artifact = f"-Dartifact=org.apache.flink:flink-kubernetes-operator-api:{FLINK_OPERATOR}"
+    with tempfile.TemporaryDirectory() as jars:
+        _run(["mvn", "--batch-mode", "--quiet", "dependency:copy", artifact, f"-DoutputDirectory={jars}"])
+        (jar,) = Path(jars).glob("*.jar")
+        with zipfile.ZipFile(jar) as archive:
+            schema = archive.read("META-INF/fabric8/flinkdeployments.flink.apache.org-v1beta1.yml")
+    (folder / OPERATOR_SCHEMA).write_bytes(schema)
+
+
 def fetch_prism(folder: Path) -> None:
     """Beam's Prism, built by Go."""
     module = f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{version('apache-beam')}"
@@ -147,6 +161,7 @@ def _run(command: list[str], environment: Mapping[str, str] = {}) -> str:
 JOB_SERVER = Part("flink-job-server", BEAM_JAVA, fetch_job_server)
 FLINK_CLUSTER = Part("flink", FLINK, fetch_flink)
 PRISM = Part("prism", version("apache-beam"), fetch_prism)
+OPERATOR = Part("flink-operator", FLINK_OPERATOR, fetch_operator)
 TOFU_PROGRAM = Part("tofu", TOFU, fetch_tofu)
 GOOGLE_PROVIDER = Part("google-provider", _google_version(), fetch_google_provider)
 
@@ -174,5 +189,5 @@ def fetch(part: Part, parts: Path) -> None:
 
 
 if __name__ == "__main__":
-    for wanted_part in (JOB_SERVER, FLINK_CLUSTER, PRISM, TOFU_PROGRAM, GOOGLE_PROVIDER):
+    for wanted_part in (JOB_SERVER, FLINK_CLUSTER, PRISM, OPERATOR, TOFU_PROGRAM, GOOGLE_PROVIDER):
         fetch(wanted_part, Path(sys.argv[1]))

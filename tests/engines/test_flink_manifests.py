@@ -1,0 +1,175 @@
+"""What Kubernetes is given for Flink: valid for its own schemas and the operator's, and of one piece."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from apache_beam import version as beam
+
+from recordmill.launch.command_line.parser import parse
+from recordmill.launch.runners.beam_options import beam_options
+from tests.engines import fetch
+from tests.engines.conftest import fetched
+
+FLINK = Path(__file__).resolve().parents[2] / "launch" / "flink"
+FILES = ("access", "session", "operator", "job")
+KUBERNETES = "1.30"
+
+
+def manifests(*files: str) -> list[dict[str, Any]]:
+    return [it for file in files for it in yaml.safe_load_all((FLINK / f"{file}.yaml").read_text())]
+
+
+def the(kind: str, *files: str) -> dict[str, Any]:
+    (found,) = (it for it in manifests(*files) if it["kind"] == kind)
+    return found
+
+
+def pods(*files: str) -> Iterator[dict[str, Any]]:
+    """Specifications of pods, wherever they stand."""
+
+    def within(value: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(value, dict):
+            if "containers" in value:
+                yield value
+            for held in value.values():
+                yield from within(held)
+
+    for manifest in manifests(*files):
+        yield from within(manifest)
+
+
+def container(name: str, *files: str) -> list[dict[str, Any]]:
+    return [
+        it for pod in pods(*files) for it in [*pod["containers"], *pod.get("initContainers", ())] if it["name"] == name
+    ]
+
+
+def strict(schema: Any) -> Any:
+    """A schema that knows of nothing but what it names, as Kubernetes drops the rest without a word."""
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: strict(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        schema["additionalProperties"] = False
+    return schema
+
+
+@pytest.fixture(scope="module")
+def operator_schema() -> dict[str, Any]:
+    text = (fetched(fetch.OPERATOR) / fetch.OPERATOR_SCHEMA).read_text()
+    described = yaml.safe_load(text)["spec"]
+    schema = described["validation"]["openAPIV3Schema"]["properties"]["spec"]
+    return strict(schema)
+
+
+def test_kubernetes_knows_all_that_it_is_given():
+    for manifest in manifests("access", "session", "job"):
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+def test_the_operator_knows_all_that_it_is_given(operator_schema):
+    deployment = the("FlinkDeployment", "operator")
+    jsonschema.validate(deployment["spec"], operator_schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(deployment["spec"] | {"taskManagers": 2}, operator_schema)
+    deployment["spec"]["taskManager"]["podTemplate"]["spec"]["containers"][0]["resource"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(deployment["spec"], operator_schema)
+
+
+def test_every_container_asks_for_what_it_needs_and_may_not_have_all_memory():
+    found = [it for pod in pods(*FILES) for it in [*pod["containers"], *pod.get("initContainers", ())]]
+    assert len(found) == 6
+    for it in found:
+        assert {"cpu", "memory"} <= it["resources"]["requests"].keys(), it["name"]
+        assert "memory" in it["resources"]["limits"], it["name"]
+        assert it["securityContext"] == {"allowPrivilegeEscalation": False}
+
+
+def test_pods_are_the_account_that_there_is_and_ask_kubernetes_for_nothing():
+    account = the("ServiceAccount", "access")
+    assert "iam.gke.io/gcp-service-account" in account["metadata"]["annotations"]
+    for pod in pods("session", "job"):
+        assert pod["serviceAccountName"] == account["metadata"]["name"]
+        assert pod["automountServiceAccountToken"] is False
+
+
+def labels() -> dict[str, dict[str, str]]:
+    deployments = {it["metadata"]["name"]: it for it in manifests("session", "job") if "template" in it.get("spec", {})}
+    return {name: it["spec"]["template"]["metadata"]["labels"] for name, it in deployments.items()}
+
+
+def test_nobody_but_its_own_pod_reaches_a_pool_of_workers():
+    policies = {it["metadata"]["name"]: it["spec"] for it in manifests("access") if it["kind"] == "NetworkPolicy"}
+    chosen = {name: policy["podSelector"]["matchLabels"] for name, policy in policies.items()}
+    assert chosen == {
+        "recordmill-taskmanagers": labels()["recordmill-flink-taskmanager"],
+        "recordmill-jobmanager": labels()["recordmill-flink-jobmanager"],
+        "recordmill-job": labels()["recordmill"],
+    }
+    opened = {
+        name: {port["port"] for rule in it.get("ingress", ()) for port in rule["ports"]}
+        for name, it in policies.items()
+    }
+    assert opened == {
+        "recordmill-taskmanagers": {6121, 6122},
+        "recordmill-jobmanager": {6123, 6124, 8081},
+        "recordmill-job": set(),
+    }
+    assert all(rule["from"] and all(rule["from"]) for it in policies.values() for rule in it.get("ingress", ()))
+    assert all(it["policyTypes"] == ["Ingress"] for it in policies.values())
+
+
+def configured(file: str) -> dict[str, str]:
+    if file == "operator":
+        return the("FlinkDeployment", file)["spec"]["flinkConfiguration"]
+    lines = the("ConfigMap", file)["data"]["FLINK_PROPERTIES"].splitlines()
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def test_both_clusters_are_configured_alike_and_their_ports_are_those_that_are_open():
+    session, operator = configured("session"), configured("operator")
+    own = {"slotmanager.number-of-slots.max"}  # the session's Deployment says how many there are
+    sizes = {"jobmanager.rpc.address", "jobmanager.memory.process.size", "taskmanager.memory.process.size"}
+    assert session.items() - operator.items() == {(name, session[name]) for name in sizes}
+    assert operator.keys() - session.keys() == own
+    assert (session["taskmanager.data.port"], session["taskmanager.rpc.port"]) == ("6121", "6122")
+    service = the("Service", "session")
+    assert session["jobmanager.rpc.address"] == service["metadata"]["name"]
+    assert service["spec"]["selector"] == labels()["recordmill-flink-jobmanager"]
+    deployment = the("FlinkDeployment", "operator")
+    assert f"{deployment['metadata']['name']}-rest" == service["metadata"]["name"]  # as the operator calls it
+    assert deployment["metadata"]["name"] == labels()["recordmill-flink-taskmanager"]["app"]  # as it labels pods
+
+
+def test_the_job_is_one_that_our_command_takes_and_that_finds_all_it_needs():
+    (job,) = container("recordmill", "job")
+    program, *ours = job["command"]
+    assert program == "recordmill"
+    lone = ours.index("--")
+    assert parse(ours[:lone])
+    options = beam_options(ours[lone + 1 :]).get_all_options()
+    (server,) = container("job-server", "job")
+    assert options["job_endpoint"] == f"localhost:{server['startupProbe']['tcpSocket']['port']}"
+    assert server["args"] == [f"--flink-master={the('Service', 'session')['metadata']['name']}:8081"]
+    pools = container("workers", "session", "operator")
+    assert len(pools) == 2
+    assert all(pool["command"][-1] == f"--service_port={options['environment_config'].split(':')[1]}" for pool in pools)
+    slots = int(configured("session")["taskmanager.numberOfTaskSlots"])
+    (replicas,) = (it["spec"]["replicas"] for it in manifests("session") if "replicas" in it.get("spec", {}))
+    assert options["parallelism"] == slots * replicas == int(configured("operator")["slotmanager.number-of-slots.max"])
+
+
+def test_flink_and_beam_are_of_versions_that_go_together():
+    (server,) = container("job-server", "job")
+    deployment = the("FlinkDeployment", "operator")["spec"]
+    flink = {it["image"] for it in container("flink-main-container", "session")} | {deployment["image"]}
+    assert flink == {"flink:1.19-java17"}
+    assert deployment["flinkVersion"] == "v1_19"
+    assert server["image"] == f"apache/beam_flink1.19_job_server:{beam.__version__}"
+    assert fetch.FLINK.startswith("1.19.")  # which the other tests run
