@@ -206,7 +206,7 @@ def records_side_by_side(width: int) -> int:
 
 def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
     """A line a feature: its name, its type, and its values in each of the records, cut where there is no room."""
-    described = [describe_record(record.found, record.table) for record in records]
+    described = [describe_record(record.found, record.table, record.meanings) for record in records]
     types = {row.name: row.type for rows in described for row in rows}
     values = [{row.name: row.text for row in rows} for rows in described]
     names = sorted(types)

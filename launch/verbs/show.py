@@ -21,7 +21,6 @@ from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.draw.draw_record import draw_record
 from recordmill.transforms.draw.open_record_picture import picture_of
 from recordmill.transforms.draw.overlay import Overlay
-from recordmill.transforms.draw.read_overlay import OverlayReader
 from recordmill.transforms.show.choose_records import Choice, Record, choose_records
 from recordmill.transforms.show.describe_json import json_document
 from recordmill.transforms.show.find_shards import Shards, find_shards
@@ -118,7 +117,7 @@ def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
             f"{where} holds no picture that is known as one, so there is nothing to draw; without --save and --view "
             "its values are printed"
         )
-    overlay = OverlayReader(record.labels, record.table)(record.values, picture.size)
+    overlay = record.overlay(record.values, picture.size)
     return draw_record(picture, overlay, side), overlay
 
 

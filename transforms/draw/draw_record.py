@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from textwrap import wrap
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from PIL import Image, ImageDraw
 from recordmill.transforms.draw.colours import Colour
 from recordmill.transforms.draw.draw_shapes import SIDE, draw_shapes, shortened
 from recordmill.transforms.draw.fonts import font, in_font
-from recordmill.transforms.draw.overlay import Overlay, Shape
+from recordmill.transforms.draw.overlay import Overlay
 from recordmill.transforms.images.transcode_picture import for_jpeg
 
 _PAPER, _INK, _PALE = (255, 255, 255), (20, 20, 20), (110, 110, 110)
@@ -49,9 +50,12 @@ def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Ima
     line_px = round(letters_px * 1.4)
     below = len(lines) * line_px + 2 * _GAP_PX if lines else 0
     whole = Image.new("RGB", (whole_width, height + below), _PAPER)
-    for number, copy in enumerate(copies):
-        whole.paste(copy, (number * (width + _GAP_PX), 0))
     pen = ImageDraw.Draw(whole)
+    for number, (layer, copy) in enumerate(zip(overlay.layers, copies, strict=True)):
+        whole.paste(copy, (number * (width + _GAP_PX), 0))
+        if len(copies) > 1:
+            place = number * (width + _GAP_PX) + width // 2, height - 4
+            pen.text(place, layer.title, _PAPER, font(letters_px), "ms", stroke_width=2, stroke_fill=_INK)
     for number, line in enumerate(lines):
         _write(pen, line, height + _GAP_PX + number * line_px + line_px // 2, letters_px)
     return whole
@@ -61,7 +65,8 @@ def _write(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px:
     letters, x = font(letters_px), float(_GAP_PX)
     for entry in line:
         if entry.patch:
-            pen.rectangle((x, y - letters_px // 2, x + letters_px, y + letters_px // 2), fill=entry.patch)
+            patch = (x, y - letters_px // 2, x + letters_px, y + letters_px // 2)
+            pen.rectangle(patch, fill=entry.patch, outline=_PALE)
             x += 1.4 * letters_px
         pen.text((x, y), entry.text, fill=entry.ink, font=letters, anchor="lm")
         x += letters.getlength(entry.text) + letters_px
@@ -71,14 +76,13 @@ def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entr
     """Classes side by side as far as there is room, then each text in lines of its own."""
     letters = font(letters_px)
     room, line, used = width - 2 * _GAP_PX, list[_Entry](), 0.0
-    for layer in overlay.layers:
-        for entry in _classes(layer.shapes):
-            needed = letters.getlength(entry.text) + 2.4 * letters_px
-            if line and used + needed > room:
-                yield line
-                line, used = [], 0.0
-            line.append(entry)
-            used += needed
+    for entry in _classes(overlay):
+        needed = letters.getlength(entry.text) + 2.4 * letters_px
+        if line and used + needed > room:
+            yield line
+            line, used = [], 0.0
+        line.append(entry)
+        used += needed
     if line:
         yield line
     characters = max(12, int(room / letters.getlength("n")))
@@ -87,10 +91,13 @@ def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entr
             yield [_Entry(part, _INK if number else _PALE)]
 
 
-def _classes(shapes: Iterable[Shape]) -> Iterator[_Entry]:
-    """The classes of a layer with their colours, the most frequent first."""
-    counts = Counter((shape.name, shape.colour) for shape in shapes if shape.name)
-    for (name, colour), number in counts.most_common(_MOST_CLASSES):
+def _classes(overlay: Overlay) -> Iterator[_Entry]:
+    """The classes with their colours, the most frequent first; those of a map that are among the objects once."""
+    counts: dict[tuple[str, Colour], int] = {}
+    for layer in overlay.layers:
+        for each, number in Counter((shape.name, shape.colour) for shape in layer.shapes if shape.name).most_common():
+            counts.setdefault(each, number)
+    for (name, colour), number in islice(counts.items(), _MOST_CLASSES):
         yield _Entry(f"{in_font(shortened(name))}{f' {number}' if number > 1 else ''}", _INK, colour)
     if len(counts) > _MOST_CLASSES:
         yield _Entry(f"and {len(counts) - _MOST_CLASSES} more classes")

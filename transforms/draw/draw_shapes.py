@@ -17,6 +17,7 @@ _LEAST_SIDE = 512
 _HALO = (0, 0, 0)
 _MASK_WEIGHT = 0.45
 _LONGEST_NAME = 24
+_FULL = 0.9
 _LEAST_REGION = 0.004
 """Of the picture: a smaller region of a map has no name in it."""
 
@@ -178,8 +179,11 @@ def _places(
 
 
 def middle_of(mask: np.ndarray) -> tuple[int, int]:
-    """x and y of a pixel of a mask that is far from its edge, in its longest run of the row that holds most of it."""
-    y = int(np.argmax(mask.sum(axis=1)))
+    """x and y of a pixel of a mask with much of it around: the middle of the longest run of a row that is as full as
+    any, the middle one of such rows."""
+    sums = mask.sum(axis=1)
+    full = np.flatnonzero(sums >= _FULL * sums.max())
+    y = int(full[len(full) // 2])
     edges = np.flatnonzero(np.diff(mask[y].astype(np.int8), prepend=0, append=0))
     begins, ends = edges[::2], edges[1::2]
     longest = int(np.argmax(ends - begins))

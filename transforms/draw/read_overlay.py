@@ -21,6 +21,9 @@ Values = Mapping[str, Any]
 """Of a record, by their sources (`recordmill.schemas.layouts`), as `RecordParser` gives them; any of them may be
 missing."""
 
+_THINGS = "things"
+"""All of them have one number in semantic maps."""
+
 
 class OverlayReader:
     """Reads the overlays of one data set's records.
@@ -33,6 +36,8 @@ class OverlayReader:
     def __init__(self, labels: LabelMap, table: FeatureTable):
         self._labels = labels
         self._by_id = {category.id: (index, category) for index, category in enumerate(labels.categories)}
+        ordered = dict.fromkeys(category.id for category in (*labels.categories, *labels.segments))
+        self._colours = {id_: number for number, id_ in enumerate(ordered)}
         by_label = label_by_id(labels, table)
         self._by_label = {by_label[category.id]: category for category in labels.all}
 
@@ -120,15 +125,14 @@ class OverlayReader:
         known = {category.id: category for category in self._labels.segments}
         for value in np.unique(pixels).tolist():
             if value == SEMANTIC_THING and by_value:
-                yield Shape("things", (255, 255, 255), mask=pixels == value)
+                yield Shape(_THINGS, (255, 255, 255), mask=pixels == value)
             elif value not in (0, SEMANTIC_IGNORE):
                 yield self._region(known.get(by_value.get(value, -1)), value, pixels == value)
 
     def _region(self, category: Category | None, number: int, mask: np.ndarray) -> Shape:
         if category is None:
             return Shape(f"class {number}", class_colour(number), mask=mask)
-        known = self._by_id.get(category.id)
-        return Shape(category.name, class_colour(known[0] if known else category.id), mask=mask)
+        return Shape(category.name, class_colour(self._colours[category.id]), mask=mask)
 
     def _lines(self, values: Values) -> Iterator[str]:
         """The texts of a record: its file's name, its class, its captions."""
@@ -148,12 +152,12 @@ class OverlayReader:
         return self._labels.categories[index].name if self._is_class(index) else f"class {index}"
 
     def classes(self, values: Values) -> set[str]:
-        """The names of all classes in a record, but for those of maps that are only in pixels."""
+        """The names of all classes in a record: of its objects, of itself, of its maps."""
         sources = ("objects.category_name", "objects.class_index", "objects.category_id", "objects.label")
         objects = max(len(_listed(values.get(source))) for source in sources)
         names = {self._class(values, number)[0] for number in range(objects)} | {self.class_of_image(values)}
-        segments = (_nth(self._labels.segments, index) for index in _listed(values.get("segments.class_index")))
-        return {*names, *(category.name for category in segments if category)} - {""}
+        maps = (*self._panoptic(values, []), *self._semantic(values, []))
+        return {*names, *(shape.name for shape in maps)} - {"", _THINGS}
 
 
 def shown_text(value: bytes) -> str:

@@ -17,7 +17,9 @@ from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
 from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.records.parse_example import parse_example
 from recordmill.transforms.records.record_values import first_line
+from recordmill.transforms.show.describe_values import Meanings
 from recordmill.transforms.show.find_shards import Shard, Shards, labels_of
+from recordmill.transforms.show.meanings import meanings, terms
 from recordmill.transforms.show.recognise_layout import Found, recognise, values_by_source
 
 CATEGORY = "category"
@@ -30,6 +32,7 @@ class Record(NamedTuple):
 
     Attributes:
         number: within its shard, from 0.
+        overlay: reads what is drawn of it.
         offset: where it begins in the file, or in what the file unpacks to.
         found: its features, as they are.
         values: what is known of them, by source.
@@ -43,7 +46,13 @@ class Record(NamedTuple):
     table: FeatureTable
     labels: LabelMap
     values: dict[str, Any]
-    classes: frozenset[str]
+    overlay: OverlayReader
+    meanings: Meanings
+
+    @property
+    def classes(self) -> set[str]:
+        """The names of the classes in it; those of maps are decoded for it."""
+        return self.overlay.classes(self.values)
 
     @property
     def ids(self) -> list[str]:
@@ -110,12 +119,16 @@ def _records(shards: Shards, first: int) -> Iterator[Record]:
         first = max(0, first - number - 1)
 
 
+_Layout = tuple[FeatureTable, LabelMap, OverlayReader, Meanings]
+
+
 class _Parser:
     """Parses records; their layout is the manifest's, or that of the first record that has the same features."""
 
     def __init__(self, shards: Shards):
         self._shards = shards
-        self._known: dict[frozenset[tuple[str, Kind]], tuple[FeatureTable, LabelMap, OverlayReader]] = {}
+        self._terms = terms(shards.folder, shards.manifest) if shards.manifest else {}
+        self._known: dict[frozenset[tuple[str, Kind]], _Layout] = {}
 
     def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
         where = f"{shard.path}: record {number} at byte {offset:,}"
@@ -125,17 +138,17 @@ class _Parser:
             raise RecordError(f"{where} is no tf.train.Example ({first_line(error)})") from error
         if data and not found:
             raise RecordError(f"{where} is no tf.train.Example: of its {len(data):,} bytes none is a feature's")
-        table, labels, reader = self._layout(found)
+        table, labels, reader, known = self._layout(found)
         values = values_by_source(found, table)
-        return Record(shard, number, offset, found, table, labels, values, frozenset(reader.classes(values)))
+        return Record(shard, number, offset, found, table, labels, values, reader, known)
 
-    def _layout(self, found: Found) -> tuple[FeatureTable, LabelMap, OverlayReader]:
+    def _layout(self, found: Found) -> _Layout:
         names = frozenset((name, kind) for name, (kind, _) in found.items())
         if names not in self._known:
             manifest = self._shards.manifest
             table = manifest.table if manifest else recognise(found)
             labels = manifest.labels if manifest else self._labels(table)
-            self._known[names] = table, labels, OverlayReader(labels, table)
+            self._known[names] = table, labels, OverlayReader(labels, table), meanings(table, labels) | self._terms
         return self._known[names]
 
     def _labels(self, table: FeatureTable) -> LabelMap:
@@ -165,8 +178,9 @@ class _Seen:
             self._ids += record.ids[:1] if len(self._ids) < _NAMED else []
             return choice.id in record.ids
         if choice.feature == CATEGORY and CATEGORY not in record.found:
-            self._names.update(record.classes)
-            return choice.value in record.classes
+            classes = record.classes
+            self._names.update(classes)
+            return choice.value in classes
         if choice.feature:
             self._features.update(record.found)
             return choice.value in _texts(record.found.get(choice.feature, (None, []))[1])

@@ -1,6 +1,9 @@
 """Values of records in words."""
 
 import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +15,11 @@ from recordmill.transforms.draw.open_record_picture import picture_size
 from recordmill.transforms.records.parse_example import Values
 from recordmill.transforms.show.recognise_layout import Found
 
-_MOST_NUMBERS = 24
+_MOST_VALUES = 24
 """More numbers than that are told by their range."""
+
+Meanings = Mapping[str, Sequence[str]]
+"""What the integers of a feature stand for, classes or terms, by the feature's name."""
 HEX_SHOWN = 8
 
 
@@ -30,7 +36,7 @@ class ValueRow(NamedTuple):
     text: str
 
 
-def describe_record(found: Found, table: FeatureTable) -> list[ValueRow]:
+def describe_record(found: Found, table: FeatureTable, meanings: Meanings) -> list[ValueRow]:
     """The features of a record, by name."""
     shapes = {feature.name: feature.shape for feature in table.features}
     rows = []
@@ -38,20 +44,29 @@ def describe_record(found: Found, table: FeatureTable) -> list[ValueRow]:
         kind, values = found[name]
         shape = shapes.get(name, ())
         type_ = f"{kind.value} [{', '.join(shape)}]" if shape else kind.value
-        rows.append(ValueRow(name, type_, describe_values(values, is_list=bool(shape))))
+        rows.append(ValueRow(name, type_, describe_values(values, shape, meanings.get(name, ()))))
     return rows
 
 
-def describe_values(values: Values, is_list: bool = False) -> str:
-    """The values of a feature: of several their number comes first; of many numbers, from which to which they are.
+def describe_values(values: Values, shape: tuple[str, ...] = (), names: Sequence[str] = ()) -> str:
+    """The values of a feature: of several their shape comes first; of many numbers, from which to which they are.
 
-    >>> describe_values(np.array([0.25, 1.0], np.float32)), describe_values([b"cat"]), describe_values([b"\\xff\\x00"])
+    Args:
+        shape: names of dimensions, or their sizes, where they are known.
+        names: what integers stand for, by their values.
+
+    >>> describe_values(np.array([0.25, 1], np.float32)), describe_values([b"cat"]), describe_values([b"\\xff\\x00"])
     ('[2] 0.25, 1', 'cat', '2 bytes: ff 00')
+    >>> describe_values(np.zeros(8, np.float32), ("N", "4")), describe_values(np.array([1]), names=("cat", "dog"))
+    ('[2, 4] 0, 0, 0, 0, 0, 0, 0, 0', '1 dog')
     """
-    number = f"[{len(values):,}] " if is_list or len(values) != 1 else ""
+    number = _sizes(len(values), shape) if shape or len(values) != 1 else ""
     if isinstance(values, list):
-        return number + ", ".join(map(describe_bytes, values[:_MOST_NUMBERS]))
-    if len(values) <= _MOST_NUMBERS:
+        return number + ", ".join(map(describe_bytes, values[:_MOST_VALUES]))
+    if names:
+        named = (f"{value} {names[value]}" if 0 <= value < len(names) else str(value) for value in values.tolist())
+        return number + ", ".join(islice(named, _MOST_VALUES))
+    if len(values) <= _MOST_VALUES:
         return number + ", ".join(map(_number, values.tolist()))
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -60,6 +75,15 @@ def describe_values(values: Values, is_list: bool = False) -> str:
     mean = f", mean {_number(finite.mean(dtype=np.float64))}" if values.dtype == np.float32 else ""
     described = f"{_number(finite.min())} to {_number(finite.max())}{mean}"
     return number + described + (f", {odd:,} not finite" if odd else "")
+
+
+def _sizes(values: int, shape: tuple[str, ...]) -> str:
+    """The sizes of a feature's dimensions, all but the first of which are known from its table."""
+    others = [int(size) for size in shape[1:] if size.isdecimal()]
+    each = prod(others)
+    if len(others) < len(shape[1:]) or not each or values % each:
+        return f"[{values:,}] "
+    return f"[{', '.join(f'{size:,}' for size in (values // each, *others))}] "
 
 
 def _number(value: float) -> str:

@@ -34,12 +34,14 @@ class Shards(NamedTuple):
     """What is to be shown.
 
     Attributes:
-        manifest: of the folder that the files are in; None where they are nobody's that is known.
+        folder: that the files are in, or begin to be in where a pattern has several.
+        manifest: of that folder; None where the files are nobody's that is known.
         is_whole: whether the folder was named, and not some of its files.
-        labels: of classes; by the name of the feature that has their indices where that is no data set of ours.
+        class_names: of files of others, by the name of the feature that has their indices.
     """
 
     shards: tuple[Shard, ...]
+    folder: str
     manifest: Manifest | None
     is_whole: bool
     class_names: dict[str, tuple[str, ...]]
@@ -57,7 +59,7 @@ def find_shards(path: str, split: str) -> Shards:
     storage = storage_for(path)
     is_folder = storage.is_folder(path)
     folder = path if is_folder else _folder_of(path)
-    manifest = read_manifest(folder) if is_folder or folder else None
+    manifest = read_manifest(folder) if is_folder else _manifest_beside(folder)
     if is_folder and manifest is not None:
         shards = _listed(folder, manifest)
     elif is_folder:
@@ -80,11 +82,19 @@ def find_shards(path: str, split: str) -> Shards:
         if not shards:
             has = f"it has {', '.join(splits)}" if splits else "its files do not say of which split they are"
             raise ConfigError(f"--split {split!r}: {path} has no such split; {has}")
-    return Shards(tuple(shards), manifest, is_folder, {} if manifest else _class_names(folder))
+    return Shards(tuple(shards), folder, manifest, is_folder, {} if manifest else _class_names(folder))
 
 
 def _folder_of(path: str) -> str:
     return path.rpartition("/")[0] if "://" in path else os.path.dirname(path) or "."
+
+
+def _manifest_beside(folder: str) -> Manifest | None:
+    """That of the folder of files that were named; other tools call files so, too."""
+    try:
+        return read_manifest(folder)
+    except ConfigError:
+        return None
 
 
 def _listed(folder: str, manifest: Manifest) -> list[Shard]:
