@@ -46,6 +46,7 @@ ROOMS = (
 LIGHT = (
     *("schemas", "transforms.storage", "recordmill", "pipelines.options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
+    "launch.verbs.show",
 )
 """Rooms and modules that are imported before a command is understood, by a DAG, or by who trains: neither Beam nor
 TensorFlow comes with them."""

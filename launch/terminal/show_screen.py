@@ -1,6 +1,7 @@
 """A data set on one screen, and its records as a table."""
 
 import io
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,13 @@ _CLASSES_SHOWN = 20
 _LONGEST_NAME = 30
 _LEAST_VALUE = 26
 _LONGEST_FEATURE = 36
+_LAYOUTS = {
+    "detection": "layout detection, which the Object Detection API and Model Garden read",
+    "classification": "layout classification, which Model Garden reads",
+    "tfds": "layout tfds, as COCO is in TensorFlow Datasets",
+    "keras": "layout keras, of the recipe at keras.io",
+    "unknown": "a layout that is not known; what is alike in many is recognised",
+}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -183,12 +191,15 @@ def _reject_lines(splits: dict[str, SplitManifest]) -> Iterator[str]:
 def print_records(console: Console, records: Iterable[Record], width: int) -> None:
     """Records as tables of their features, as many side by side as there is room for; those before a damaged one, and
     then its error."""
-    waiting = iter(records)
+    waiting, layout = iter(records), ""
     while True:
         shown: list[Record] = []
         try:
             shown.extend(islice(waiting, records_side_by_side(width)))
         finally:
+            if shown and shown[0].table.layout != layout:
+                layout = shown[0].table.layout
+                console.print(_LAYOUTS.get(layout, f"layout {layout}"))
             for line in record_lines(shown, width) if shown else ():
                 console.print(line)
         if not shown:
@@ -213,7 +224,9 @@ def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
     name_width = min(_LONGEST_FEATURE, max(map(cell_len, ("feature", *map(printable, names)))))
     type_width = max(map(len, ("type", *types.values())))
     room = max(8, (width - name_width - type_width - 2 - 2 * len(records)) // len(records))
-    heads = [printable(f"{record.shard.split or record.shard.path} {record.number}") for record in records]
+    heads = [
+        printable(f"{record.shard.split or os.path.basename(record.shard.path)} {record.number}") for record in records
+    ]
     yield "  ".join(
         [padded("feature", name_width), padded("type", type_width), *(padded(h, room) for h in heads)]
     ).rstrip()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import FeatureTable, Kind
 from recordmill.schemas.labels import LabelMap
@@ -18,7 +19,7 @@ from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.records.parse_example import parse_example
 from recordmill.transforms.records.record_values import first_line
 from recordmill.transforms.show.describe_values import Meanings
-from recordmill.transforms.show.find_shards import Shard, Shards, labels_of
+from recordmill.transforms.show.find_shards import Shard, Shards
 from recordmill.transforms.show.meanings import meanings, terms
 from recordmill.transforms.show.recognise_layout import Found, recognise, values_by_source
 
@@ -32,11 +33,11 @@ class Record(NamedTuple):
 
     Attributes:
         number: within its shard, from 0.
-        overlay: reads what is drawn of it.
         offset: where it begins in the file, or in what the file unpacks to.
         found: its features, as they are.
         values: what is known of them, by source.
-        classes: names of the classes in it.
+        overlay: reads what is drawn of it.
+        meanings: what its integers stand for.
     """
 
     shard: Shard
@@ -44,7 +45,6 @@ class Record(NamedTuple):
     offset: int
     found: Found
     table: FeatureTable
-    labels: LabelMap
     values: dict[str, Any]
     overlay: OverlayReader
     meanings: Meanings
@@ -62,8 +62,11 @@ class Record(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which records are asked for: those that have an id; those of
-    which a feature, or `category`, has a value; or all. `first` counts from 0, over all shards: where to begin."""
+    """Which records are asked for: those that have an id; those of which a feature, or `category`, has a value; or all.
+
+    Attributes:
+        first: where to begin, counted from 0 over all shards.
+    """
 
     id: str = ""
     first: int | None = None
@@ -105,21 +108,31 @@ def check_class(name: str, manifest: Manifest) -> None:
 
 
 def _records(shards: Shards, first: int) -> Iterator[Record]:
-    """All records, from the `first` on. Shards whose numbers of records are known are passed over unread."""
+    """All records, from the `first` on. Shards whose numbers of records are known are passed over unread.
+
+    Raises:
+        ConfigError: there are none so far.
+    """
     parse = _Parser(shards)
+    before = first  # of the records that are left
+    is_reached = not first
     for shard in shards.shards:
-        if shard.records is not None and first >= shard.records:
-            first -= shard.records
+        if shard.records is not None and before >= shard.records:
+            before -= shard.records
             continue
         offset, number = 0, -1
         for number, data in enumerate(open_records(shard.path)):
-            if number >= first:
+            if number >= before:
+                is_reached = True
                 yield parse(shard, number, offset, data)
             offset += len(data) + FRAME_BYTES
-        first = max(0, first - number - 1)
+        before = max(0, before - number - 1)
+    if not is_reached:
+        total = first - before
+        raise ConfigError(f"--index {first}: records are counted from 0, and there are {total:,} of them")
 
 
-_Layout = tuple[FeatureTable, LabelMap, OverlayReader, Meanings]
+_Layout = tuple[FeatureTable, OverlayReader, Meanings]
 
 
 class _Parser:
@@ -127,7 +140,7 @@ class _Parser:
 
     def __init__(self, shards: Shards):
         self._shards = shards
-        self._terms = terms(shards.folder, shards.manifest) if shards.manifest else {}
+        self._terms: dict[str, Sequence[str]] = terms(shards.folder, shards.manifest) if shards.manifest else {}
         self._known: dict[frozenset[tuple[str, Kind]], _Layout] = {}
 
     def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
@@ -138,9 +151,9 @@ class _Parser:
             raise RecordError(f"{where} is no tf.train.Example ({first_line(error)})") from error
         if data and not found:
             raise RecordError(f"{where} is no tf.train.Example: of its {len(data):,} bytes none is a feature's")
-        table, labels, reader, known = self._layout(found)
+        table, reader, known = self._layout(found)
         values = values_by_source(found, table)
-        return Record(shard, number, offset, found, table, labels, values, reader, known)
+        return Record(shard, number, offset, found, table, values, reader, known)
 
     def _layout(self, found: Found) -> _Layout:
         names = frozenset((name, kind) for name, (kind, _) in found.items())
@@ -148,17 +161,22 @@ class _Parser:
             manifest = self._shards.manifest
             table = manifest.table if manifest else recognise(found)
             labels = manifest.labels if manifest else self._labels(table)
-            self._known[names] = table, labels, OverlayReader(labels, table), meanings(table, labels) | self._terms
+            known = meanings(table, labels) | self._terms | self._class_names(found)
+            self._known[names] = table, OverlayReader(labels, table), known
         return self._known[names]
 
+    def _class_names(self, found: Found) -> dict[str, Sequence[str]]:
+        """Names that TFDS has beside the files, for any feature."""
+        named = ((name, self._shards.class_names.get(name.replace("/", "-"))) for name in found)
+        return {name: names for name, names in named if names}
+
     def _labels(self, table: FeatureTable) -> LabelMap:
-        classes = ("objects.class_index", "image.class_index")
-        features = (feature.name for feature in table.features if feature.source in classes)
-        return next(filter(len_of, (labels_of(self._shards.class_names, name) for name in features)), LabelMap(()))
-
-
-def len_of(labels: LabelMap) -> int:
-    return len(labels.categories)
+        """The classes of objects, or of images, of somebody else's records; none where no file names them."""
+        for source in ("objects.class_index", "image.class_index"):
+            for feature in table.features:
+                if feature.source == source and (names := self._class_names({feature.name: (feature.kind, [])})):
+                    return LabelMap(tuple(Category(index, name) for index, name in enumerate(names[feature.name])))
+        return LabelMap(())
 
 
 class _Seen:
@@ -193,10 +211,6 @@ class _Seen:
         if choice.id:
             like = f"; ids are such as {', '.join(self._ids)}" if self._ids else ", and none has an id"
             return f"--id {choice.id!r}: {of} has it{like}"
-        if choice.first is not None:
-            known = [shard.records for shard in shards.shards if shard.records is not None]
-            total = sum(known) if len(known) == len(shards.shards) else self._records
-            return f"--index {choice.first}: there is no such record; they are counted from 0, and there are {total:,}"
         if choice.feature == CATEGORY and not (self._features & {CATEGORY}):
             return f"--find category={choice.value}: {of} has it; {_nearest(choice.value, set(self._names), 'class')}"
         if choice.feature:

@@ -3,9 +3,7 @@
 import os
 from typing import NamedTuple
 
-from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.metadata.dataset_folder import read_manifest
 from recordmill.transforms.storage.match_files import match_files
@@ -134,13 +132,3 @@ def _class_names(folder: str) -> dict[str, tuple[str, ...]]:
             text = storage.read(storage.join(folder, name)).decode(errors="replace")
             found[name.removesuffix(_CLASS_NAMES).replace(".", "-")] = tuple(text.splitlines())
     return found
-
-
-def labels_of(class_names: dict[str, tuple[str, ...]], feature: str) -> LabelMap:
-    """The classes that a feature of somebody else's records indexes; none where no file names them.
-
-    >>> labels_of({"objects-label": ("cat", "dog")}, "objects/label").name_by_id()
-    {0: 'cat', 1: 'dog'}
-    """
-    names = class_names.get(feature.replace("/", "-"), ())
-    return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))

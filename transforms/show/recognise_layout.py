@@ -8,6 +8,7 @@ that most writers use are known, too.
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from recordmill.schemas.features import Feature, FeatureTable, Kind
@@ -21,9 +22,11 @@ Found = Mapping[str, tuple[Kind, Values]]
 UNKNOWN = FeatureTable("unknown", ())
 
 _PICTURE = Feature("", "image.encoded", Kind.BYTES, (), "JPEG or PNG", "a picture")
+_FILE_NAME = Feature("", "image.file_name", Kind.BYTES, (), "utf-8", "file name")
 _CLASS = Feature("", "image.class_index", Kind.INT64, (), "0..classes-1", "class index")
 _BOX = Feature("", "objects.bbox_yxyx", Kind.FLOAT, ("N", "4"), "fraction", "ymin, xmin, ymax, xmax")
 _CLASSES = Feature("", "objects.class_index", Kind.INT64, ("N",), "0..classes-1", "class index")
+_FILE_NAMES = ("filename", "file_name", "path")
 _NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "label")
 """In names of PNGs that are numbers of pixels."""
 _LEAST_NAMES = 3
@@ -46,12 +49,14 @@ def _present(table: FeatureTable, found: Found) -> FeatureTable:
 
 
 def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
-    """The table with what its layout lacks: a picture, a label, boxes of TFDS under any name."""
+    """The table with what its layout lacks: a picture, its name, a label, boxes of TFDS under any name."""
     more = dict[str, Feature]()
     for name, (kind, values) in found.items():
         group, _, last = name.rpartition("/")
         if kind is Kind.BYTES and _is_picture(name, values):
             more.setdefault("image.encoded", _named(_PICTURE, name))
+        elif kind is Kind.BYTES and len(values) == 1 and last in _FILE_NAMES:
+            more.setdefault("image.file_name", _named(_FILE_NAME, name))
         elif kind is Kind.INT64 and len(values) == 1 and last == "label":
             more.setdefault("image.class_index", _named(_CLASS, name))
         elif kind is Kind.FLOAT and last == "bbox" and len(values) % 4 == 0 and group:
@@ -70,7 +75,7 @@ def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
 
 
 def _named(feature: Feature, name: str) -> Feature:
-    return Feature(name, feature.source, feature.kind, feature.shape, feature.unit, feature.meaning)
+    return msgspec.structs.replace(feature, name=name)
 
 
 def _is_picture(name: str, values: Values) -> bool:

@@ -1,0 +1,75 @@
+import gzip
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.transforms.records.open_records import open_records
+from tests.transforms.show.records import framed
+
+RECORDS = [b"the first", b"the second " * 50, b"", b"the last"]
+WHOLE = framed(*RECORDS)
+SECOND = 16 + len(RECORDS[0])
+
+
+def read(path) -> tuple[list[bytes], Exception | None]:
+    """The records up to the first fault, and the fault."""
+    records = []
+    try:
+        for record in open_records(str(path)):
+            records.append(record)
+    except (ConfigError, RecordError) as error:
+        return records, error
+    return records, None
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["x.tfrecord", "x.tfrecord.gz", "anything"])
+def test_gzip_is_known_by_content_and_not_by_name(tmp_path, name, packed):
+    (tmp_path / name).write_bytes(gzip.compress(WHOLE) if packed else WHOLE)
+    assert read(tmp_path / name) == (RECORDS, None)
+
+
+def test_a_file_of_many_gzip_members(tmp_path):
+    (tmp_path / "x").write_bytes(b"".join(gzip.compress(framed(record)) for record in RECORDS))
+    assert read(tmp_path / "x") == (RECORDS, None)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_wrong_checksum_is_told_by_its_offset(tmp_path, packed):
+    damaged = bytearray(WHOLE)
+    damaged[SECOND + 30] ^= 1
+    (tmp_path / "x").write_bytes(gzip.compress(bytes(damaged)) if packed else bytes(damaged))
+    records, error = read(tmp_path / "x")
+    assert records == RECORDS[:1]
+    assert isinstance(error, RecordError)
+    assert (error.reason, error.offset) == ("data_crc", SECOND)
+    unpacked = " of what it unpacks to" if packed else ""
+    assert f"{tmp_path}/x: record 1 at byte {SECOND}{unpacked}: the checksum" in str(error)
+
+
+def test_a_cut_file_is_told_by_its_offset(tmp_path):
+    (tmp_path / "x").write_bytes(WHOLE[: SECOND + 40])
+    records, error = read(tmp_path / "x")
+    assert (records, error.reason, error.offset) == (RECORDS[:1], "truncated", SECOND)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:20] + b"\xff\xff" + data[22:]])
+def test_damaged_gzip(tmp_path, damage):
+    (tmp_path / "x").write_bytes(damage(gzip.compress(WHOLE * 40)))
+    _, error = read(tmp_path / "x")
+    assert isinstance(error, RecordError | ConfigError)
+    assert str(tmp_path / "x") in str(error)
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n" + b"pixels" * 9, b"short", gzip.compress(b"no records" * 9)])
+def test_what_is_no_tfrecord_file(tmp_path, data):
+    (tmp_path / "x").write_bytes(data)
+    records, error = read(tmp_path / "x")
+    assert records == []
+    assert isinstance(error, ConfigError)
+    assert "is no TFRecord file" in str(error)
+
+
+def test_an_empty_file_has_no_record(tmp_path):
+    (tmp_path / "x").write_bytes(b"")
+    assert read(tmp_path / "x") == ([], None)

@@ -1,0 +1,143 @@
+import pytest
+
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.transforms.show.choose_records import Choice, choose_records
+from recordmill.transforms.show.find_shards import find_shards
+from tests.transforms.show.records import example, framed, label_map, write
+
+
+def chosen(path, count: int = 99, split: str = "", **choice) -> list:
+    return list(choose_records(find_shards(str(path), split), Choice(**choice), count, lambda records: None))
+
+
+def numbers(path, **choice) -> list[tuple[int, int]]:
+    """File, by its last digit, and number of each record."""
+    return [(int(record.shard.path[-1]), record.number) for record in chosen(path, **choice)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two files of three and two images."""
+    names = ["cat", "dog", "cat", "red panda", "dog"]
+    records = [
+        example(
+            image__source_id=[str(100 + number).encode()],
+            image__filename=[f"{number}.jpg".encode()],
+            image__object__class__text=[name.encode(), b"tree"],
+            image__object__bbox__xmin=[0.5, 0.25],
+            image__height=[10 + number],
+        )
+        for number, name in enumerate(names)
+    ]
+    write(tmp_path / "x.tfrecord-0", *records[:3])
+    write(tmp_path / "x.tfrecord-1", *records[3:])
+    return tmp_path
+
+
+def test_all_in_order_and_no_more_than_asked_for(files):
+    assert numbers(files) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert numbers(files, count=2) == [(0, 0), (0, 1)]
+
+
+def test_by_number_over_all_files(files):
+    assert numbers(files, first=3, count=1) == [(1, 0)]
+    assert numbers(files, first=2) == [(0, 2), (1, 0), (1, 1)]
+    with pytest.raises(ConfigError, match="there are 5"):
+        chosen(files, first=5)
+    with pytest.raises(ConfigError, match="there are 5"):
+        chosen(files, first=99)
+
+
+def test_by_id_or_file_name(files):
+    assert numbers(files, id="103") == numbers(files, id="3.jpg") == [(1, 0)]
+    with pytest.raises(
+        ConfigError, match=r"none of 5 records in 2 files has it; ids are such as 100, 101, 102, 103, 104"
+    ):
+        chosen(files, id="7")
+
+
+def test_by_class(files):
+    assert numbers(files, feature="category", value="cat") == [(0, 0), (0, 2)]
+    assert numbers(files, feature="category", value="dog", first=2) == [(1, 1)]
+    with pytest.raises(ConfigError, match="the nearest class is red panda"):
+        chosen(files, feature="category", value="redpanda")
+
+
+@pytest.mark.parametrize(("feature", "value"), [("image/height", "11"), ("image/filename", "1.jpg")])
+def test_by_the_value_of_a_feature(files, feature, value):
+    assert numbers(files, feature=feature, value=value) == [(0, 1)]
+
+
+def test_by_a_float(files):
+    assert len(chosen(files, feature="image/object/bbox/xmin", value="0.25")) == 5
+    with pytest.raises(ConfigError, match="none of 5 records in 2 files has that value"):
+        chosen(files, feature="image/object/bbox/xmin", value="0.3")
+
+
+def test_a_feature_that_there_is_not(files):
+    with pytest.raises(ConfigError, match="the nearest feature is image/height"):
+        chosen(files, feature="image/heigt", value="11")
+
+
+def test_a_column_called_category_is_a_feature(tmp_path):
+    path = write(tmp_path / "x.tfrecord0", example(category=[b"a"]), example(category=[b"b"]))
+    assert numbers(path, feature="category", value="b") == [(0, 1)]
+
+
+def test_offsets_are_those_of_the_records(files):
+    data = (files / "x.tfrecord-0").read_bytes()
+    for record in chosen(files)[:3]:
+        size = int.from_bytes(data[record.offset : record.offset + 8], "little")
+        assert b"%d.jpg" % record.number in data[record.offset : record.offset + size + 16]
+
+
+def test_records_before_a_damaged_one_are_given(files):
+    data = bytearray((files / "x.tfrecord-1").read_bytes())
+    data[-5] ^= 1
+    (files / "x.tfrecord-1").write_bytes(bytes(data))
+    records = choose_records(find_shards(str(files), ""), Choice(), 99, lambda _: None)
+    assert [next(records).number for _ in range(4)] == [0, 1, 2, 0]
+    with pytest.raises(RecordError, match="record 1 at byte"):
+        next(records)
+
+
+@pytest.mark.parametrize("data", [b"no protocol buffer", b"\x0a\x7f\x00", b"\x12\x02\x08\x01"])
+def test_records_of_something_else(tmp_path, data):
+    (tmp_path / "x").write_bytes(framed(example(a=[1]), data))
+    with pytest.raises(RecordError, match=r"record 1 at byte \d+ is no tf.train.Example"):
+        chosen(tmp_path / "x")
+
+
+def test_files_without_a_record(tmp_path):
+    (tmp_path / "x").write_bytes(b"")
+    with pytest.raises(ConfigError, match="there is no record in"):
+        chosen(tmp_path / "x")
+
+
+def test_an_empty_example_is_a_record(tmp_path):
+    assert [record.found for record in chosen(write(tmp_path / "x.tfrecord0", b""))] == [{}]
+
+
+def test_classes_of_a_data_set_are_known_before_it_is_read(tmp_path, copy_converted):
+    copy_converted(tmp_path)
+    for shard in tmp_path.glob("*.tfrecord-*"):
+        shard.unlink()
+    with pytest.raises(ConfigError, match="has no such class; the nearest class is circle"):
+        chosen(tmp_path, feature="category", value="circel")
+
+
+def test_shards_before_a_number_are_not_read(tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 2)
+    (tmp_path / "coco-train.tfrecord-00000-of-00002").unlink()
+    (record,) = chosen(tmp_path, first=15, count=1)
+    assert (record.shard.path[-14:], record.number) == ("00001-of-00002", 3)
+
+
+def test_class_names_of_tfds_beside_the_files(tmp_path):
+    record = example(image=[label_map([[0]])], faces__bbox=[0.1, 0.2, 0.3, 0.4], faces__label=[1], kind=[0])
+    path = write(tmp_path / "x-train.tfrecord-00000-of-00001", record)
+    (tmp_path / "faces-label.labels.txt").write_text("young\nold\n")
+    (tmp_path / "kind.labels.txt").write_text("indoor\noutdoor\n")
+    (found,) = chosen(path)
+    assert found.classes == {"old"}
+    assert found.meanings == {"faces/label": ("young", "old"), "kind": ("indoor", "outdoor")}

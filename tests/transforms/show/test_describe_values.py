@@ -1,0 +1,87 @@
+import json
+
+import numpy as np
+import pytest
+
+from recordmill.transforms.records.parse_example import parse_example
+from recordmill.transforms.show.describe_json import json_values
+from recordmill.transforms.show.describe_values import describe_record, describe_values
+from recordmill.transforms.show.recognise_layout import recognise
+from tests.transforms.show.records import example, picture
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (picture(640, 480), "JPEG 640x480, "),
+        (picture(7, 5, "PNG"), "PNG 7x5, "),
+        (picture(7, 5, "GIF"), "GIF 7x5, "),
+        (picture(7, 5, "WEBP"), "WEBP 7x5, "),
+        (picture()[:30], "30 bytes: a picture that cannot be opened: "),
+        (b"RIFF\x00\x00\x00\x00WAVEfmt ", "16 bytes: 52 49 46 46 00"),
+        (b"caf\xc3\xa9", "café"),
+        (b"", ""),
+        (b"a\tb", "a\tb"),
+        (b"a\x00b", "3 bytes: 61 00 62"),
+        (bytes(range(128, 148)), "20 bytes: 80 81 82 83 84 85 86 87 …"),
+    ],
+)
+def test_bytes(value, text):
+    assert describe_values([value]).startswith(text)
+    assert len(describe_values([value])) <= len(text) + 120
+
+
+@pytest.mark.parametrize(
+    ("values", "shape", "names", "text"),
+    [
+        (np.array([1 / 3], np.float32), (), (), "0.33333"),
+        (np.array([], np.int64), (), (), "[0] "),
+        (np.arange(3), (), (), "[3] 0, 1, 2"),
+        (np.arange(100), (), (), "[100] 0 to 99"),
+        (np.arange(100, dtype=np.float32), ("N", "4"), (), "[25, 4] 0 to 99, mean 49.5"),
+        (np.arange(7), ("N", "4"), (), "[7] 0, 1, 2, 3, 4, 5, 6"),  # damaged: not of four each
+        (np.array([5]), ("N",), (), "[1] 5"),
+        (np.array([0, 9, -1]), (), ("cat", "dog"), "[3] 0 cat, 9, -1"),
+        (np.array([np.nan, 1.0] * 20, np.float32), (), (), "[40] 1 to 1, mean 1, 20 not finite"),
+        (np.array([np.nan] * 40, np.float32), (), (), "[40] none of them finite"),
+        ([b"a", b"b"], ("N",), (), "[2] a, b"),
+        ([b"a"] * 30, (), (), "[30] " + ", ".join("a" * 24)),
+    ],
+)
+def test_lists(values, shape, names, text):
+    assert describe_values(values, shape, names) == text
+
+
+def test_a_record():
+    record = example(
+        image=[picture()],
+        image__filename=[b"a.jpg"],
+        image__id=[7],
+        objects__bbox=[0.5] * 8,
+        objects__label=[1, 0],
+        other=[3],
+    )
+    found = parse_example(record)
+    rows = describe_record(found, recognise(found), {"objects/label": ("cat", "dog")})
+    assert [tuple(row) for row in rows[1:]] == [
+        ("image/filename", "bytes", "a.jpg"),
+        ("image/id", "int64", "7"),
+        ("objects/bbox", "float [N, 4]", "[2, 4] 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5"),
+        ("objects/label", "int64 [N]", "[2] 1 dog, 0 cat"),
+        ("other", "int64", "3"),
+    ]
+
+
+def test_json_is_strict_and_loses_no_number():
+    floats = np.array([0.1, np.nan, np.inf, -np.inf, 1e-38], np.float32)
+    values = [
+        *json_values(floats),
+        *json_values(np.array([1 << 62])),
+        *json_values([b"\xff\xfe", b"text", picture(6, 4)]),
+    ]
+    text = json.dumps(values, allow_nan=False)
+    assert json.loads(text)[:6] == [0.1, "nan", "inf", "-inf", 1e-38, 1 << 62]
+    assert np.float32(json.loads(text)[0]) == floats[0]
+    assert values[6:8] == [{"bytes": 2, "start": "fffe"}, "text"]
+    assert {**values[8], "bytes": 0} == {"bytes": 0, "format": "jpeg", "width": 6, "height": 4}
+    assert next(json_values([picture()[:30]])).keys() == {"bytes", "fault"}
