@@ -94,28 +94,24 @@ def _kinds(manifest: Manifest, splits: Iterable[SplitManifest]) -> Iterator[str]
 
 
 def _split_table(manifest: Manifest, splits: dict[str, SplitManifest]) -> Iterator[str]:
-    unit = "rows" if manifest.table.record_of is RecordOf.ROW else "images"
-    rows: list[tuple[str, ...]] = [
-        ("split", unit, "rejected", "annotations", "records", "shards", "size", "shard sizes")
-    ]
-    for name, split in splits.items():
-        sizes = sorted(shard.bytes for shard in split.shards)
-        spread = [size_text(sizes[0]), size_text(sizes[-1])]
-        rows.append(
-            (
-                name,
-                f"{split.images.written:,}",
-                f"{sum(split.images.rejected.values()):,}",
-                f"{split.annotations.in_records:,}",
-                f"{split.examples:,}",
-                f"{len(split.shards):,}",
-                size_text(split.bytes),
-                " to ".join(dict.fromkeys(spread)),
-            )
-        )
+    columns = {"split": list(splits)}
+    images = "rows" if manifest.table.record_of is RecordOf.ROW else "images"
+    columns[images] = [f"{split.images.written:,}" for split in splits.values()]
+    columns["rejected"] = [f"{sum(split.images.rejected.values()):,}" for split in splits.values()]
+    columns["annotations"] = [f"{split.annotations.in_records:,}" for split in splits.values()]
+    columns["records"] = [f"{split.examples:,}" for split in splits.values()]
+    columns["shards"] = [f"{len(split.shards):,}" for split in splits.values()]
+    columns["size"] = [size_text(split.bytes) for split in splits.values()]
+    columns["of each"] = [_spread([shard.bytes for shard in split.shards]) for split in splits.values()]
     if not any(split.annotations.rows for split in splits.values()):
-        rows = [(*row[:3], *row[4:]) for row in rows]
-    yield from aligned(rows)
+        del columns["annotations"]
+    if columns["records"] == columns[images]:
+        del columns["records"]
+    yield from aligned([tuple(columns), *zip(*columns.values(), strict=True)])
+
+
+def _spread(sizes: Sequence[int]) -> str:
+    return " to ".join(dict.fromkeys((size_text(min(sizes)), size_text(max(sizes)))))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The picture of a record, decoded to be looked at."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,5 +59,8 @@ def picture_of(values: Mapping[str, Any], raw_shape: tuple[int, ...] = ()) -> Im
     if data := values.get("image.encoded"):
         return open_record_picture(data)
     if (pixels := values.get("image.pixels")) and raw_shape:
+        if len(pixels) != prod(raw_shape):
+            detail = f"{len(pixels):,} bytes of pixels, where {' x '.join(map(str, raw_shape))} are {prod(raw_shape):,}"
+            raise UnusableError(Reason.SIZE_MISMATCH, detail)
         return Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(raw_shape))
     return None

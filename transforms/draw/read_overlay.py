@@ -35,11 +35,15 @@ class OverlayReader:
 
     def __init__(self, labels: LabelMap, table: FeatureTable):
         self._labels = labels
-        self._by_id = {category.id: (index, category) for index, category in enumerate(labels.categories)}
         ordered = dict.fromkeys(category.id for category in (*labels.categories, *labels.segments))
         self._colours = {id_: number for number, id_ in enumerate(ordered)}
         by_label = label_by_id(labels, table)
         self._by_label = {by_label[category.id]: category for category in labels.all}
+        self._by_number: dict[str, dict[int, Category]] = {
+            "objects.class_index": dict(enumerate(labels.categories)),
+            "objects.category_id": {category.id: category for category in labels.categories},
+            "objects.label": self._by_label,
+        }
 
     def __call__(self, values: Values, size: tuple[int, int]) -> Overlay:
         """What is drawn of a record.
@@ -84,19 +88,19 @@ class OverlayReader:
 
     def _class(self, values: Values, number: int) -> tuple[str, Colour, Category | None]:
         """Name and colour of an object's class, and its category where the data set's classes are known."""
-        index = _at(values, "objects.class_index", number)
-        category = self._labels.categories[index] if index is not None and self._is_class(index) else None
-        for source in ("objects.category_id", "objects.label"):
-            if category is None and (label := _at(values, source, number)) is not None:
-                known = self._by_id.get(label) if source == "objects.category_id" else None
-                if known:
-                    index, category = known
-                elif label in self._by_label:
-                    category = self._by_label[label]
-                index = label if index is None else index
-        text = _at(values, "objects.category_name", number)
-        name = shown_text(text) if text else category.name if category else "" if index is None else f"class {index}"
-        return name, name_colour(name) if index is None else class_colour(index), category
+        known = ((_at(values, source, number), by_number) for source, by_number in self._by_number.items())
+        numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
+        category = next((category for _, category in numbers if category), None)
+        if category:
+            name, colour = category.name, class_colour(self._colours[category.id])
+        elif numbers:
+            name, colour = f"class {numbers[0][0]}", class_colour(numbers[0][0])
+        else:
+            name, colour = "", name_colour("")
+        if text := _at(values, "objects.category_name", number):
+            name = shown_text(text)
+            colour = colour if numbers else name_colour(name)
+        return name, colour, category
 
     def _is_class(self, index: int) -> bool:
         return 0 <= index < len(self._labels.categories)
@@ -153,8 +157,7 @@ class OverlayReader:
 
     def classes(self, values: Values) -> set[str]:
         """The names of all classes in a record: of its objects, of itself, of its maps."""
-        sources = ("objects.category_name", "objects.class_index", "objects.category_id", "objects.label")
-        objects = max(len(_listed(values.get(source))) for source in sources)
+        objects = max(len(_listed(values.get(source))) for source in ("objects.category_name", *self._by_number))
         names = {self._class(values, number)[0] for number in range(objects)} | {self.class_of_image(values)}
         maps = (*self._panoptic(values, []), *self._semantic(values, []))
         return {*names, *(shape.name for shape in maps)} - {"", _THINGS}

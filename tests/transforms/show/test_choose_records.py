@@ -127,10 +127,10 @@ def test_classes_of_a_data_set_are_known_before_it_is_read(tmp_path, copy_conver
 
 
 def test_shards_before_a_number_are_not_read(tmp_path, copy_converted):
-    copy_converted(tmp_path, "--num-shards", 2)
-    (tmp_path / "coco-train.tfrecord-00000-of-00002").unlink()
-    (record,) = chosen(tmp_path, first=15, count=1)
-    assert (record.shard.path[-14:], record.number) == ("00001-of-00002", 3)
+    copy_converted(tmp_path, "--num-shards", 3)
+    (tmp_path / "coco-train.tfrecord-00000-of-00003").unlink()
+    (record,) = chosen(tmp_path, first=16, count=1)
+    assert (record.shard.path[-14:], record.number) == ("00002-of-00003", 1)
 
 
 def test_class_names_of_tfds_beside_the_files(tmp_path):

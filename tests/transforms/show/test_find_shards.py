@@ -7,22 +7,22 @@ from tests.transforms.show.records import framed, write
 
 
 def test_a_data_set_s_folder(tmp_path, copy_converted):
-    copy_converted(tmp_path, "--num-shards", 2)
+    copy_converted(tmp_path, "--num-shards", 3)
     found = find_shards(str(tmp_path), "")
     assert found.is_whole
     assert found.manifest.layout == "detection"
-    assert [shard.split for shard in found.shards] == ["train", "train"]
+    assert [shard.split for shard in found.shards] == ["train"] * 3
     assert sum(shard.records for shard in found.shards) == 22
     with pytest.raises(ConfigError, match="it has train"):
         find_shards(str(tmp_path), "val")
 
 
 def test_a_shard_is_known_by_the_manifest_beside_it(tmp_path, copy_converted):
-    copy_converted(tmp_path, "--num-shards", 2)
-    (shard,) = find_shards(str(tmp_path / "coco-train.tfrecord-00001-of-00002"), "").shards
-    assert (shard.split, shard.records) == ("train", 10)
+    copy_converted(tmp_path, "--num-shards", 3)
+    (shard,) = find_shards(str(tmp_path / "coco-train.tfrecord-00001-of-00003"), "").shards
+    assert (shard.split, shard.records) == ("train", 7)
     found = find_shards(f"{tmp_path}/coco-train*", "")
-    assert (len(found.shards), found.manifest is None, found.is_whole) == (2, False, False)
+    assert (len(found.shards), found.manifest is None, found.is_whole) == (3, False, False)
 
 
 def test_files_of_others_beside_a_data_set_are_theirs(tmp_path, copy_converted):

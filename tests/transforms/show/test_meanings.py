@@ -1,9 +1,11 @@
-import json
+import pytest
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, encode_encoder
+from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.show.meanings import meanings, terms
 from tests.conftest import CATEGORIES
 
@@ -15,13 +17,16 @@ def test_class_indices_and_segments():
     assert meanings(DETECTION, LABELS) == {"image/object/class/index": ("cat", "dog")}
 
 
-def test_terms_and_tokens(sample, tmp_path, copy_converted):
-    for form, feature, first in (("tfidf", "captions/index", 0), ("tokens", "captions/tokens", 2)):
-        folder = tmp_path / form
-        copy_converted(folder, "--captions", sample.captions, "--caption-text", form)
-        vocabulary = json.loads((folder / "encoders" / "captions.json").read_text())["vocabulary"]
-        found = terms(str(folder), require_manifest(str(folder)))
-        assert found.keys() == {feature}
-        assert list(found[feature][first:]) == vocabulary
-        (folder / "encoders" / "captions.json").unlink()
-        assert terms(str(folder), require_manifest(str(folder))) == {}
+@pytest.mark.parametrize(
+    ("form", "feature", "before"),
+    [(TextForm.COUNTS, "captions/index", ()), (TextForm.TOKENS, "captions/tokens", ("(padding)", "(unknown)"))],
+)
+def test_terms_and_tokens(form, feature, before, tmp_path):
+    encoder = TextEncoder(1, "captions", TextSettings(form), "train", 2, ("a", "cat"))
+    parts = (Part.CAPTION_TOKENS if form is TextForm.TOKENS else Part.CAPTION_TERMS,)
+    manifest = Manifest(4, "coco", "detection", parts, (), (), {}, encoders=(encoder.info,))
+    assert terms(str(tmp_path), manifest) == {}
+    path = tmp_path / encoder.info.file
+    path.parent.mkdir()
+    path.write_bytes(encode_encoder(encoder))
+    assert terms(str(tmp_path), manifest) == {feature: (*before, "a", "cat")}

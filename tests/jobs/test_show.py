@@ -1,0 +1,153 @@
+"""`recordmill show` as a person calls it."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.transforms.draw.colours import class_colour
+from tests.transforms.show.records import example, picture, write
+
+
+@pytest.fixture
+def out(tmp_path, copy_converted):
+    copy_converted(tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_a_data_set_and_its_first_records(out, recordmill):
+    outcome = recordmill("show", out)
+    assert outcome.code == 0
+    assert f"coco in {out}: layout detection" in outcome.out
+    assert "image/object/class/text" in outcome.out
+
+
+def test_one_record_by_its_id_and_those_of_a_class(out, recordmill):
+    (record,) = json.loads(recordmill("show", out, "--index", 4, "--json").out)["records"]
+    same = json.loads(recordmill("show", out, "--id", record["ids"][0], "--json").out)["records"]
+    assert same == [record]
+    found = json.loads(recordmill("show", out, "--find", "category=star", "--count", 99, "--json").out)["records"]
+    assert 0 < len(found) < 22
+    assert all("star" in each["features"]["image/object/class/text"]["values"] for each in found)
+
+
+def test_the_json_document_is_strict_and_as_documented(out, recordmill):
+    def refused(constant):
+        raise AssertionError(constant)
+
+    document = json.loads(recordmill("show", out, "--json").out, parse_constant=refused)
+    assert document.keys() == {"path", "data_set", "files", "records"}
+    data_set = document["data_set"]
+    assert data_set.keys() == {"name", "layout", "parts", "classes", "splits"}
+    split = data_set["splits"]["train"]
+    assert split.keys() == {
+        *("records", "images", "annotations", "shards", "bytes", "class_counts", "rejected"),
+    }
+    assert (split["images"], split["rejected"]["images"]) == (22, {"image_missing": 1, "image_unreadable": 1})
+    assert document["files"] == [
+        {"path": str(path), "split": "train", "bytes": path.stat().st_size, "records": 22}
+        for path in out.glob("*.tfrecord-*")
+    ]
+    (record,) = document["records"]
+    assert record.keys() == {
+        *("file", "split", "record", "offset", "layout", "ids", "classes", "features"),
+    }
+    width = record["features"]["image/width"]["values"][0]
+    assert record["features"]["image/encoded"]["values"][0]["width"] == width
+
+
+def test_pictures_are_saved(out, recordmill, tmp_path):
+    assert recordmill("show", out, "--find", "category=star", "--save", tmp_path / "a.png").code == 0
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.format == "PNG"
+        drawn = {tuple(pixel) for pixel in np.asarray(image).reshape(-1, 3).tolist()}
+    assert class_colour(3) in drawn
+    assert recordmill("show", out, "--save", tmp_path / "a.jpg").code == 0
+    assert Image.open(tmp_path / "a.jpg").format == "JPEG"
+    assert recordmill("show", out, "--save", tmp_path / "new", "--count", 3).code == 0
+    assert len(list((tmp_path / "new").iterdir())) == 3
+
+
+def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_path, recordmill):
+    names = ["../../x", "/etc/x", "..", ".", "\x1b]0;owned\x07\u202e", "n" * 300, "<script>alert(1)</script>", "שלום"]
+    records = [example(image__encoded=[picture()], image__source_id=[name.encode()]) for name in names]
+    path = write(tmp_path / "data" / "x.tfrecord", *records)
+    outcome = recordmill("show", path, "--save", tmp_path / "a" / "b" / "saved")
+    assert outcome.code == 0
+    assert all(char.isprintable() or char == "\n" for char in outcome.out)
+    assert len(list((tmp_path / "a" / "b" / "saved").iterdir())) == len(names)
+    assert {each.name for each in tmp_path.iterdir()} == {"data", "a"}
+    outcome = recordmill("show", path, "--count", 8)
+    assert outcome.code == 0
+    assert all(char.isprintable() or char == "\n" for char in outcome.out)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--save", "{}/a.png"], "holds no picture"),
+        (["--index", "1", "--save", "{}/a.png"], "cannot be drawn"),
+        (["--view"], "--save record.png"),
+        (["--view", "--json"], "give one of them"),
+        (["--save", "{}/a.png", "--count", "2"], "name a folder"),
+        (["--find", "star"], "category=NAME"),
+        (["--id", "1", "--find", "a=b"], "give one of them"),
+        (["--save", "{}/x.tfrecord"], "is a file"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(flags, told, tmp_path, recordmill):
+    path = write(
+        tmp_path / "x.tfrecord", example(a=[1]), example(image__encoded=[picture(400, 300)[:-300]], height=[1])
+    )
+    outcome = recordmill("show", path, *(flag.format(tmp_path) for flag in flags))
+    assert outcome.code == 2
+    assert told in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["x.tfrecord"]
+
+
+def test_a_damaged_file_is_shown_as_far_as_it_goes(tmp_path, recordmill):
+    path = write(tmp_path / "x.tfrecord", example(a=[b"the first"]), example(a=[b"the second"]))
+    data = bytearray((tmp_path / "x.tfrecord").read_bytes())
+    data[-6] ^= 1
+    (tmp_path / "x.tfrecord").write_bytes(bytes(data))
+    for flags in ((), ("--json", "--count", 9)):
+        outcome = recordmill("show", path, *flags)
+        assert outcome.code == 1
+        assert "the first" in outcome.out
+        assert f"{path}: record 1 at byte " in outcome.err
+    assert len(json.loads(outcome.out)["records"]) == 1
+
+
+def test_a_terminal_that_shows_pictures(out):
+    """A process, as it has to have a terminal of its own."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "recordmill.launch.cli", "show", str(out), "--view", "--side", "64"]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm-kitty"})
+    os.close(theirs)
+    shown = io.BytesIO()
+    while True:
+        try:
+            shown.write(os.read(ours, 1 << 16))
+        except OSError:  # the terminal is closed
+            break
+    assert process.wait() == 0
+    assert shown.getvalue().startswith(b"\x1b_Ga=T,f=100,m=")
+
+
+def test_neither_beam_nor_tensorflow_is_imported(out):
+    code = (
+        "import sys\n"
+        "from recordmill.launch.cli import main\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'apache_beam', 'tensorflow', 'grpc'}))"
+    )
+    command = [sys.executable, "-c", code, "show", str(out)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.splitlines()[-1] == "[]"

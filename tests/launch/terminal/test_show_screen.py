@@ -1,0 +1,101 @@
+import pytest
+from msgspec.structs import replace
+
+from recordmill.launch.terminal.show_screen import (
+    aligned,
+    bar,
+    data_set_lines,
+    padded,
+    print_records,
+    record_lines,
+    records_side_by_side,
+)
+from recordmill.launch.terminal.summary import terminal
+from recordmill.schemas.errors import RecordError
+from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.show.choose_records import Choice, choose_records
+from recordmill.transforms.show.find_shards import find_shards
+from tests.transforms.show.records import example, write
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_bars_are_as_long_as_their_share(blocks):
+    lengths = [len(bar(number, 100, 40, blocks)) for number in (100, 50, 25, 1, 0)]
+    assert lengths == [40, 20, 10, 1, 0]
+    assert bar(5, 5, 0, blocks) == ""
+
+
+def test_eighths_tell_bars_of_one_length_apart():
+    assert len({bar(number, 800, 10, True) for number in range(10, 801, 10)}) == 80
+
+
+def test_wide_letters_take_two_columns():
+    assert padded("猫猫猫", 8) == "猫猫猫  "
+    assert padded("猫猫猫猫猫", 6) == "猫猫… "
+    assert list(aligned([("猫", "1"), ("cat", "20")])) == ["猫    1", "cat  20"]
+
+
+def test_a_data_set(tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3)
+    manifest = require_manifest(str(tmp_path))
+    split = manifest.splits["train"]
+    lines = list(data_set_lines("a\x1b[2J", manifest, ["train"], 80, blocks=False))
+    assert lines[0] == "coco in a\\x1b[2J: layout detection"
+    assert lines[3].split()[:5] == ["train", "22", "2", f"{split.annotations.in_records}", "3"]
+    counts = dict(zip([category.name for category in manifest.categories], split.class_counts, strict=True))
+    shown = {line.split()[0]: line.split() for line in lines[6:11]}
+    assert {name: int(words[1]) for name, words in shown.items()} == counts
+    lengths = [len(words[2]) for words in shown.values()]
+    assert lengths == sorted(lengths, reverse=True)
+    assert next(iter(shown)) == max(counts, key=lambda name: counts[name])
+    assert "rejected of train: images image_missing 1, image_unreadable 1, see rejects-train.jsonl" in lines
+    assert max(map(len, lines[:11])) <= 80
+
+
+def test_many_classes_are_cut_and_counted(tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3)
+    manifest = require_manifest(str(tmp_path))
+    categories = tuple(replace(manifest.categories[0], id=number, name=f"c{number}" * 40) for number in range(300))
+    split = replace(manifest.splits["train"], class_counts=tuple(range(300)))
+    manifest = replace(manifest, categories=categories, splits={"train": split, "val": split})
+    lines = list(data_set_lines("out", manifest, ["train", "val"], 100, blocks=True))
+    assert any(line.startswith("c299") and line.split()[1:3] == ["299", "299"] for line in lines)
+    assert "and 280 more, with 0 to 558 each" in lines
+    assert "1 classes have none" in lines
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.fixture
+def records(tmp_path):
+    examples = [example(name=[b"x" * 300], text=[b"\x1b[31mred", "\u202eevil".encode()]) for _ in range(3)]
+    path = write(tmp_path / "x.tfrecord", *examples, example(only_here=[1.5], **{"name\n": [b"two\nlines"]}))
+    return list(choose_records(find_shards(path, ""), Choice(), 9, lambda _: None))
+
+
+@pytest.mark.parametrize("width", [1, 40, 80, 200])
+def test_records_are_cut_to_the_width_and_escaped(records, width):
+    lines = list(record_lines(records, width))
+    assert all(char.isprintable() for line in lines for char in line)
+    assert [line.split()[0] for line in lines[:5]] == ["feature", "name", "name\\n", "only_here", "text"]
+    if width >= 200:
+        assert max(map(len, lines)) <= width
+        assert "\\x1b[31mred, \\u202eevil" in lines[4]
+        assert "two lines" in lines[2]
+        assert lines[3].split()[1:] == ["float", *["(none)"] * 3, "1.5"]
+
+
+def test_as_many_side_by_side_as_there_is_room_for(records, capsys):
+    assert [records_side_by_side(width) for width in (10, 80, 120, 300)] == [1, 1, 2, 3]
+    print_records(terminal(), records, 120)
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("feature")]
+    assert len(heads) == 2
+
+
+def test_records_before_a_damaged_one_are_printed(records, capsys):
+    def damaged():
+        yield from records[:1]
+        raise RecordError("damaged")
+
+    with pytest.raises(RecordError):
+        print_records(terminal(), damaged(), 200)
+    assert "xxxx" in capsys.readouterr().out
