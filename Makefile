@@ -105,6 +105,7 @@ lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs,
 templates: $(VENV)/installed-dev  ## Write what is made of the options anew: metadata of Dataflow templates, tables of docs/cli.md
 	$(BIN)/python -m recordmill.launch.services.template_metadata
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
+	$(BIN)/python -m recordmill.launch.preflight.costs docs/dataflow.md
 
 $(VENV)/installed: setup.py constraints.txt
 	@echo "Installing Apache Beam, TensorFlow and what they need into $(VENV): 2 GB, some minutes, and only once"

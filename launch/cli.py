@@ -115,7 +115,7 @@ def _convert(command: Command, beam_arguments: list[str]) -> int:
 
     conversion = import_module(f"recordmill.launch.verbs.{command.verb}").conversion(command.options)
     if command.options.dry_run:
-        show_plan(conversion, command.terminal.progress)
+        show_plan(conversion, command.terminal.progress, beam_arguments)
     else:
         convert(conversion, command.terminal.progress, beam_arguments)
     return 0

@@ -21,4 +21,5 @@ CLASS_B_USD = 0.0004 / 1000
 STORAGE_USD_A_GIB_MONTH = 0.02
 RETRIEVAL_USD_A_GIB = {"NEARLINE": 0.01, "COLDLINE": 0.02, "ARCHIVE": 0.05}
 TRANSFER_USD_A_GIB = 0.02
-"""Between two places of North America; a multi-region is another place than the regions within it."""
+"""Between two places of North America, as others quote that page, without its date; a multi-region is another place
+than the regions within it."""

@@ -18,7 +18,7 @@ from recordmill.launch.preflight.claim_output import (
     finished_shards,
     release_output,
 )
-from recordmill.launch.terminal.summary import print_plan, print_splits, terminal, terminal_of_errors
+from recordmill.launch.terminal.summary import print_lines, print_plan, print_splits, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
@@ -177,9 +177,20 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Pu
     return purpose
 
 
-def show_plan(conversion: Conversion, progress_mode: str) -> None:
-    """Print what `convert` would do. The plan is made in this process, whatever runner the job will have."""
-    print_plan(terminal(), _plan(conversion, progress_mode), conversion.options, conversion.splits)
+def show_plan(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:
+    """Print what `convert` would do, and on Dataflow what it would cost. The plan is made in this process, whatever
+    runner the job will have."""
+    from recordmill.launch.preflight.check_workers import check_room
+    from recordmill.launch.preflight.plan_costs import plan_costs
+    from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
+
+    beams, options = beam_options(beam_arguments), conversion.options
+    is_on_dataflow = runner_of(beams) is Runner.DATAFLOW
+    if is_on_dataflow:
+        check_room(options, beams)
+    plan = _plan(conversion, progress_mode)
+    print_plan(terminal(), plan, options, conversion.splits)
+    print_lines(terminal(), plan_costs(plan, options, beams) if is_on_dataflow else ())
 
 
 def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:
