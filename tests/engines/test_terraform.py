@@ -181,6 +181,7 @@ def test_the_provider_that_is_asked_for_is_the_one_whose_arguments_are_known():
         ("temp_days", 2.5),
         ("launcher_users", ["allUsers"]),
         ("readers", ["allUsers"]),
+        ("writers", ["allUsers"]),
         ("subnet_range", "10.0.0.0"),
         ("shared_subnetwork", "my-subnetwork"),
         ("shared_subnetwork", "projects/p/regions/us-east1/subnetworks/s"),
@@ -236,9 +237,10 @@ def repository(plan: Plan) -> str:
 
 
 def test_people_are_let_in_by_variables(module):
-    plan = module.plan(launcher_users=["user:a@b.c"], readers=["group:d@b.c"])
+    plan = module.plan(launcher_users=["user:a@b.c"], readers=["group:d@b.c"], writers=["user:e@b.c"])
     assert plan.granted("user:a@b.c") == {("roles/iam.serviceAccountTokenCreator", "launcher")}
     assert plan.granted("group:d@b.c") == {("roles/storage.objectViewer", "my-tfrecords")}
+    assert plan.granted("user:e@b.c") == {("roles/storage.objectUser", "my-tfrecords")}
 
 
 def test_the_guide_s_commands_give_the_same_roles_and_enable_the_same_services(plan):

@@ -93,6 +93,14 @@ resource "google_storage_bucket_iam_member" "readers" {
   member = each.value
 }
 
+resource "google_storage_bucket_iam_member" "writers" {
+  for_each = var.writers
+
+  bucket = var.create_output_bucket ? google_storage_bucket.output[0].name : var.output_bucket
+  role   = "roles/storage.objectUser"
+  member = each.value
+}
+
 resource "google_storage_bucket_iam_member" "worker_uses_temp" {
   bucket = google_storage_bucket.temp.name
   role   = "roles/storage.objectUser"

@@ -109,6 +109,17 @@ variable "readers" {
   }
 }
 
+variable "writers" {
+  description = "Who may also write and delete data sets: Airflow's account, where it writes latest.json or deletes old runs (RECORDMILL_LATEST, RECORDMILL_KEEP)."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.writers : can(regex("^(user|group|serviceAccount):[^@ ]+@[^@ ]+$", member))])
+    error_message = "Each begins with user:, group: or serviceAccount: and goes on with an address."
+  }
+}
+
 variable "private_network" {
   description = "Make a network with Private Google Access, for workers without public addresses. False where there is one, or where workers are to be in the network called default, with addresses."
   type        = bool
