@@ -335,12 +335,15 @@ def test_data_sets_are_not_destroyed_with_the_rest_and_can_be_had_back(copy, pla
     assert fault["snippet"]["code"] == 'resource "google_storage_bucket" "output" {'
 
 
-def test_old_images_are_deleted_and_the_newest_kept(plan):
+def test_tags_do_not_move_unless_old_images_are_deleted(module, plan):
+    """Artifact Registry deletes nothing that has an immutable tag."""
     (images,) = plan.of("google_artifact_registry_repository")
+    assert (images["docker_config"], images["cleanup_policies"]) == ([{"immutable_tags": True}], [])
+    (images,) = module.plan(keep_images=5).of("google_artifact_registry_repository")
+    assert images["docker_config"] == [{"immutable_tags": False}]
     keep, delete = sorted(images["cleanup_policies"], key=lambda policy: policy["action"], reverse=True)
-    assert (keep["action"], keep["most_recent_versions"][0]["keep_count"]) == ("KEEP", 10)
+    assert (keep["action"], keep["most_recent_versions"][0]["keep_count"]) == ("KEEP", 5)
     assert (delete["action"], delete["condition"][0]["older_than"]) == ("DELETE", f"{30 * 24 * 3600}s")
-    assert images["docker_config"] == [{"immutable_tags": True}]
 
 
 # Alerts

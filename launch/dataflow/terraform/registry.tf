@@ -7,24 +7,31 @@ resource "google_artifact_registry_repository" "images" {
   labels        = var.labels
   kms_key_name  = var.kms_key
 
-  # A job that is running asks for its image again whenever a worker joins, so tags do not move.
+  # A job that is running asks for its image again whenever a worker joins, so tags do not move. But where they cannot, what
+  # has one cannot be deleted either, and each of our images has one.
   docker_config {
-    immutable_tags = true
+    immutable_tags = var.keep_images == null
   }
 
-  # A template names the newest images; a job that is older than these is none that runs.
-  cleanup_policies {
-    id     = "keep-newest"
-    action = "KEEP"
-    most_recent_versions {
-      keep_count = var.keep_images
+  # A template names the newest; a job that runs an older one is not as old as that.
+  dynamic "cleanup_policies" {
+    for_each = var.keep_images[*]
+    content {
+      id     = "keep-newest"
+      action = "KEEP"
+      most_recent_versions {
+        keep_count = cleanup_policies.value
+      }
     }
   }
-  cleanup_policies {
-    id     = "delete-old"
-    action = "DELETE"
-    condition {
-      older_than = "${30 * 24 * 3600}s"
+  dynamic "cleanup_policies" {
+    for_each = var.keep_images[*]
+    content {
+      id     = "delete-old"
+      action = "DELETE"
+      condition {
+        older_than = "${30 * 24 * 3600}s"
+      }
     }
   }
 

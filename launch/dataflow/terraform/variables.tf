@@ -155,12 +155,12 @@ variable "labels" {
 }
 
 variable "keep_images" {
-  description = "So many of the newest versions of each image are kept; others are deleted when they are 30 days old."
+  description = "So many of the newest versions of each image are kept, and others deleted when they are 30 days old; tags can then be moved and deleted. Without it they cannot, and nothing is deleted: Artifact Registry keeps what has a tag that is immutable."
   type        = number
-  default     = 10
+  default     = null
 
   validation {
-    condition     = var.keep_images >= 1 && floor(var.keep_images) == var.keep_images
+    condition     = var.keep_images == null ? true : var.keep_images >= 1 && floor(var.keep_images) == var.keep_images
     error_message = "1 or more: the template names the newest."
   }
 }
