@@ -46,6 +46,10 @@ _ELSEWHERE = {
     "--max-rejects": "max-errors skip-errors ignore-errors",
     "--workers": "jobs j num-workers threads num-threads processes num-processes nproc max-workers",
     "--progress none": "quiet q silent no-progress",
+    "--save": "out o output output-file output-dir save-dir draw export",
+    "--find category=NAME": "filter query where search category categories class classes label",
+    "--count": "n num number limit head max",
+    "--id": "image-id name file-name",
     "--debug": "verbose v",
 }
 

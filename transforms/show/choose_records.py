@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.example import varint
 from recordmill.schemas.features import FeatureTable, Kind
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
@@ -86,10 +87,9 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
     """
     if shards.manifest and choice.feature == CATEGORY:
         check_class(choice.value, shards.manifest)
-    seen = _Seen(choice)
+    seen = _Seen(choice, read)
     given = 0
-    for number, record in enumerate(_records(shards, choice.first or 0)):
-        read(number)
+    for record in _records(shards, choice.first or 0, seen.may_match):
         if seen.matches(record):
             yield record
             given += 1
@@ -107,8 +107,9 @@ def check_class(name: str, manifest: Manifest) -> None:
         raise ConfigError(f"--find {CATEGORY}={name}: the data set has no such class; {_nearest(name, names, 'class')}")
 
 
-def _records(shards: Shards, first: int) -> Iterator[Record]:
-    """All records, from the `first` on. Shards whose numbers of records are known are passed over unread.
+def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> Iterator[Record]:
+    """Records from the `first` on, parsed where they may match. Shards whose numbers of records are known are passed
+    over unread.
 
     Raises:
         ConfigError: there are none so far.
@@ -124,7 +125,8 @@ def _records(shards: Shards, first: int) -> Iterator[Record]:
         for number, data in enumerate(open_records(shard.path)):
             if number >= before:
                 is_reached = True
-                yield parse(shard, number, offset, data)
+                if may_match(data):
+                    yield parse(shard, number, offset, data)
             offset += len(data) + FRAME_BYTES
         before = max(0, before - number - 1)
     if not is_reached:
@@ -182,15 +184,23 @@ class _Parser:
 class _Seen:
     """Holds records against a choice, and remembers what there was instead."""
 
-    def __init__(self, choice: Choice):
+    def __init__(self, choice: Choice, read: Callable[[int], None]):
         self._choice = choice
+        self._read = read
         self._records = 0
+        self._forms = _forms_of_id(choice.id)
         self._ids: list[str] = []
         self._names: Counter[str] = Counter()
         self._features: set[str] = set()
 
-    def matches(self, record: Record) -> bool:
+    def may_match(self, data: bytes) -> bool:
+        """Whether a record that is not parsed yet may be one that is asked for; parsing takes longer than looking for
+        an id. The first ones are, so that it can be said what ids are like."""
+        self._read(self._records)
         self._records += 1
+        return not self._forms or self._records <= _NAMED or any(form in data for form in self._forms)
+
+    def matches(self, record: Record) -> bool:
         choice = self._choice
         if choice.id:
             self._ids += record.ids[:1] if len(self._ids) < _NAMED else []
@@ -220,6 +230,14 @@ class _Seen:
                 choice.feature, {*self._features, CATEGORY}, "feature"
             )
         return f"there is no record in {', '.join(shard.path for shard in shards.shards[:_NAMED])}"
+
+
+def _forms_of_id(id_: str) -> list[bytes]:
+    """How an id may stand in a serialised record: as a text, or as a number."""
+    try:
+        return [id_.encode(), varint(int(id_))] if id_ else []
+    except (ValueError, OverflowError):
+        return [id_.encode()]
 
 
 def _nearest(word: str, names: set[str], what: str) -> str:

@@ -3,7 +3,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.show.choose_records import Choice, choose_records
 from recordmill.transforms.show.find_shards import find_shards
-from tests.transforms.show.records import example, framed, label_map, write
+from tests.transforms.show.records import example, framed, label_map, picture, write
 
 
 def chosen(path, count: int = 99, split: str = "", **choice) -> list:
@@ -54,6 +54,24 @@ def test_by_id_or_file_name(files):
         ConfigError, match=r"none of 5 records in 2 files has it; ids are such as 100, 101, 102, 103, 104"
     ):
         chosen(files, id="7")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"image__source_id": bytes, "image__encoded": [picture()], "image__format": [b"jpeg"]},
+        {"image__id": int, "image": [picture()], "image__filename": [b"a"]},
+    ],
+    ids=["text", "number"],
+)
+def test_by_id_far_from_the_beginning(tmp_path, more):
+    """Where records are looked at before they are parsed."""
+    (name, kind), *others = more.items()
+    ids = [*range(40), -5, 1 << 40]
+    written = [{name: [id_ if kind is int else str(id_).encode()]} for id_ in ids]
+    path = write(tmp_path / "x.tfrecord0", *(example(**dict(others), **each) for each in written))
+    for number in (0, 30, 40, 41):
+        assert numbers(path, id=str(ids[number])) == [(0, number)]
 
 
 def test_by_class(files):
