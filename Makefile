@@ -12,7 +12,7 @@ JOBS ?= 2
 LOCK_IMAGE := --generate-hashes -c constraints.txt --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
     --no-python-downloads --no-header --no-annotate --quiet
 
-.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates clean
+.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates pictures clean
 
 demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -106,6 +106,9 @@ templates: $(VENV)/installed-dev  ## Write what is made of the options anew: met
 	$(BIN)/python -m recordmill.launch.services.template_metadata
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
 	$(BIN)/python -m recordmill.launch.preflight.costs docs/dataflow.md
+
+pictures: $(VENV)/installed  ## Draw the pictures of README.md anew
+	$(BIN)/python docs/make_pictures.py
 
 $(VENV)/installed: setup.py constraints.txt
 	@echo "Installing Apache Beam, TensorFlow and what they need into $(VENV): 2 GB, some minutes, and only once"

@@ -184,16 +184,20 @@ def _reject_lines(splits: dict[str, SplitManifest]) -> Iterator[str]:
         yield "nothing was rejected"
 
 
-def print_records(console: Console, records: Iterable[Record], width: int) -> None:
+def print_records(console: Console, records: Iterable[Record], width: int, name_layout: bool) -> None:
     """Records as tables of their features, as many side by side as there is room for; those before a damaged one, and
-    then its error."""
+    then its error.
+
+    Args:
+        name_layout: whether to say of which layout they are, where that has not been said.
+    """
     waiting, layout = iter(records), ""
     while True:
         shown: list[Record] = []
         try:
             shown.extend(islice(waiting, records_side_by_side(width)))
         finally:
-            if shown and shown[0].table.layout != layout:
+            if name_layout and shown and shown[0].table.layout != layout:
                 layout = shown[0].table.layout
                 console.print(_LAYOUTS.get(layout, f"layout {layout}"))
             for line in record_lines(shown, width) if shown else ():

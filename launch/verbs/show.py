@@ -61,7 +61,7 @@ def run_show(options: ShowOptions) -> None:
                 print(view(picture))
                 console.print(_title(record, overlay))
         else:
-            print_records(console, records, screen_width())
+            print_records(console, records, screen_width(), name_layout=shards.manifest is None)
 
 
 def _view_of_terminal() -> Callable[[Image.Image], str]:

@@ -91,7 +91,7 @@ def _number(value: float) -> str:
 
 
 def describe_bytes(value: bytes) -> str:
-    """A text as it is; of a picture its format and sizes; of anything else its size and how it begins."""
+    """A text as it is, an empty one as two quotes; of a picture its format and sizes; of anything else its size and how it begins."""
     try:
         picture = picture_size(value)
     except UnusableError as fault:
@@ -99,7 +99,7 @@ def describe_bytes(value: bytes) -> str:
     if picture:
         return f"{picture[0].upper()} {picture[1]}x{picture[2]}, {size_text(len(value))}"
     if (text := text_of(value)) is not None:
-        return text
+        return text or '""'
     return f"{size_text(len(value))}: {value[:HEX_SHOWN].hex(' ')}{' …' if len(value) > HEX_SHOWN else ''}"
 
 

@@ -86,9 +86,10 @@ def test_records_are_cut_to_the_width_and_escaped(records, width):
 
 def test_as_many_side_by_side_as_there_is_room_for(records, capsys):
     assert [records_side_by_side(width) for width in (10, 80, 120, 300)] == [1, 1, 2, 3]
-    print_records(terminal(), records, 120)
-    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("feature")]
-    assert len(heads) == 2
+    print_records(terminal(), records, 120, name_layout=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line.startswith("feature")]) == 2
+    assert [line for line in lines if "layout" in line] == lines[:1]
 
 
 def test_records_before_a_damaged_one_are_printed(records, capsys):
@@ -97,5 +98,5 @@ def test_records_before_a_damaged_one_are_printed(records, capsys):
         raise RecordError("damaged")
 
     with pytest.raises(RecordError):
-        print_records(terminal(), damaged(), 200)
+        print_records(terminal(), damaged(), 200, name_layout=False)
     assert "xxxx" in capsys.readouterr().out

@@ -20,7 +20,7 @@ from tests.transforms.show.records import example, picture
         (picture()[:30], "30 bytes: a picture that cannot be opened: "),
         (b"RIFF\x00\x00\x00\x00WAVEfmt ", "16 bytes: 52 49 46 46 00"),
         (b"caf\xc3\xa9", "café"),
-        (b"", ""),
+        (b"", '""'),
         (b"a\tb", "a\tb"),
         (b"a\x00b", "3 bytes: 61 00 62"),
         (bytes(range(128, 148)), "20 bytes: 80 81 82 83 84 85 86 87 …"),

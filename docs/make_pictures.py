@@ -1,0 +1,87 @@
+"""The pictures of README.md, made of the drawn data set: `make pictures`. Each is a function; its docstring says what is
+in it."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+PICTURES = Path(__file__).with_name("images")
+COLUMNS = 104
+_STYLE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+text {{ font: {char_height}px Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }}
+{styles}
+</style>
+<defs>{lines}</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})">{backgrounds}<g class="{unique_id}-matrix">{matrix}</g></g>
+</svg>
+"""
+"""Without the font that rich would fetch from the web."""
+
+
+def main() -> None:
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
+        os.chdir(folder)
+        _run("recordmill sample sample --count 400")
+        _run(
+            "recordmill coco --images sample/images --instances sample/annotations/instances.json"
+            " --keypoints sample/annotations/person_keypoints.json --captions sample/annotations/captions.json"
+            " --panoptic sample/annotations/panoptic.json --panoptic-masks sample/panoptic --masks rle"
+            " --split train=0.8,val=0.2 --num-shards 4 --output tfrecords"
+        )
+        show_screen()
+        show_saved()
+
+
+def show_screen() -> None:
+    """`recordmill show` of a data set, as a terminal shows it."""
+    command = "recordmill show tfrecords"
+    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))
+    console.print(f"[bold]$ {command}[/bold]")
+    console.print(Text.from_ansi(_typed(command)), soft_wrap=True)
+    console.save_svg(str(PICTURES / "show.svg"), title="recordmill show", code_format=_STYLE, unique_id="show")
+
+
+def show_saved() -> None:
+    """What `recordmill show --save` draws of a record."""
+    _run("recordmill show tfrecords --find category=figure --index 12 --save show.png")
+    shutil.copy("show.png", PICTURES / "show-saved.png")
+
+
+def _run(command: str) -> None:
+    subprocess.run(_words(command), check=True, stdout=subprocess.DEVNULL)
+
+
+def _words(command: str) -> list[str]:
+    program, *words = command.split()
+    return [str(Path(sys.executable).with_name(program)), *words]
+
+
+def _typed(command: str) -> str:
+    """What a command prints on a terminal of COLUMNS columns."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
+    process = subprocess.Popen(_words(command), stdout=theirs, env=environment)
+    os.close(theirs)
+    printed = b""
+    while True:
+        try:
+            printed += os.read(ours, 1 << 16)
+        except OSError:  # the terminal is closed
+            break
+    if process.wait():
+        raise SystemExit(f"{command} failed")
+    return printed.decode().replace("\r\n", "\n")
+
+
+if __name__ == "__main__":
+    main()
