@@ -79,9 +79,14 @@ if [ -n "$from" ]; then
     [ "$from" != "$images" ] || fail "--from $from is where --images are"
     [ -z "$bases" ] || fail "--bases is of images that are built, and --from builds none"
 fi
-[ -z "$bases" ] || [ -r "$bases" ] || fail "--bases $bases cannot be read"
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+if [ -n "$bases" ]; then
+    [ -r "$bases" ] || fail "--bases $bases cannot be read"
+    for name in BEAM_IMAGE LAUNCHER_IMAGE PYTHON_IMAGE; do
+        grep -q "^$name=.*@sha256:" "$bases" || fail "--bases $bases has no line $name=IMAGE@sha256:…"
+    done
+fi
 root=$(cd "$here/../.." && pwd)
 if [ -z "$tag" ]; then
     tag=$(date -u +%Y%m%d-%H%M%S)

@@ -19,6 +19,6 @@ arguments=(--platform=linux/amd64 --build-arg="COMMAND=$1" --build-arg="IMAGE=$2
 if [ -s bases ]; then
     echo "Built upon:" && cat bases
     arguments+=(--label="recordmill.bases=$(paste -sd' ' bases)")
-    while read -r base; do arguments+=(--build-arg="$base"); done <bases
+    while read -r base || [ -n "$base" ]; do arguments+=(--build-arg="$base"); done <bases
 fi
 exec docker build "${arguments[@]}" .

@@ -308,12 +308,20 @@ def test_images_are_built_by_docker_upon_images_by_digest(scripts):
 
 
 def test_what_images_were_built_upon_can_be_had_again(scripts, tmp_path):
-    (tmp_path / "bases").write_text("BEAM_IMAGE=b@sha256:2\nLAUNCHER_IMAGE=l@sha256:3\n")
+    given = ["BEAM_IMAGE=b@sha256:2", "LAUNCHER_IMAGE=l@sha256:3", "PYTHON_IMAGE=p@sha256:4"]
+    (tmp_path / "bases").write_text("\n".join(given))
     done = scripts("build.sh", *BUILD, "--local", "--bases", str(tmp_path / "bases"))
     assert done.returncode == 0, done.stderr
     for flags in built(scripts):
-        assert flags["--build-arg"][2:] == ["BEAM_IMAGE=b@sha256:2", "LAUNCHER_IMAGE=l@sha256:3"]
+        assert flags["--build-arg"][2:] == given
     assert not [call for call in scripts.calls if call[1] == "pull"]
+
+
+@pytest.mark.parametrize("third", ["", "PYTHON_IMAGE=p:3.11"])
+def test_what_would_be_taken_by_tag_is_refused(scripts, tmp_path, third):
+    (tmp_path / "bases").write_text(f"BEAM_IMAGE=b@sha256:2\nLAUNCHER_IMAGE=l@sha256:3\n{third}\n")
+    line = refused(scripts, "build.sh", *BUILD, "--local", "--bases", str(tmp_path / "bases"))
+    assert "no line PYTHON_IMAGE=IMAGE@sha256:" in line
 
 
 def test_an_image_is_promoted_as_it_is(scripts, tmp_path):
