@@ -148,6 +148,7 @@ run_name() {
     for parameter in "${parameters[@]}"; do
         case $parameter in output=*) output=${parameter#output=gs://} ;; split=*) split=${parameter#split=} ;; esac
     done
+    # shellcheck disable=SC2001
     split=$(sed 's/=[^,]*//g' <<<"$split") # names without their shares
     printf 'recordmill-%s-%s' "$output" "$split" | LC_ALL=C tr '[:upper:]' '[:lower:]' |
         LC_ALL=C sed -E 's/[^a-z0-9]+/-/g' | cut -c -1024 | sed 's/-*$//'
