@@ -373,6 +373,8 @@ def test_every_alert_goes_to_the_address_and_says_when_it_is_given(module):
         f"logging.googleapis.com/user/{metric['name']}": 0,
     }
     assert all('full_match("recordmill-.*")' in it["filter"] for it in thresholds)
+    assert all('resource.type = "dataflow_job"' in it["filter"] for it in thresholds)
+    assert 'resource.type="dataflow_step"' in metric["filter"]
     (query,) = (
         it["condition_prometheus_query_language"][0]["query"] for it in conditions if not it["condition_threshold"]
     )

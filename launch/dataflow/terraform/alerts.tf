@@ -29,13 +29,12 @@ locals {
       advice = "--max-workers limits a job; more jobs than one may run."
     }
     memory = {
-      title    = "a worker ran out of memory"
-      metric   = "logging.googleapis.com/user/${join("", google_logging_metric.out_of_memory[*].name)}"
-      above    = 0
-      resource = "dataflow_step"
-      by       = ["resource.labels.job_name"]
-      aligner  = "ALIGN_DELTA"
-      advice   = "number_of_worker_harness_threads=1, or an e2-highmem machine."
+      title   = "a worker ran out of memory"
+      metric  = "logging.googleapis.com/user/${join("", google_logging_metric.out_of_memory[*].name)}"
+      above   = 0
+      by      = ["resource.labels.job_name"]
+      aligner = "ALIGN_DELTA"
+      advice  = "number_of_worker_harness_threads=1, or an e2-highmem machine."
     }
   } : name => alert if var.alert_email != null }
 }
@@ -51,7 +50,8 @@ resource "google_monitoring_notification_channel" "email" {
   depends_on = [google_project_service.needed]
 }
 
-# The words are those that Dataflow's page of out-of-memory errors searches for.
+# The words are those that Dataflow's page of out-of-memory errors searches for. What is dataflow_step to logs is
+# dataflow_job to metrics.
 resource "google_logging_metric" "out_of_memory" {
   count = var.alert_email == null ? 0 : 1
 
@@ -82,7 +82,7 @@ resource "google_monitoring_alert_policy" "of_jobs" {
 
     condition_threshold {
       filter = join(" AND ", compact([
-        "resource.type = \"${lookup(each.value, "resource", "dataflow_job")}\"",
+        "resource.type = \"dataflow_job\"",
         "resource.labels.job_name = monitoring.regex.full_match(\"${var.job_names}\")",
         "metric.type = \"${each.value.metric}\"",
         lookup(each.value, "counter", ""),
