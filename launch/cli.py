@@ -140,6 +140,13 @@ def _show(command: Command, _: list[str]) -> int:
     return 0
 
 
+def _report(command: Command, _: list[str]) -> int:
+    from recordmill.launch.verbs.report import run_report
+
+    run_report(command.options)
+    return 0
+
+
 def _sample(command: Command, _: list[str]) -> int:
     from recordmill.launch.verbs.sample import run_sample
 
@@ -155,6 +162,7 @@ _COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
     "verify": _verify,
     "extract": _extract,
     "show": _show,
+    "report": _report,
     "sample": _sample,
 }
 

@@ -19,6 +19,7 @@ from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSch
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
+from recordmill.transforms.report.write_report import WriteReport
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
 from recordmill.transforms.shards.plan_shards import SplitPlan
@@ -92,9 +93,8 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
         statistics,
     )
     target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
-    written | "WriteMetadata" >> WriteMetadata(
-        gathered.labels, gathered.table, gathered.findings, target, gathered.texts
-    )
+    metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)
+    written | "WriteMetadata" >> metadata | "WriteReport" >> WriteReport(job.options.output)
 
 
 def _with_beam_sink(

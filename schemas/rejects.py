@@ -79,6 +79,14 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
     annotations: int = 0
 
 
+class RejectLine(msgspec.Struct, frozen=True):
+    """What a line of a file of rejects says for a person: `reason` as of Reason."""
+
+    what: str
+    reason: str
+    detail: str
+
+
 class SplitReject(NamedTuple):
     """A reject and the split that it is missing from."""
 

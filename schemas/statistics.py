@@ -16,6 +16,9 @@ import msgspec
 STATISTICS = "statistics.json"
 """Of all splits; made of the statistics of each."""
 
+REPORT = "report.html"
+"""The page about all splits."""
+
 HEAT_SIDE = 16
 """Rows and columns of the map of where the centres of boxes lie."""
 

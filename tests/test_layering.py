@@ -28,6 +28,7 @@ ROOMS = (
     "transforms.shards",
     "transforms.embed",
     "transforms.metadata",
+    "transforms.report",
     "transforms.table",
     "transforms.verify",
     "transforms.extract",

@@ -8,6 +8,7 @@ from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
+from recordmill.pipelines.options.report_options import ReportOptions
 from recordmill.pipelines.options.sample_options import SampleOptions
 from recordmill.pipelines.options.show_options import ShowOptions
 from recordmill.pipelines.options.table_options import TableOptions
@@ -129,6 +130,15 @@ VERBS = {
             "recordmill show tfrecords",
             "recordmill show tfrecords --find category=star --save star.png",
         ),
+        runs_beam=False,
+    ),
+    "report": Verb(
+        ReportOptions,
+        "make a data set's page, report.html, again",
+        "A page says what is in a data set: its splits side by side, classes, sizes, what was left out, and pictures. "
+        "Each conversion writes it; data sets of older programs get theirs here, and their records are read once.",
+        "OUT",
+        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill report tfrecords"),
         runs_beam=False,
     ),
     "sample": Verb(

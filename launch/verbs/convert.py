@@ -25,6 +25,7 @@ from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageF
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
+from recordmill.transforms.report.write_report import has_report, try_to_report
 
 if TYPE_CHECKING:
     from recordmill.launch.runners.beam_options import Purpose  # which imports Beam
@@ -120,6 +121,8 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
     manifest = require_manifest(options.output)
     for split in () if folder_fault(options.output) else conversion.splits:
         tidy(options.output, manifest.splits[split])  # a run that was killed as it ended may have left something
+    if not has_report(options.output):  # likewise, before it was written
+        try_to_report(options.output)
     print_splits(console, options.output, manifest, conversion.splits)
 
 

@@ -15,7 +15,7 @@ from recordmill.schemas.manifest import (
     split_rejects,
     state_folder,
 )
-from recordmill.schemas.statistics import STATISTICS, split_statistics
+from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
@@ -89,7 +89,7 @@ def is_metadata(name: str) -> bool:
     """
     if _OF_A_SPLIT.fullmatch(name):
         return True
-    others = (MANIFEST, STATISTICS, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
+    others = (MANIFEST, STATISTICS, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
     return name in others or name.endswith(".labels.txt")
 
 

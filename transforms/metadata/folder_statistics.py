@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 
 from recordmill.schemas.manifest import encode_json
-from recordmill.schemas.statistics import split_statistics
+from recordmill.schemas.statistics import SplitStatistics, split_statistics
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -16,6 +16,15 @@ def statistics_json(output: str, splits: Iterable[str]) -> bytes | None:
     program wrote has none."""
     found = dict(_files(output, sorted(splits)))
     return encode_json({"splits": found}) if found else None
+
+
+def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:
+    """The statistics of those of the splits that have some."""
+    found = {}
+    for split, data in _files(output, splits):
+        with suppress(msgspec.ValidationError):  # of another program
+            found[split] = msgspec.json.decode(data, type=SplitStatistics)
+    return found
 
 
 def _files(output: str, splits: Iterable[str]) -> Iterator[tuple[str, msgspec.Raw]]:

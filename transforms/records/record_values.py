@@ -36,6 +36,13 @@ class RecordParser:
         return with_category_ids(values)
 
 
+def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The values of an image's records as those of one: in a layout of one record an object, of all its objects."""
+    first, *others = records
+    of_objects = [source for source in first if others and source.startswith("objects.")]
+    return first | {source: np.concatenate([values[source] for values in records]) for source in of_objects}
+
+
 def with_category_ids(values: dict[str, Any]) -> dict[str, Any]:
     """Values of a record, with the labels as category ids where there are no others."""
     if "objects.label" in values:

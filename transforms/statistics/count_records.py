@@ -14,7 +14,7 @@ from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.statistics import RecordPlace, Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.images.open_picture import kind_of, open_picture
-from recordmill.transforms.records.record_values import RecordParser
+from recordmill.transforms.records.record_values import RecordParser, join_values
 from recordmill.transforms.statistics.count_images import ImageCounter
 from recordmill.transforms.statistics.image_facts import EDGES, FactsOfValues
 
@@ -55,10 +55,8 @@ def _images(found: Iterator[_Found], table: FeatureTable) -> Iterator[_Found]:
         yield from found
         return
     for _, group in groupby(found, lambda each: int(each[0]["image.number"][0])):
-        (first, place), *others = group
-        of_objects = [source for source in first if source.startswith("objects.")]
-        joined = {source: np.concatenate([first[source], *(v[source] for v, _ in others)]) for source in of_objects}
-        yield first | joined, place._replace(bytes=place.bytes + sum(each.bytes for _, each in others))
+        records, places = zip(*group, strict=True)
+        yield join_values(list(records)), places[0]._replace(bytes=sum(place.bytes for place in places))
 
 
 def _picture_values(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""report.html of whole jobs, and `recordmill report`."""
+
+import base64
+import io
+import json
+import re
+
+import msgspec
+import pytest
+from PIL import Image
+
+from recordmill.schemas.manifest import decode_manifest, encode_manifest
+from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.metadata.commit_splits import publish
+from recordmill.transforms.report import write_report as module
+
+IMAGES = re.compile(rb'src="data:image/jpeg;base64,([^"]+)"')
+
+
+def pictures(folder) -> list[Image.Image]:
+    data = (folder / "report.html").read_bytes()
+    assert len(data) < 3_000_000
+    return [Image.open(io.BytesIO(base64.b64decode(found))) for found in IMAGES.findall(data)]
+
+
+@pytest.mark.parametrize("flags", [(), ("--gzip",), ("--layout", "keras")], ids=["plain", "gzip", "keras"])
+def test_a_job_ends_with_a_page_that_shows_its_pictures(tmp_path, copy_converted, flags):
+    copy_converted(tmp_path, *flags)
+    chosen = json.loads((tmp_path / "statistics.json").read_bytes())["splits"]["train"]["examples"]
+    assert len(pictures(tmp_path)) == len({each["record"] for of_why in chosen.values() for each in of_why}) >= 12
+
+
+def test_data_of_an_older_program_is_counted_once(tmp_path, copy_converted, recordmill):
+    copy_converted(tmp_path)
+    new = {file: (tmp_path / file).read_bytes() for file in ("statistics.json", "report.html")}
+    path = tmp_path / "manifest-train.json"
+    manifest = decode_manifest(path.read_bytes(), "manifest-train.json")
+    old = msgspec.structs.replace(manifest.splits["train"], statistics_sha256=msgspec.UNSET)
+    path.write_bytes(encode_manifest(msgspec.structs.replace(manifest, splits={"train": old})))
+    for file in ("statistics-train.json", "report.html"):
+        (tmp_path / file).unlink()
+    publish(str(tmp_path))
+    assert not (tmp_path / "statistics.json").exists()
+    first = recordmill("report", tmp_path)
+    assert (first.code, first.err) == (0, "")
+    assert "counted from the records" in first.out
+    assert {file: (tmp_path / file).read_bytes() for file in new} == new
+    assert "counted" not in recordmill("report", tmp_path).out
+
+
+def test_statistics_that_were_edited_are_counted_again(tmp_path, copy_converted, recordmill):
+    copy_converted(tmp_path)
+    whole = (tmp_path / "statistics-train.json").read_bytes()
+    (tmp_path / "statistics-train.json").write_bytes(whole.replace(b'"images": 2', b'"images": 3'))
+    assert "counted from the records" in recordmill("report", tmp_path).out
+    assert (tmp_path / "statistics-train.json").read_bytes() == whole
+
+
+def test_a_damaged_record_is_left_out_of_the_pictures_and_named_where_it_must_be_read(
+    tmp_path, copy_converted, recordmill
+):
+    copy_converted(tmp_path)
+    number = len(pictures(tmp_path))
+    example = json.loads((tmp_path / "statistics.json").read_bytes())["splits"]["train"]["examples"]["sample"][0]
+    shard = tmp_path / example["shard"]
+    data = bytearray(shard.read_bytes())
+    data[example["offset"] + FRAME_BYTES] ^= 1
+    shard.write_bytes(data)
+    assert recordmill("report", tmp_path).code == 0
+    assert len(pictures(tmp_path)) == number - 1
+    (tmp_path / "statistics-train.json").unlink()
+    outcome = recordmill("report", tmp_path)
+    assert outcome.code == 1
+    assert f"record {example['record']}" in outcome.err
+    assert "recordmill verify" in outcome.err
+
+
+def test_a_page_that_cannot_be_made_fails_no_job(sample, tmp_path, recordmill, monkeypatch, caplog):
+    flags = ("table", "--rows", sample.objects, "--output", tmp_path / "out", "--split", "train=0.5,val=0.5")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_report", lambda _: 1 / 0)
+        assert recordmill(*flags).code == 0
+    assert "recordmill report" in caplog.text
+    assert not (tmp_path / "out" / "report.html").exists()
+    assert recordmill(*flags).code == 0  # finds that all is there, but the page
+    assert b"objects" not in (tmp_path / "out" / "report.html").read_bytes()[:100]
+
+
+def test_report_wants_a_data_set(tmp_path, recordmill):
+    outcome = recordmill("report", tmp_path)
+    assert outcome.code == 2
+    assert "manifest.json" in outcome.err

@@ -1,0 +1,141 @@
+"""The page says what manifest and statistics say, and whatever is in names stays text."""
+
+import io
+import re
+from html.parser import HTMLParser
+
+import msgspec
+from PIL import Image
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.manifest import FORMAT, Manifest
+from recordmill.schemas.rejects import RejectLine
+from recordmill.schemas.statistics import ImageFacts, RecordPlace, SplitStatistics
+from recordmill.transforms.report.page import PageParts, render_page
+from recordmill.transforms.report.read_examples import Thumbnail
+from recordmill.transforms.statistics.count_images import ImageCounter
+from recordmill.transforms.statistics.describe_statistics import describe_statistics
+from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
+
+SCRIPT = "<script>alert(1)</script>"
+LONG = "n" * 300
+RIGHT_TO_LEFT = "קטגוריה"
+HOSTILE = (SCRIPT, LONG, RIGHT_TO_LEFT, '" onload="x', "\x00\x1b[31m", "{{ 7 * 7 }}")
+
+
+class Page(HTMLParser):
+    """What a browser sees: tags with their attributes, and the text outside of the style."""
+
+    def __init__(self, data: bytes):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._raw = ""
+        self.feed(data.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._raw = tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self._raw == "style" else data
+
+
+def manifest_of(names=("cat", "dog"), counts=(9, 0), splits=("train",), **fields) -> Manifest:
+    categories = tuple(Category(number, name) for number, name in enumerate(names, 1))
+    entries = {
+        split: msgspec.structs.replace(
+            SPLIT, recipe=msgspec.structs.replace(RECIPE, split=split), class_counts=tuple(counts)
+        )
+        for split in splits
+    }
+    return Manifest(FORMAT, "coco", "detection", (), categories, (), entries, **fields)
+
+
+def statistics_of(manifest: Manifest) -> dict[str, SplitStatistics]:
+    counter = ImageCounter()
+    box = ((0.1,), (0.1,), (0.6,), (0.4,))
+    for number in range(8):
+        counter.add(ImageFacts(str(number), 640, 480, "jpeg", 9000 + number, box, (0,)), RecordPlace(number, 0, 9))
+    counts = manifest.splits["train"].class_counts
+    found = describe_statistics(counter.statistics("s"), manifest.labels, manifest.table, counts)
+    return dict.fromkeys(manifest.splits, found)
+
+
+def thumbnail(name: str) -> Thumbnail:
+    file = io.BytesIO()
+    Image.new("RGB", (40, 30)).save(file, "JPEG")
+    return Thumbnail("sample", "train", file.getvalue(), 40, 30, (name, name), 2)
+
+
+def page_of(manifest: Manifest, rejects=(), pictures=()) -> Page:
+    return Page(render_page(PageParts(manifest, statistics_of(manifest), {"train": rejects}, pictures)))
+
+
+def test_names_from_the_data_are_text_and_nothing_else():
+    manifest = manifest_of(HOSTILE, [9] * len(HOSTILE), encoders=())
+    rejects = [RejectLine("image", "image_missing", name) for name in HOSTILE]
+    page = page_of(manifest, rejects, [thumbnail(name) for name in HOSTILE])
+    assert {"script", "iframe", "link", "object", "form"}.isdisjoint(tag for tag, _ in page.tags)
+    assert not [attributes for _, attributes in page.tags if any(name.startswith("on") for name in attributes)]
+    assert page.text.count(SCRIPT) == 4  # class, reject, and two texts of a picture
+    assert page.text.count(LONG) == 3 + 1
+    assert "{{ 7 * 7 }}" in page.text
+    assert not re.search("[\x00-\x08\x0e-\x1f]", page.text)
+    isolated = [index for index, (tag, _) in enumerate(page.tags) if tag == "bdi"]
+    assert len(isolated) >= 4 * len(HOSTILE) - 3  # so that right-to-left names leave the words around them alone
+
+
+def test_nothing_comes_from_elsewhere():
+    page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
+    addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert addresses
+    assert all(address.startswith(("data:image/jpeg;base64,", "#")) for address in addresses)
+    policy = next(attributes for tag, attributes in page.tags if attributes.get("http-equiv"))["content"]
+    assert "default-src 'none'" in policy
+    anchors = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    assert {address[1:] for address in addresses if address.startswith("#")} <= anchors
+
+
+def test_pictures_and_charts_have_a_text_for_who_does_not_see_them():
+    page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
+    assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn in"]
+    charts = [
+        attributes for tag, attributes in page.tags if tag == "svg" and attributes.get("class") in ("chart", "map")
+    ]
+    assert len(charts) >= 8
+    assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
+    tables = [tag for tag, _ in page.tags if tag == "table"]
+    assert len(tables) > len(charts)
+
+
+def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
+    manifest = manifest_of(splits=("train", "val"))
+    rejects = [RejectLine("image", "image_missing", f"no file {number}") for number in range(9)]
+    page = page_of(manifest, rejects)
+    assert re.search(r"Images written\s*8\s*8", re.sub(r"\s+", " ", page.text))
+    text = re.sub(r"\s+", " ", page.text)
+    assert "no file 0no file 1no file 2" in text.replace(" no", "no")
+    assert "no file 3" not in text
+    assert "image_missing" in text
+    assert "empty_box" in text
+
+
+def test_hundreds_of_classes_are_all_there_the_most_frequent_first():
+    names, counts = [f"class {number:03}" for number in range(400)], list(range(400))
+    page = page_of(manifest_of(names, counts))
+    places = [page.text.index(name) for name in reversed(names)]
+    assert places == sorted(places)
+    assert "The other 370 classes" in page.text
+
+
+def test_a_split_without_statistics_is_told():
+    manifest = manifest_of(splits=("train", "val"))
+    parts = PageParts(manifest, {"train": statistics_of(manifest)["train"]}, {}, ())
+    assert "No statistics of val" in Page(render_page(parts)).text
+
+
+def test_the_same_parts_give_the_same_page():
+    manifest = manifest_of(splits=("train", "val"))
+    parts = PageParts(manifest, statistics_of(manifest), {}, [thumbnail("a.jpg")])
+    assert render_page(parts) == render_page(parts)

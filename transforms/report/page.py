@@ -1,0 +1,348 @@
+"""What stands on the page about a data set, from its manifest, statistics, rejects and pictures."""
+
+import base64
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from recordmill.schemas.features import RecordOf
+from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.manifest import Manifest, SplitManifest
+from recordmill.schemas.rejects import RejectLine
+from recordmill.schemas.sizes import size_text
+from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics
+from recordmill.transforms.report.charts import Show, bar_chart, columns, heat_map, long_tail
+from recordmill.transforms.report.read_examples import Thumbnail
+
+_CLASSES_SHOWN = 30
+_FEW_CLASSES = 10
+"""Whose counts are seen in the table as well."""
+_EXAMPLES_OF_REASON = 3
+_HOSTS = 10
+"""Shards for each host that reads, as TensorFlow's guide to TFRecords advises."""
+
+_TITLES = {
+    "objects_an_image": ("Objects an image", "objects"),
+    "classes_an_image": ("Classes an image", "classes"),
+    "captions_an_image": ("Captions an image", "captions"),
+    "box_side": ("Size of boxes", "square root of the area, pixels; COCO calls those below 32 small, below 96 medium"),
+    "box_share": ("Share of the image that a box covers", "box area / image area"),
+    "box_aspect": ("Shape of boxes", "width / height"),
+    "image_width": ("Width of pictures", "pixels"),
+    "image_height": ("Height of pictures", "pixels"),
+    "image_aspect": ("Shape of pictures", "width / height"),
+    "image_bytes": ("Size of encoded pictures", "bytes"),
+}
+_WHY = {
+    "sample": ("At random", "the same at every run"),
+    "crowded": ("Most crowded", "the most objects"),
+    "small": ("Smallest objects", "the smallest box"),
+    "odd": ("Odd shapes", "at least twice as wide as high, or as high as wide"),
+}
+
+
+class PageParts(NamedTuple):
+    """Of what a page is made.
+
+    Attributes:
+        statistics: by split; a split that an older program wrote may lack them.
+        rejects: a few of each split.
+    """
+
+    manifest: Manifest
+    statistics: Mapping[str, SplitStatistics]
+    rejects: Mapping[str, Sequence[RejectLine]]
+    pictures: Sequence[Thumbnail]
+
+
+class Chart(NamedTuple):
+    """A chart, and the table behind it.
+
+    Attributes:
+        summary: a line for each split.
+        head: of the table's columns.
+    """
+
+    title: str
+    unit: str
+    svg: Markup
+    summary: Sequence[str]
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def render_page(parts: PageParts) -> bytes:
+    """The page as UTF-8. Equal parts give equal bytes."""
+    manifest = parts.manifest
+    splits = list(manifest.splits)
+    known = [split for split in splits if split in parts.statistics]
+    text = _template().render(
+        manifest=manifest,
+        splits=splits,
+        unit="rows" if _is_of_rows(manifest) else "images",
+        total=sum(split.bytes for split in manifest.splits.values()),
+        images=sum(split.images.written for split in manifest.splits.values()),
+        objects=sum(split.annotations.objects for split in manifest.splits.values()),
+        comparison=_comparison(manifest, parts.statistics),
+        options=_by_split({name: split.recipe.options for name, split in manifest.splits.items()}),
+        programs=_by_split({name: split.made_by for name, split in manifest.splits.items()}),
+        unknown=_without_statistics(parts),
+        classes=_classes(manifest, parts.statistics),
+        class_charts=_class_charts(manifest, parts.statistics),
+        charts=_charts(known, parts.statistics),
+        heat=[_heat(split, parts.statistics[split]) for split in known if parts.statistics[split].centres],
+        segments=_segments(known, parts.statistics),
+        rejected=_rejected(manifest, parts.rejects),
+        pictures=_gallery(parts.pictures),
+        has_pictures=has_picture(manifest.table),
+        features=[(each.name, each.kind.value, " × ".join(each.shape), each.unit) for each in manifest.features],
+        shown=_CLASSES_SHOWN,
+    )
+    return text.encode(errors="backslashreplace")
+
+
+def _without_statistics(parts: PageParts) -> list[str]:
+    return [
+        name
+        for name, split in parts.manifest.splits.items()
+        if split.images.written and not (name in parts.statistics and parts.statistics[name].images)
+    ]
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("recordmill.transforms.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": _number, "size": size_text, "plain": _plain}
+    return environment.get_template("page.html")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.3g}" if 0 < abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2g}%" if value < 1 else "100%"
+
+
+_SHOW: Mapping[str, Show] = {"box_share": _percent, "image_bytes": size_text}
+
+
+def _plain(text: object) -> str:
+    """A text without control characters, which HTML does not have."""
+    return "".join("\ufffd" if unicodedata.category(letter) in ("Cc", "Cs") else letter for letter in str(text))
+
+
+def _by_split(of: Mapping[str, Mapping[str, object]]) -> list[tuple[str, list[str]]]:
+    """Names and their values in each split; one value where all splits have the same, none where none is given."""
+    rows = []
+    for name in sorted({name for values in of.values() for name in values}):
+        values = [_value(found.get(name)) for found in of.values()]
+        if any(values):
+            rows.append((name, values[:1] if len(set(values)) == 1 else values))
+    return rows
+
+
+def _value(value: object) -> str:
+    if value is None or value == []:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _comparison(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[tuple[str, list[str]]]:
+    """What there is of each split, side by side."""
+    of = list(manifest.splits.items())
+    rows: list[tuple[str, list[str]]] = [
+        (f"{'Rows' if _is_of_rows(manifest) else 'Images'} written", [f"{each.images.written:,}" for _, each in of]),
+        ("Read", [f"{each.images.rows:,}" for _, each in of]),
+        ("Rejected", [f"{sum(each.images.rejected.values()):,}" for _, each in of]),
+    ]
+    if any(each.annotations.rows for _, each in of):
+        rows += [
+            ("Objects", [f"{each.annotations.objects:,}" for _, each in of]),
+            ("Objects an image", [_mean(statistics.get(name), "objects_an_image") for name, _ in of]),
+            ("Captions", [f"{each.annotations.captions:,}" for _, each in of]),
+            ("Annotations rejected", [f"{sum(each.annotations.rejected.values()):,}" for _, each in of]),
+            ("Annotations filtered", [f"{sum(each.annotations.filtered.values()):,}" for _, each in of]),
+            ("Boxes clipped", [f"{each.annotations.boxes_clipped:,}" for _, each in of]),
+        ]
+    if manifest.categories:
+        with_any = [sum(number > 0 for number in each.class_counts) for _, each in of]
+        rows.append(("Classes with any", [f"{number:,} of {len(manifest.categories):,}" for number in with_any]))
+        rows.append(("Balance of classes", [_balance(each.class_counts) for _, each in of]))
+    if any(each.images.rewritten for _, each in of):
+        rows.append(("Pictures transcoded", [_transcoded(each) for _, each in of]))
+    formats = [_formats(statistics.get(name)) for name, _ in of]
+    if any(formats):
+        rows.append(("Formats in records", formats))
+    rows += [
+        ("Shards", [f"{len(each.shards):,}" for _, each in of]),
+        ("Size", [size_text(each.bytes) for _, each in of]),
+        ("Size of a shard", [_shard_sizes(each) for _, each in of]),
+        ("Largest shard", [_skew(each) for _, each in of]),
+        ("Good for", [_hosts(len(each.shards)) for _, each in of]),
+    ]
+    return [(name, values) for name, values in rows if any(value not in ("0", "") for value in values)]
+
+
+def _is_of_rows(manifest: Manifest) -> bool:
+    """Whether records are rows of a table."""
+    return manifest.table.record_of is RecordOf.ROW
+
+
+def _mean(statistics: SplitStatistics | None, name: str) -> str:
+    found = statistics.histograms.get(name) if statistics else None
+    return f"{found.mean:.1f}" if found else ""
+
+
+def _balance(counts: Sequence[int]) -> str:
+    """How much more there is of the most frequent class than of the rarest that there is."""
+    found = [count for count in counts if count]
+    return f"{max(found) / min(found):,.1f} to 1" if found else ""
+
+
+def _transcoded(split: SplitManifest) -> str:
+    rewritten = split.images.rewritten
+    if rewritten is None:
+        return "0"
+    kinds = {"turned upright": rewritten.turned, "made smaller": rewritten.shrunk}
+    more = "".join(f", {number:,} {what}" for what, number in kinds.items() if number)
+    formats = ", ".join(f"{name} {number:,}" for name, number in rewritten.by_format.items())
+    return f"{sum(rewritten.by_format.values()):,}: {formats}{more}"
+
+
+def _formats(statistics: SplitStatistics | None) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in statistics.formats.items()) if statistics else ""
+
+
+def _shard_sizes(split: SplitManifest) -> str:
+    sizes = sorted(shard.bytes for shard in split.shards)
+    return size_text(sizes[0]) if sizes[0] == sizes[-1] else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
+
+
+def _skew(split: SplitManifest) -> str:
+    return f"{max(shard.bytes for shard in split.shards) * len(split.shards) / max(1, split.bytes):.2f} times the mean"
+
+
+def _hosts(shards: int) -> str:
+    """How many hosts may read a split at once."""
+    many = shards // _HOSTS
+    each = f"; {_HOSTS} shards each for {many:,}" if many else ""
+    return f"up to {shards:,} host{'s' if shards > 1 else ''}{each}"
+
+
+def _classes(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[dict[str, Any]]:
+    """Classes by how many there are of them in all splits, each with what every split has."""
+    counts = [split.class_counts for split in manifest.splits.values()]
+    images = [
+        [each.images for each in statistics[name].classes] if name in statistics else [] for name in manifest.splits
+    ]
+    total = [sum(of) or 1 for of in counts]
+    most = max((number / all_ for of, all_ in zip(counts, total, strict=True) for number in of), default=0) or 1
+    rows = [
+        {
+            "name": category.name,
+            "sum": sum(of[index] for of in counts),
+            "counts": [of[index] for of in counts],
+            "images": [of[index] if index < len(of) else None for of in images],
+            "widths": [round(100 * of[index] / all_ / most, 2) for of, all_ in zip(counts, total, strict=True)],
+        }
+        for index, category in enumerate(manifest.categories)
+        if all(index < len(of) for of in counts)
+    ]
+    return sorted(rows, key=lambda row: -row["sum"])
+
+
+def _class_charts(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[Markup]:
+    counts = [split.class_counts for split in manifest.splits.values()]
+    if len(manifest.categories) <= _FEW_CLASSES or not any(map(any, counts)):
+        return []
+    return [long_tail(counts, f"How many there are of each of {len(manifest.categories):,} classes, by rank")]
+
+
+def _charts(splits: Sequence[str], statistics: Mapping[str, SplitStatistics]) -> list[Chart]:
+    charts = []
+    for name, (title, unit) in _TITLES.items():
+        found = [statistics[split].histograms.get(name) for split in splits]
+        if not any(found):
+            continue
+        show = _SHOW.get(name, _number)
+        table = columns(found, name not in FRACTIONAL, show)
+        svg = bar_chart(table, f"{title} ({unit}), as a part of each split; the numbers are in the table below")
+        rows = [(column.label, *column.numbers) for column in table]
+        charts.append(Chart(title, unit, svg, [_spread(each, show) for each in found], splits, rows))
+    return charts
+
+
+def _spread(found: Distribution | None, show: Show) -> str:
+    if found is None:
+        return "none"
+    numbers = map(show, (found.median, found.p05, found.p95, found.least, found.largest))
+    return "median {}, 90 % between {} and {}, least {}, largest {}".format(*numbers)
+
+
+def _heat(split: str, statistics: SplitStatistics) -> Chart:
+    svg = heat_map(statistics.centres, f"Where the centres of boxes lie in the images of {split}; numbers in the table")
+    rows = [(index + 1, *row) for index, row in enumerate(statistics.centres)]
+    return Chart(split, "", svg, (), [str(column + 1) for column in range(len(statistics.centres[0]))], rows)
+
+
+def _segments(splits: Sequence[str], statistics: Mapping[str, SplitStatistics]) -> list[tuple[object, ...]]:
+    """Images of each category of stuff and segments, the most frequent first."""
+    of = [statistics[split].segments for split in splits]
+    rows = [(each[0].name, [found.images for found in each]) for each in zip(*of, strict=False)]
+    ordered = sorted((row for row in rows if any(row[1])), key=lambda row: -sum(row[1]))
+    return [(name, *numbers) for name, numbers in ordered]
+
+
+def _rejected(
+    manifest: Manifest, rejects: Mapping[str, Sequence[RejectLine]]
+) -> list[tuple[str, str, list[int], list[str]]]:
+    """What was left out: of what, why, how many in each split, and a few examples."""
+    rows = []
+    of = {
+        name: {"image": split.images.rejected, "annotation": split.annotations.rejected}
+        for name, split in manifest.splits.items()
+    }
+    for what in ("image", "annotation"):
+        for reason in sorted({reason for found in of.values() for reason in found[what]}):
+            examples = [
+                each.detail
+                for found in rejects.values()
+                for each in found
+                if each.reason == reason and (each.what == "annotation") == (what == "annotation")
+            ]
+            unit = "row" if what == "image" and _is_of_rows(manifest) else what
+            counts = [found[what].get(reason, 0) for found in of.values()]
+            rows.append((unit, reason, counts, examples[:_EXAMPLES_OF_REASON]))
+    return rows
+
+
+def _gallery(pictures: Sequence[Thumbnail]) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    found = []
+    for why, (title, meaning) in _WHY.items():
+        of_why = [_figure(each) for each in pictures if each.why == why]
+        if of_why:
+            found.append((title, meaning, of_why))
+    return found
+
+
+def _figure(picture: Thumbnail) -> dict[str, Any]:
+    return {
+        **picture._asdict(),
+        "data": base64.b64encode(picture.jpeg).decode(),
+        "name": picture.texts[0] if picture.texts else "",
+        "more": picture.texts[1:3],
+    }

@@ -1,0 +1,150 @@
+"""The pictures of chosen records, read from where they are in finished shards, with what is in the records drawn in."""
+
+import io
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from recordmill.schemas.errors import RecordError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.statistics import GALLERY, Example, SplitStatistics
+from recordmill.schemas.tfrecord import FRAME_BYTES, read_records
+from recordmill.transforms.draw.draw_shapes import draw_shapes
+from recordmill.transforms.draw.open_record_picture import picture_of
+from recordmill.transforms.draw.read_overlay import OverlayReader
+from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.records.read_shards import ShardReader
+from recordmill.transforms.records.record_values import RecordParser, join_values
+from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_SIDE = 320
+_JPEG_QUALITY = 75
+_NAMED = 6
+"""Objects with their names beside them, at the most: more would cover a small picture."""
+_READS = 16
+
+Chosen = tuple[str, str, Example]
+"""Why it was chosen, its split, and where it is."""
+
+
+class Thumbnail(NamedTuple):
+    """A small picture.
+
+    Attributes:
+        jpeg: of at most 320 pixels a side, or thereabouts.
+        width, height: of it, in pixels.
+        texts: its file's name, its class, its captions.
+        objects: how many are drawn.
+    """
+
+    why: str
+    split: str
+    jpeg: bytes
+    width: int
+    height: int
+    texts: tuple[str, ...]
+    objects: int
+
+
+def chosen_examples(splits: Mapping[str, SplitStatistics]) -> list[Chosen]:
+    """The examples of a folder's splits, each image once."""
+    found: dict[tuple[str, int], Chosen] = {}
+    for why, most in GALLERY.items():
+        of_why = [(why, split, example) for split, of in splits.items() for example in of.examples.get(why, ())]
+        for chosen in sorted(of_why, key=lambda each: each[2])[:most]:
+            found.setdefault((chosen[2].shard, chosen[2].record), chosen)
+    return list(found.values())
+
+
+def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> list[Thumbnail]:
+    """Those of the chosen records that can be read and drawn, in their order.
+
+    Raises:
+        OSError: storage fails.
+    """
+    ordered = list(chosen)
+    with ThreadPoolExecutor(_READS) as pool:
+        found = pool.map(partial(_records, folder), _by_shard(ordered))
+        records = {place: of_image for part in found for place, of_image in part.items()}
+        drawn = [_thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest) for each in ordered]
+    return [thumbnail for thumbnail in drawn if thumbnail]
+
+
+def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
+    """Examples that are read together: all of a compressed shard, which has to be read from its beginning."""
+    ordered = sorted((example for _, _, example in chosen), key=attrgetter("shard", "record"))
+    return [
+        part
+        for shard, group in groupby(ordered, attrgetter("shard"))
+        for part in ([list(group)] if shard.endswith(".gz") else [[each] for each in group])
+    ]
+
+
+def _records(folder: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
+    storage = storage_for(folder)
+    path = storage.join(folder, examples[0].shard)
+    try:
+        if not path.endswith(".gz"):
+            (example,) = examples
+            data = storage.read_range(path, example.offset, example.bytes)
+            return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
+        return _unpacked(path, examples)
+    except RecordError:  # the shard has been changed since; `verify` tells where
+        return {}
+
+
+def _unpacked(path: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
+    found: dict[tuple[str, int], list[bytes]] = {(each.shard, each.record): [] for each in examples}
+    end = max(each.offset + each.bytes for each in examples)
+    offset = 0
+    for record in ShardReader(path).records():
+        for each in examples:
+            if each.offset <= offset < each.offset + each.bytes:
+                found[each.shard, each.record].append(record)
+        offset += len(record) + FRAME_BYTES
+        if offset >= end:
+            break
+    return found
+
+
+def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thumbnail | None:
+    why, split, _ = chosen
+    if not records:
+        return None
+    try:
+        values = join_values(list(map(RecordParser(manifest.table), records)))
+        picture, size = _picture(values, manifest.table)
+    except Exception:  # of bytes that have been changed since, or were never checked
+        _LOGGER.debug("no picture of %s", chosen, exc_info=True)
+        return None
+    overlay = OverlayReader(manifest.labels, manifest.table)(values, size)
+    shapes = overlay.layers[0].shapes
+    drawn = draw_shapes(picture, shapes, _SIDE, names=len(shapes) <= _NAMED)
+    file = io.BytesIO()
+    drawn.save(file, "JPEG", quality=_JPEG_QUALITY)
+    return Thumbnail(why, split, file.getvalue(), *drawn.size, overlay.lines, len(shapes))
+
+
+def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:
+    """The picture, a JPEG not much larger than it is wanted; and its width and height as it is."""
+    data = values.get("image.encoded", b"")
+    if kind_of(data) == "jpeg":
+        with open_picture(data, "jpeg") as image:
+            size = image.size
+            image.draft(image.mode, (2 * _SIDE, 2 * _SIDE))
+            return for_jpeg(image), size
+    shapes = {feature.source: feature.shape for feature in table.features}
+    picture = picture_of(values, tuple(map(int, shapes.get("image.pixels", ()))))
+    if picture is None:
+        raise ValueError("a record without a picture")
+    return for_jpeg(picture), picture.size

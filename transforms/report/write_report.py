@@ -1,0 +1,83 @@
+"""report.html, beside the shards of a complete data set."""
+
+import logging
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import PCollection
+
+from recordmill.schemas.manifest import Manifest, split_rejects
+from recordmill.schemas.rejects import RejectLine
+from recordmill.schemas.statistics import REPORT
+from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.metadata.folder_statistics import read_file, read_statistics
+from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_REJECTS_READ = 10_000
+"""Of a split's rejects: a few of each reason are among the first."""
+
+
+class WriteReport(beam.PTransform):
+    """A PCollection of one Manifest, of a folder that is complete, becomes a PCollection of none."""
+
+    def __init__(self, output: str):
+        super().__init__()
+        self._output = output
+
+    def expand(self, manifests: PCollection[Manifest]):
+        return manifests | "Report" >> beam.Map(_report, self._output)
+
+
+def _report(_: Manifest, output: str) -> None:
+    try_to_report(output)
+
+
+def has_report(output: str) -> bool:
+    storage = storage_for(output)
+    return storage.size(storage.join(output, REPORT)) is not None
+
+
+def try_to_report(output: str) -> None:
+    """Write report.html, or warn: a page that cannot be made is no reason to fail for a job whose shards are whole."""
+    try:
+        write_report(output)
+    except Exception as error:  # of storage, of libraries, or a bug of ours
+        _LOGGER.debug("no report", exc_info=True)
+        _LOGGER.warning(
+            "%s could not be made (%s: %s); the shards are whole, and recordmill report %s makes it",
+            REPORT,
+            type(error).__name__,
+            error,
+            output,
+        )
+
+
+def write_report(output: str) -> str:
+    """Write the page about a folder's splits, from what is in their manifests and statistics; its path.
+
+    Raises:
+        ConfigError: the folder has no manifest.
+        OSError: storage fails.
+    """
+    # With each job's report come the libraries that draw it, and no earlier.
+    from recordmill.transforms.report.page import PageParts, render_page
+    from recordmill.transforms.report.read_examples import chosen_examples, read_examples
+
+    storage = storage_for(output)
+    path = storage.join(output, REPORT)
+    manifest = require_manifest(output)
+    while True:
+        statistics = read_statistics(output, manifest.splits)
+        pictures = read_examples(output, manifest, chosen_examples(statistics))
+        rejects = {split: _rejects(output, split) for split in manifest.splits}
+        storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures)))
+        seen, manifest = manifest, require_manifest(output)
+        if manifest == seen:  # no other job has added a split meanwhile
+            return path
+
+
+def _rejects(output: str, split: str) -> list[RejectLine]:
+    lines = (read_file(output, split_rejects(split)) or b"").splitlines()[:_REJECTS_READ]
+    return [msgspec.json.decode(line, type=RejectLine) for line in lines]
