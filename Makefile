@@ -7,12 +7,13 @@ GARDEN := .venv-model-garden
 WORKER := .venv-worker
 AIRFLOW := .venv-airflow
 ENGINES := .engines
+BROWSER := .browser
 DEMO := demo
 JOBS ?= 2
 LOCK_IMAGE := --generate-hashes -c constraints.txt --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
     --no-python-downloads --no-header --no-annotate --quiet
 
-.PHONY: demo test test-airflow test-consumers test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates pictures clean
+.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates pictures clean
 
 demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -33,7 +34,7 @@ demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the re
 test: JOBS = 3
 test: $(VENV)/installed-dev  ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
-	    --ignore=tests/engines --ignore=tests/airflow $(PYTEST_ARGS)
+	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser $(PYTEST_ARGS)
 
 test-faults: $(VENV)/installed-dev  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 	$(BIN)/python -m pytest -n $(JOBS) tests/faults $(PYTEST_ARGS)
@@ -49,6 +50,9 @@ test-airflow: $(VENV)/installed $(AIRFLOW)/installed  ## Have Airflow run the DA
 test-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Have Flink, Prism and several processes run the jobs
 	$(BIN)/python tests/engines/fetch.py $(ENGINES)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/engines $(PYTEST_ARGS)
+
+test-browser: $(VENV)/installed-dev $(BROWSER)/installed  ## Have headless Chromium open report.html
+	$(BIN)/python -m pytest -n0 tests/browser $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev  ## Check style and types
 	mkdir -p .types/recordmill
@@ -133,6 +137,9 @@ $(AIRFLOW)/installed: tests/airflow/airflow.txt
 	$(AIRFLOW)/bin/uv pip install --quiet --python $(AIRFLOW)/bin/python --no-deps -r tests/airflow/airflow.txt
 	touch $@
 
+$(BROWSER)/installed: tests/browser/install.sh tests/browser/package-lock.json
+	tests/browser/install.sh $(BROWSER)
+
 # What the wheel needs and not the wheel: workers are to see only what was shipped. setuptools builds what --setup_file
 # stages.
 $(WORKER)/installed: $(VENV)/installed
@@ -143,4 +150,4 @@ $(WORKER)/installed: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf .types $(VENV) $(GARDEN) $(WORKER) $(ENGINES) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .types $(VENV) $(GARDEN) $(WORKER) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

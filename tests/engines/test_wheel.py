@@ -36,7 +36,7 @@ def python(built_wheel, tmp_path_factory) -> Path:
 
 def modules(built: Path) -> dict[Path, bytes]:
     """Files of the package as the clone had them when a distribution was built, by their place in the checkout."""
-    files = [*FILES.values(), ROOT / "recordmill" / "py.typed"]
+    files = [*FILES.values(), ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "report" / "page.html"]
     return {file: (built.with_name("clone") / file.relative_to(ROOT)).read_bytes() for file in files}
 
 

@@ -34,6 +34,7 @@ import recordmill.pipelines.folder
 import recordmill.transforms.storage.gcs_storage
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
+from recordmill.schemas.statistics import RecordPlace
 from recordmill.transforms.shards.shard_file import ShardFile
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -142,13 +143,14 @@ def signal_after_record(number: int, signal_number: int) -> None:
     the process outlives that, the thread that writes goes on a second later."""
     append, seen = ShardFile.append, []
 
-    def disturbed(shard: ShardFile, record: bytes) -> None:
-        append(shard, record)
+    def disturbed(shard: ShardFile, record: bytes) -> RecordPlace:
+        place = append(shard, record)
         shard._flush()
         seen.append(record)
         if len(seen) == number:
             os.kill(os.getpid(), signal_number)
             time.sleep(1)
+        return place
 
     ShardFile.append = disturbed
 

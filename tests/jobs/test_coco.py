@@ -338,6 +338,9 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
         "manifest-train.json",
         "manifest.json",
         "rejects-train.jsonl",
+        "report.html",
+        "statistics-train.json",
+        "statistics.json",
     ]
 
 

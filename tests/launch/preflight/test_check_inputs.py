@@ -260,7 +260,15 @@ def test_an_input_that_the_data_set_would_replace_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["label_map.json", "rejects-val.jsonl", "manifest-train.json", "dataset_info.json", "a-b.labels.txt"]
+    "name",
+    [
+        "label_map.json",
+        "rejects-val.jsonl",
+        "manifest-train.json",
+        "report.html",
+        "statistics-val.json",
+        "a-b.labels.txt",
+    ],
 )
 def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
     (folder / "out").mkdir()
