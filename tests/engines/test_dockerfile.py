@@ -87,7 +87,8 @@ def test_all_that_is_copied_is_there(context):
 def test_the_wheel_that_it_builds_of_a_copy_holds_every_module(context):
     (wheel,) = context.glob("*.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert held == {*map(installed_name, FILES.values()), "recordmill/py.typed"}
+    data = {"recordmill/py.typed", "recordmill/transforms/report/page.html"}
+    assert held == {*map(installed_name, FILES.values()), *data}
 
 
 def listed(name: str) -> dict[str, tuple[str, int]]:
