@@ -1,6 +1,6 @@
-"""The pictures of README.md, made of the drawn data set: `make pictures`. Each is a function; its docstring says what is
-in it."""
+"""The pictures of README.md, made of the drawn data set: `make pictures`. A function draws each."""
 
+import io
 import os
 import pty
 import shutil
@@ -45,7 +45,7 @@ def main() -> None:
 def show_screen() -> None:
     """`recordmill show` of a data set, as a terminal shows it."""
     command = "recordmill show tfrecords"
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(f"[bold]$ {command}[/bold]")
     console.print(Text.from_ansi(_typed(command)), soft_wrap=True)
     console.save_svg(str(PICTURES / "show.svg"), title="recordmill show", code_format=_STYLE, unique_id="show")

@@ -19,6 +19,7 @@ from recordmill.schemas.errors import ConfigError
 _LOGGER = logging.getLogger(__name__)
 
 _HELP = ("-h", "--help")
+_UNEXPECTED_SHOWN = 2
 _NEGATIVE = re.compile(r"-\.?\d")
 
 _Options = TypeVar("_Options", bound=Options)
@@ -94,9 +95,15 @@ class _Typed:
         self._flags = {each.flag: each for each in fields if each.option.kind is not Kind.ARGUMENT}
         self._arguments = deque(each for each in fields if each.option.kind is Kind.ARGUMENT)
         self._takes_arguments = bool(self._arguments)
+        self._unexpected: list[str] = []
         waiting = deque(words)
         while waiting:
             self._take(waiting)
+        self.faults += [f"unexpected argument {word!r}" for word in self._unexpected[:_UNEXPECTED_SHOWN]]
+        if (more := len(self._unexpected) - _UNEXPECTED_SHOWN) > 0:
+            self.faults.append(
+                f"and {more:,} more, so quote a pattern of files, which the shell else replaces by all of them"
+            )
 
     def _take(self, waiting: deque[str]) -> None:
         word = waiting.popleft()
@@ -104,7 +111,7 @@ class _Typed:
             if self._arguments:
                 self._texts[self._arguments.popleft().name] = [word]
             else:
-                self.faults.append(f"unexpected argument {word!r}")
+                self._unexpected.append(word)
             return
         name, equals, value = word.partition("=")
         each = self._flags.get(name)

@@ -98,6 +98,6 @@ def _classes(overlay: Overlay) -> Iterator[_Entry]:
         for each, number in Counter((shape.name, shape.colour) for shape in layer.shapes if shape.name).most_common():
             counts.setdefault(each, number)
     for (name, colour), number in islice(counts.items(), _MOST_CLASSES):
-        yield _Entry(f"{in_font(shortened(name))}{f' {number}' if number > 1 else ''}", _INK, colour)
+        yield _Entry(f"{shortened(in_font(name))}{f' {number}' if number > 1 else ''}", _INK, colour)
     if len(counts) > _MOST_CLASSES:
         yield _Entry(f"and {len(counts) - _MOST_CLASSES} more classes")

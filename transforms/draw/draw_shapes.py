@@ -139,7 +139,7 @@ def _draw_names(pen: ImageDraw.ImageDraw, shapes: Sequence[Shape], size: tuple[i
     letters = font(max(12, max(size) // 45))
     taken: list[_Box] = []
     for shape in sorted(shapes, key=_area):
-        text = in_font(shortened(shape.name))
+        text = shortened(in_font(shape.name))
         if not text:
             continue
         left, top, right, bottom = letters.getbbox(text)
@@ -198,6 +198,6 @@ def shortened(name: str) -> str:
     """A name that does not cover its picture.
 
     >>> shortened("a" * 300)
-    'aaaaaaaaaaaaaaaaaaaaaaa…'
+    'aaaaaaaaaaaaaaaaaaaaa...'
     """
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."

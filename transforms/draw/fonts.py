@@ -7,6 +7,10 @@ from functools import lru_cache
 from PIL import ImageFont
 
 _NO_CHARACTER = "\uffff"
+_LIKE = str.maketrans(
+    {"‐": "-", "–": "-", "—": "-", "‘": "'", "’": "'", "ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"}
+)
+"""What Unicode does not take apart."""
 
 
 @lru_cache(maxsize=16)
@@ -21,10 +25,10 @@ def in_font(text: str) -> str:
     r"""A text with what the font has: letters without their accents where it lacks those, and what it has nothing for
     as code points.
 
-    >>> in_font("Bär, 猫"), in_font("\x1b[2J")
-    ('Bar, \\u732b', '\\x1b[2J')
+    >>> in_font("Bär – 猫"), in_font("\x1b[2J")
+    ('Bar - \\u732b', '\\x1b[2J')
     """
-    return "".join(map(_in_font, text))
+    return "".join(map(_in_font, text.translate(_LIKE)))
 
 
 @lru_cache(maxsize=4096)

@@ -91,7 +91,8 @@ def _number(value: float) -> str:
 
 
 def describe_bytes(value: bytes) -> str:
-    """A text as it is, an empty one as two quotes; of a picture its format and sizes; of anything else its size and how it begins."""
+    """A text as it is, an empty one as two quotes; of a picture its format and sizes; of anything else its size
+    and how it begins."""
     try:
         picture = picture_size(value)
     except UnusableError as fault:

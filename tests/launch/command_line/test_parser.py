@@ -194,6 +194,11 @@ def test_all_faults_of_values_are_told_at_once():
         (("coco", "-x"), "unknown flag -x"),
         (("coco", "stray"), "unexpected argument 'stray'"),
         (("verify", "out", "more"), "unexpected argument 'more'"),
+        (
+            ("show", "a.record", "b.record", "c.record", "d.record", "e.record"),
+            "unexpected argument 'b.record'; unexpected argument 'c.record'; and 2 more, so quote a pattern of files, "
+            "which the shell else replaces by all of them",
+        ),
         (("verify", "--frobnicate", "out"), "unknown flag --frobnicate"),
         (("sample", "out", "--progress", "none"), "unknown flag --progress"),
         (("sample", "out", "--workers", "1"), "unknown flag --workers"),
