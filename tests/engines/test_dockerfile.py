@@ -109,6 +109,14 @@ def test_what_is_installed_is_pinned_as_everywhere_and_has_digests():
     assert not base.keys() & embed.keys()
 
 
+def test_nothing_but_our_wheel_is_installed_without_a_digest():
+    installed = [
+        words for word, rest in instructions() if word == "RUN" for words in re.findall(r"pip install [^&]+", rest)
+    ]
+    assert len(installed) == 3
+    assert [words for words in installed if "--require-hashes" not in words] == ["pip install --no-deps ./*.whl "]
+
+
 def test_all_that_the_wheel_requires_is_installed_and_tensorflow_for_embed_alone(context):
     (wheel,) = context.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

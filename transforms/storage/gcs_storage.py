@@ -79,7 +79,7 @@ class GcsStorage:
     def protection(self, path: str) -> str:
         """What keeps an object from being deleted or replaced: a hold, or its bucket's retention policy; or nothing."""
         blob = _metadata(path)
-        if blob.event_based_hold or blob.temporary_hold:
+        if blob.event_based_hold:
             return "a hold, which new objects of the bucket are given"
         until = blob.retention_expiration_time
         return f"the bucket's retention policy, until {until:%Y-%m-%d %H:%M} UTC" if until else ""
