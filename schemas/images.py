@@ -5,6 +5,7 @@ import msgspec
 from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels, PanopticAnnotation
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Count, Reason, Rejected
+from recordmill.schemas.statistics import PixelMeasures
 
 USUAL_IMAGE_BYTES = 133_000
 """The mean of COCO's images, taken for files whose size is not known."""
@@ -154,6 +155,7 @@ class Picture(msgspec.Struct, frozen=True):
         sha256: hex digest of `data`.
         annotated_size: width and height in the frame of the annotations, where the picture was shrunk; else None.
         transcoding: None where `data` is the file as it was.
+        measures: of its pixels, if they were decoded to be checked.
     """
 
     data: bytes
@@ -163,6 +165,7 @@ class Picture(msgspec.Struct, frozen=True):
     sha256: str
     annotated_size: tuple[int, int] | None = None
     transcoding: Transcoding | None = None
+    measures: PixelMeasures | None = None
 
     @property
     def frame(self) -> tuple[int, int]:

@@ -111,6 +111,11 @@ class Recipe(msgspec.Struct, frozen=True):
         return "row" if of_rows else "image"
 
     @property
+    def is_measured(self) -> bool:
+        """Whether the pixels of pictures were looked at, for statistics: where they were decoded to be checked."""
+        return self.options.get("check") == "decode" and self.options.get("writer") != "beam"
+
+    @property
     def shard_names(self) -> ShardNames:
         return shard_names(self.name, self.split, self.layout)
 
@@ -230,6 +235,8 @@ class SplitManifest(msgspec.Struct, frozen=True):
             many images.
         warnings: what is not likely to be meant, for a person.
         texts: what was encoded, by column.
+        findings: numbers of pictures or boxes that may be faults, by name, see
+            `recordmill.schemas.statistics.FINDINGS`.
         statistics_sha256: hex digest of the split's file of statistics; UNSET where an older program wrote the split,
             without one.
     """
@@ -247,6 +254,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
     class_counts: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     texts: dict[str, TextCounts] = {}
+    findings: dict[str, int] = {}
     statistics_sha256: str | msgspec.UnsetType = msgspec.UNSET
 
     @property

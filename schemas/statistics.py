@@ -32,6 +32,19 @@ GALLERY: Mapping[str, int] = {"sample": 12, "crowded": 8, "small": 8, "odd": 8}
 object, and those at least twice as wide as high, or as high as wide."""
 
 
+FINDINGS: Mapping[str, str] = {
+    "dark": "dark pictures",
+    "bright": "bright pictures",
+    "blank": "blank pictures",
+    "blurred": "blurred pictures",
+    "thin_boxes": "boxes less than 4 pixels wide or high",
+    "repeated_boxes": "boxes that another of their class and image equals",
+}
+"""What is looked for and may be a fault of the data; see docs/records.md."""
+FINDING_EXAMPLES = 6
+"""How many images are pointed to for each."""
+
+
 def split_statistics(split: str) -> str:
     """Name of the file of the statistics of one split alone.
 
@@ -101,6 +114,18 @@ class Example(msgspec.Struct, frozen=True, order=True):
     bytes: int
 
 
+class Finding(msgspec.Struct, frozen=True):
+    """One of FINDINGS.
+
+    Attributes:
+        number: of pictures, or of boxes.
+        examples: the worst.
+    """
+
+    number: int = 0
+    examples: tuple[Example, ...] = ()
+
+
 class Statistics(msgspec.Struct, frozen=True):
     """Statistics of some records, which can be added to those of others.
 
@@ -112,6 +137,8 @@ class Statistics(msgspec.Struct, frozen=True):
         images_of_class: how many images have an object of a class, by class index.
         images_of_segment: likewise of the categories of stuff and of panoptic segments.
         examples: by why they were chosen, at most as many as GALLERY says.
+        findings: by name; of those of FINDINGS that were found.
+        measured: images whose pixels were looked at.
     """
 
     images: int = 0
@@ -121,6 +148,23 @@ class Statistics(msgspec.Struct, frozen=True):
     images_of_class: dict[int, int] = {}
     images_of_segment: dict[int, int] = {}
     examples: dict[str, tuple[Example, ...]] = {}
+    findings: dict[str, Finding] = {}
+    measured: int = 0
+
+
+class PixelMeasures(msgspec.Struct, frozen=True):
+    """What a look at the pixels of a picture told, in grey.
+
+    Attributes:
+        phash: perceptual hash of 64 bits; None of a picture without content.
+        dark, bright: the levels, of 0 to 255, that 5 % and 99 % of the pixels are below.
+        sharpness: standard deviation of edges, as a fraction of the difference of the two.
+    """
+
+    phash: int | None
+    dark: int
+    bright: int
+    sharpness: float
 
 
 class ImageFacts(NamedTuple):
@@ -137,6 +181,7 @@ class ImageFacts(NamedTuple):
         captions: how many; None where records have none.
         segments: category indices of stuff, or of panoptic segments.
         is_continuation: whether the image was counted already, with other objects.
+        measures: of the picture's pixels, if they were decoded.
     """
 
     name: str
@@ -149,6 +194,7 @@ class ImageFacts(NamedTuple):
     captions: int | None = None
     segments: Collection[int] = ()
     is_continuation: bool = False
+    measures: PixelMeasures | None = None
 
 
 NO_FACTS = ImageFacts("")
@@ -212,6 +258,8 @@ class SplitStatistics(msgspec.Struct, frozen=True):
             Empty without boxes.
         formats: how many pictures there are of each.
         examples: see GALLERY.
+        findings: see FINDINGS.
+        measured: of how many images the pixels were looked at.
     """
 
     images: int
@@ -221,6 +269,8 @@ class SplitStatistics(msgspec.Struct, frozen=True):
     classes: tuple[ClassStatistics, ...]
     segments: tuple[SegmentStatistics, ...]
     examples: dict[str, tuple[Example, ...]]
+    findings: dict[str, Finding]
+    measured: int
 
 
 class FolderStatistics(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
 from recordmill.schemas.plan_report import Check, Fault, PlanReport, ShardCheck
 from recordmill.schemas.sizes import size_text
+from recordmill.schemas.statistics import FINDINGS, STATISTICS
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
         yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
     for encoder in manifest.encoders:
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
+    if split.findings:
+        found = ", ".join(f"{number:,} {FINDINGS[name]}" for name, number in split.findings.items())
+        yield "perhaps bad", f"{found}; examples of each are in {STATISTICS}"
     sizes = sorted(shard.bytes for shard in split.shards)
     spread = size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
     yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"

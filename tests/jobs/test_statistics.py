@@ -20,8 +20,10 @@ KINDS = ("--captions", "{0.captions}", "--panoptic", "{0.panoptic}", "--panoptic
 def read_back(folder, split: str = "train") -> bytes:
     """The statistics of a split, counted from its records alone."""
     manifest = require_manifest(str(folder))
+    table, labels = manifest.table, manifest.labels
+    is_measured = manifest.splits[split].recipe.is_measured
     found = [
-        count_records(ShardReader(str(folder / shard.file)).records(), manifest.table, manifest.labels, shard.file)
+        count_records(ShardReader(str(folder / shard.file)).records(), table, labels, shard.file, is_measured)
         for shard in manifest.splits[split].shards
     ]
     whole = found[0]

@@ -111,7 +111,7 @@ class ExampleEncoder:
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         classes = [values["image.class_index"]] if "image.class_index" in values else values["objects.class_index"]
-        facts = self._facts(values, task.is_continuation)
+        facts = self._facts(values, task.is_continuation, picture.measures)
         return Encoded(records, dict(+counted), rejected, dict(Counter(classes)), facts)
 
     def _records(self, values: dict[str, Any], objects: int) -> Collection[bytes]:

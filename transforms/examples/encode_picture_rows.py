@@ -51,7 +51,13 @@ class PictureRowEncoder:
         counted: Counter[Metric] = Counter({Metric.IMAGES: 1})
         if picture.transcoding:
             counted += transcoding_counts(picture.transcoding, len(picture.data))
-        return Encoded((record,), dict(counted), [], row_class(task, self._class_index), self._facts(values))
+        return Encoded(
+            (record,),
+            dict(counted),
+            [],
+            row_class(task, self._class_index),
+            self._facts(values, measures=picture.measures),
+        )
 
     def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
         """The record, and the values of its picture."""

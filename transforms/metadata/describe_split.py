@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from recordmill.schemas.encoders import TextCounts
@@ -33,7 +34,8 @@ def describe_split(
     class_counts: Sequence[int] = (),
     warnings: Iterable[str] = (),
     texts: Iterable[tuple[str, TextCounts]] = (),
-) -> SplitManifest:  # eleven, as an entry has parts: each comes from a step of its own
+    findings: Mapping[str, int] = MappingProxyType({}),
+) -> SplitManifest:  # twelve, as an entry has parts: each comes from a step of its own
     """The split's entry in the manifest."""
     rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
@@ -51,6 +53,7 @@ def describe_split(
         class_counts=tuple(class_counts),
         warnings=tuple(sorted(warnings)),
         texts=dict(sorted(texts)),
+        findings=dict(findings),
         statistics_sha256=statistics_sha256,
     )
 

@@ -250,6 +250,7 @@ def _described(
     warnings = _by_split(recipes, outcome.warnings)
     texts = _by_split(recipes, ((split, (column, counts)) for (split, column), counts in outcome.texts))
     counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in outcome.counts))
+    findings = {split: {name: found.number for name, found in of.findings.items()} for split, of in outcome.statistics}
     return {
         recipe.split: describe_split(
             recipe,
@@ -263,6 +264,7 @@ def _described(
             class_counts[recipe.split],
             warnings[recipe.split],
             texts[recipe.split],
+            findings.get(recipe.split, {}),
         )
         for recipe in recipes
     }

@@ -4,10 +4,11 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import reduce
+from itertools import chain
 
 import apache_beam as beam
 
-from recordmill.schemas.statistics import GALLERY, Example, Histogram, Statistics
+from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Finding, Histogram, Statistics
 
 
 class AddStatistics(beam.CombineFn):
@@ -39,9 +40,14 @@ def add_statistics(one: Statistics, other: Statistics) -> Statistics:
         _add(one.images_of_class, other.images_of_class),
         _add(one.images_of_segment, other.images_of_segment),
         {
-            why: _best(why, (*one.examples.get(why, ()), *other.examples.get(why, ())))
+            why: _best(GALLERY[why], one.examples.get(why, ()), other.examples.get(why, ()))
             for why in sorted(one.examples.keys() | other.examples.keys())
         },
+        {
+            name: _add_findings(one.findings.get(name, Finding()), other.findings.get(name, Finding()))
+            for name in sorted(one.findings.keys() | other.findings.keys())
+        },
+        one.measured + other.measured,
     )
 
 
@@ -61,5 +67,9 @@ def _add(one: Mapping, other: Mapping) -> dict:
     return dict(sorted((Counter(one) + Counter(other)).items()))
 
 
-def _best(why: str, examples: Iterable[Example]) -> tuple[Example, ...]:
-    return tuple(heapq.nsmallest(GALLERY[why], examples))
+def _add_findings(one: Finding, other: Finding) -> Finding:
+    return Finding(one.number + other.number, _best(FINDING_EXAMPLES, one.examples, other.examples))
+
+
+def _best(number: int, *examples: Iterable[Example]) -> tuple[Example, ...]:
+    return tuple(heapq.nsmallest(number, chain.from_iterable(examples)))

@@ -13,6 +13,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.statistics import RecordPlace, Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.records.record_values import RecordParser, join_values
 from recordmill.transforms.statistics.count_images import ImageCounter
@@ -21,9 +22,14 @@ from recordmill.transforms.statistics.image_facts import EDGES, FactsOfValues
 _Found = tuple[dict[str, Any], RecordPlace]
 
 
-def count_records(records: Iterable[bytes], table: FeatureTable, labels: LabelMap, shard: str) -> Statistics:
+def count_records(
+    records: Iterable[bytes], table: FeatureTable, labels: LabelMap, shard: str, is_measured: bool = False
+) -> Statistics:
     """Statistics of the records of the file `shard`. Of stuff, what others hide is not seen, nor things in a semantic
     mask.
+
+    Args:
+        is_measured: whether to look at the pixels, too.
 
     Raises:
         RecordParseError: a record is not of the table.
@@ -37,7 +43,10 @@ def count_records(records: Iterable[bytes], table: FeatureTable, labels: LabelMa
         if "objects.class_index" in values:
             values |= dict(zip((f"objects.{edge}" for edge in EDGES), _edges(values), strict=True))
         values.setdefault("segments.class_index", segments_of(values))
-        counter.add(facts_of(values), place)
+        measures = None
+        if is_measured and "image.pixels" not in values:
+            measures = measure_file(values["image.encoded"], values["image.format"].decode())
+        counter.add(facts_of(values, measures=measures), place)
     return counter.statistics(shard)
 
 

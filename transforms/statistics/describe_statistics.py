@@ -44,6 +44,8 @@ def describe_statistics(
             SegmentStatistics(category.name, of_segment.get(index, 0)) for index, category in enumerate(labels.segments)
         ),
         statistics.examples,
+        statistics.findings,
+        statistics.measured,
     )
 
 

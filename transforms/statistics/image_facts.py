@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.statistics import ImageFacts
+from recordmill.schemas.statistics import ImageFacts, PixelMeasures
 
 EDGES = ("ymin", "xmin", "ymax", "xmax")
 
@@ -16,7 +16,9 @@ class FactsOfValues:
         self._has_objects = "objects.class_index" in table.sources
         self._has_captions = "captions.text" in table.sources
 
-    def __call__(self, values: Mapping[str, Any], is_continuation: bool = False) -> ImageFacts:
+    def __call__(
+        self, values: Mapping[str, Any], is_continuation: bool = False, measures: PixelMeasures | None = None
+    ) -> ImageFacts:
         """
         Args:
             values: as `recordmill.transforms.examples.encode_examples` makes them, by source.
@@ -32,4 +34,5 @@ class FactsOfValues:
             len(values["captions.text"]) if self._has_captions else None,
             values.get("segments.class_index", ()),
             is_continuation,
+            measures,
         )

@@ -7,6 +7,7 @@ import random
 import struct
 import zlib
 
+import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,6 +19,7 @@ from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_PIXELS
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.images import load_images as module
 from recordmill.transforms.images.load_images import load_image
+from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.runtime.budget import Budget
 from recordmill.transforms.storage.local_storage import LocalStorage
 
@@ -89,7 +91,11 @@ def assert_rejected(loaded: Picture | Rejected, reason: Reason, detail: str) -> 
 def test_good_files_pass_as_they_are(tmp_path, kind, check):
     data = KINDS[kind]
     format_ = "png" if "png" in kind else "jpeg"
-    assert load(tmp_path, data, check=check) == Picture(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
+    picture = load(tmp_path, data, check=check)
+    assert isinstance(picture, Picture)
+    assert (picture.measures is not None) == (check == "decode")
+    picture = msgspec.structs.replace(picture, measures=None)
+    assert picture == Picture(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
     assert tf.io.decode_image(data, channels=3, expand_animations=False).shape == (30, 40, 3)
 
 
@@ -299,3 +305,18 @@ def test_a_frame_that_is_larger_than_its_gif_says_is_rejected_undecoded(tmp_path
     descriptor = data.index(b"\x2c\0\0\0\0") + 5
     data[descriptor : descriptor + 4] = struct.pack("<HH", 20_000, 20_000)
     assert_rejected(load(tmp_path, bytes(data), None, None), Reason.TOO_LARGE, "400000000 pixels")
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+@pytest.mark.parametrize("kind", ["WEBP", "JPEG"])
+def test_a_transcoded_picture_is_measured_as_it_is_in_the_record(tmp_path, kind, check):
+    colours = random.Random(1).randbytes(3 * 6 * 3)
+    drawn = Image.frombytes("RGB", (6, 3), colours).resize((60, 30))
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6
+    drawn.save(stream, kind, exif=exif)
+    size = (30, 60) if kind == "JPEG" else (60, 30)  # turned upright, as the JSON has it
+    picture = load(tmp_path, stream.getvalue(), *size, check=check)
+    assert isinstance(picture, Picture)
+    assert picture.transcoding
+    assert picture.measures == (measure_file(picture.data, picture.format) if check == "decode" else None)

@@ -81,7 +81,7 @@ def split_of(rejected, images: int = 7) -> SplitManifest:
     """SPLIT, with the digests of its rejects and of statistics of so many images."""
     digest = hashlib.sha256(reject_lines("train", rejected)).hexdigest()
     counts = (ClassStatistics("cat", 9, 0), ClassStatistics("dog, or puppy", 0, 0))
-    statistics = encode_json(SplitStatistics(images, {}, (), {}, counts, (), {}))
+    statistics = encode_json(SplitStatistics(images, {}, (), {}, counts, (), {}, {}, 0))
     return msgspec.structs.replace(
         SPLIT, rejects_sha256=digest, statistics_sha256=hashlib.sha256(statistics).hexdigest()
     )

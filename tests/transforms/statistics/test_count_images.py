@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.statistics import SCALE, ZERO_BIN, ImageFacts, RecordPlace, Statistics, bin_of, edge
+from recordmill.schemas.statistics import (
+    SCALE,
+    ZERO_BIN,
+    ImageFacts,
+    PixelMeasures,
+    RecordPlace,
+    Statistics,
+    bin_of,
+    edge,
+)
 from recordmill.transforms.statistics.add_statistics import AddStatistics, add_statistics
 from recordmill.transforms.statistics.count_images import ImageCounter, histogram
 from recordmill.transforms.statistics.describe_statistics import describe_statistics, distribution
@@ -21,7 +30,7 @@ LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),
 
 def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> ImageFacts:
     edges = tuple(zip(*boxes, strict=True)) if boxes else ((), (), (), ())
-    return ImageFacts(name, width, height, "jpeg", 1000, edges, classes, **more)
+    return ImageFacts(name, width, height, "jpeg", 1000, edges, classes or [0] * len(boxes), **more)
 
 
 def counted(*images: ImageFacts, shard: str = "s") -> Statistics:
@@ -114,6 +123,45 @@ def test_what_is_chosen_to_be_looked_at():
     assert (wide.shard, wide.record, wide.offset, wide.bytes) == ("s", 3, 300, 100)
 
 
+def test_boxes_that_may_be_faults_are_counted_and_pointed_to():
+    thin, four, large = (0, 0, 0.5, 3.9 / 640), (0, 0, 4 / 480, 0.5), (0.1, 0.2, 0.5, 0.5)
+    found = counted(
+        image("a", boxes=[large, large, large], classes=[1, 1, 0]),
+        image("b", boxes=[thin, four, thin], classes=[0, 0, 1]),
+        image("c", boxes=[large, thin], classes=[1, 1]),
+        image("d"),
+    ).findings
+    pointed = {name: (each.number, [example.record for example in each.examples]) for name, each in found.items()}
+    assert pointed == {"thin_boxes": (3, [1, 2]), "repeated_boxes": (1, [0])}
+
+
+@pytest.mark.parametrize(
+    ("measures", "finding"),
+    [
+        (PixelMeasures(1, 0, 81, 0.5), "dark"),
+        (PixelMeasures(1, 0, 82, 0.5), None),
+        (PixelMeasures(1, 243, 255, 0.5), "bright"),
+        (PixelMeasures(1, 242, 255, 0.5), None),
+        (PixelMeasures(None, 5, 16, 0), "blank"),
+        (PixelMeasures(1, 50, 200, 0.14), "blurred"),
+        (PixelMeasures(1, 50, 200, 0.15), None),
+        (None, None),
+    ],
+)
+def test_pixels_that_may_be_faults_are_counted(measures, finding):
+    found = counted(image("usual", measures=PixelMeasures(1, 10, 250, 0.4)), image("odd", measures=measures))
+    assert found.measured == 1 + (measures is not None)
+    assert {name: (each.number, each.examples[0].record) for name, each in found.findings.items()} == (
+        {finding: (1, 1)} if finding else {}
+    )
+
+
+def test_an_image_in_several_parts_is_odd_once():
+    dark = PixelMeasures(1, 0, 20, 0.5)
+    found = counted(image("a", measures=dark), image("a", measures=dark, is_continuation=True))
+    assert (found.measured, found.findings["dark"].number) == (1, 1)
+
+
 def several(number: int) -> list[ImageFacts]:
     of = random.Random(number)
     return [
@@ -126,6 +174,7 @@ def several(number: int) -> list[ImageFacts]:
                 for a, b in [(of.random(), of.random())] * 3
             ],
             [of.randint(0, 1) for _ in range(3)],
+            measures=PixelMeasures(1, of.randint(0, 9), of.randint(20, 99), of.random()),
         )
         for index in range(40)
     ]

@@ -1,0 +1,89 @@
+"""What a look at the pixels tells, and that it hardly depends on size and compression."""
+
+import io
+import random
+
+import pytest
+from PIL import Image, ImageDraw, ImageFilter
+
+from recordmill.schemas.statistics import PixelMeasures
+from recordmill.transforms.images.measure_pixels import measure_pixels
+
+NEAR = 8
+
+
+def scene(seed: int, width: int = 320, height: int = 240) -> Image.Image:
+    of = random.Random(seed)
+    image = Image.new("RGB", (width, height), tuple(of.randrange(256) for _ in range(3)))
+    draw = ImageDraw.Draw(image)
+    for _ in range(12):
+        x, y, size = of.randrange(width), of.randrange(height), of.randrange(20, 120)
+        draw.ellipse((x - size, y - size // 2, x + size, y + size // 2), tuple(of.randrange(256) for _ in range(3)))
+    return image
+
+
+def of_jpeg(image: Image.Image, quality: int = 90, drafted: bool = True) -> PixelMeasures:
+    """As a check of a JPEG sees it."""
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=quality)
+    read = Image.open(stream)
+    width, height = read.size
+    if drafted:
+        read.draft("L", (width // 8, height // 8))
+    read.load()
+    return measure_pixels(read, width, height)
+
+
+def distance(one: PixelMeasures, other: PixelMeasures) -> int:
+    assert one.phash is not None
+    assert other.phash is not None
+    return (one.phash ^ other.phash).bit_count()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_hash_hardly_changes_with_size_and_compression(seed):
+    picture = scene(seed, 333, 251)
+    hashed = of_jpeg(picture)
+    copies = [
+        of_jpeg(picture, quality=60),
+        of_jpeg(picture, drafted=False),
+        of_jpeg(picture.resize((166, 125))),
+        of_jpeg(picture.resize((666, 502))),
+        measure_pixels(picture, *picture.size),
+        measure_pixels(picture.quantize(64), *picture.size),
+        measure_pixels(picture.convert("RGBA"), *picture.size),
+        of_jpeg(picture.crop((4, 3, 329, 248))),
+    ]
+    assert max(distance(hashed, copy) for copy in copies) <= NEAR
+    assert min(distance(hashed, of_jpeg(scene(other))) for other in range(100, 130)) > NEAR
+
+
+def test_a_picture_without_content_has_no_hash():
+    grey = measure_pixels(Image.new("L", (300, 200), 77), 300, 200)
+    assert grey == PixelMeasures(None, 77, 77, 0.0)
+    assert measure_pixels(Image.new("1", (1, 1), 1), 1, 1) == PixelMeasures(None, 255, 255, 0.0)
+
+
+def test_levels_are_those_of_the_darkest_and_the_brightest_places():
+    picture = Image.new("L", (400, 200), 200)
+    picture.paste(30, (0, 0, 80, 200))
+    found = measure_pixels(picture, 400, 200)
+    assert (found.dark, found.bright) == (30, 200)
+    picture.paste(200, (0, 0, 72, 200))  # less than 5 % of the pixels are left
+    assert measure_pixels(picture, 400, 200).dark == 200
+
+
+def test_a_blurred_picture_is_less_sharp_whatever_its_light():
+    sharp = scene(3)
+    blurred = sharp.filter(ImageFilter.GaussianBlur(14))
+    dim = [picture.point(lambda level: level // 3) for picture in (sharp, blurred)]
+    for clear, soft in ((sharp, blurred), dim):
+        assert of_jpeg(soft).sharpness < 0.15 < of_jpeg(clear).sharpness
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I"])
+@pytest.mark.parametrize("size", [(1, 1), (3, 900), (500, 400)])
+def test_every_kind_of_picture_can_be_measured(mode, size):
+    picture = scene(1, *size).convert("I" if mode == "I;16" else mode)
+    found = measure_pixels(picture.convert(mode) if mode == "I;16" else picture, *size)
+    assert 0 <= found.dark <= found.bright <= 255
