@@ -652,3 +652,11 @@ def test_a_bucket_that_lets_go_is_taken(gcs):
     output = path_of("out")
     assert claim_output(output, [RECIPE], overwrite=False) == [OutputState.NEW]
     assert claim_output(output, [RECIPE], overwrite=False) == [OutputState.UNFINISHED]
+
+
+def test_what_is_complete_stays_so_in_a_bucket_that_was_given_a_policy_since(gcs, tmp_path):
+    finish(tmp_path, RECIPE)
+    gcs.kept_until = "2026-12-24T18:30:00.000Z"
+    for name, data in contents(tmp_path).items():
+        gcs.put(f"out/{name}", data)
+    assert claim_output(path_of("out"), [RECIPE], overwrite=False) == [OutputState.COMPLETE]
