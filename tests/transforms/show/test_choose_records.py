@@ -1,8 +1,11 @@
+import gzip
+
 import pytest
 
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.show.choose_records import Choice, choose_records
 from recordmill.transforms.show.find_shards import find_shards
+from tests.gcs_stand_in import BUCKET, running
 from tests.transforms.show.records import example, framed, label_map, picture, write
 
 
@@ -159,3 +162,12 @@ def test_class_names_of_tfds_beside_the_files(tmp_path):
     (found,) = chosen(path)
     assert found.classes == {"old"}
     assert found.meanings == {"faces/label": ("young", "old"), "kind": ("indoor", "outdoor")}
+
+
+def test_files_in_a_bucket(monkeypatch):
+    with running() as gcs:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
+        gcs.put("in/x.tfrecord-0", framed(example(a=[1]), example(a=[2])))
+        gcs.put("in/x.tfrecord-1", gzip.compress(framed(example(a=[3]))))
+        found = chosen(f"gs://{BUCKET}/in/x*")
+        assert [record.found["a"][1].tolist() for record in found] == [[1], [2], [3]]
