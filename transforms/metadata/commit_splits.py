@@ -11,6 +11,7 @@ with all of them, whoever is last.
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -35,7 +36,7 @@ from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
 from recordmill.transforms.metadata.folder_statistics import statistics_json
 from recordmill.transforms.shards.shard_file import is_whole
-from recordmill.transforms.storage.interface import Storage
+from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _MOVES = 16
@@ -115,11 +116,19 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> 
 def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
     """Move a shard from the folder of its split's state, unless that has been done."""
     path = storage.join(output, shard.file)
-    try:
-        storage.move(storage.join(output, f"{state_folder(split)}/{shard.file}"), path)
-    except FileNotFoundError as error:
-        if not is_whole(storage, path, shard):
-            raise JobError(f"{path} is gone, or not as it was written; run again") from error
+    written = storage.join(output, f"{state_folder(split)}/{shard.file}")
+    with suppress(FileNotFoundError):
+        if _is_ours(storage, written, shard):
+            storage.move(written, path)
+            return
+    if not is_whole(storage, path, shard):
+        raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+
+
+def _is_ours(storage: Storage, path: str, shard: ShardInfo) -> bool:
+    """Whether no other run has written there meanwhile, of images that have come or gone. A local shard's checksum
+    would take as long as reading all of it."""
+    return is_whole(storage, path, shard) if is_remote(path) else storage.size(path) == shard.bytes
 
 
 def publish(output: str) -> Manifest | None:

@@ -66,3 +66,17 @@ def test_classes_may_stand_in_names(gcs):
 def test_local_folders_are_for_the_job_to_see(tmp_path):
     (tmp_path / "a.jpg").touch()
     looked_at(str(tmp_path))
+
+
+@pytest.mark.parametrize("verb", [["folder"], ["embed", "--model", "mobilenet-v2"]])
+def test_the_commands_look(gcs, recordmill, verb):
+    gcs.put("images/a.jpg", b"")
+    outcome = recordmill(*verb, "--images", "gs://bucket/images", "--output", "gs://bucket/out")
+    assert (outcome.code, "has no picture of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
+
+
+def test_where_a_table_names_images_nobody_looks(gcs, recordmill):
+    gcs.put("images/a.jpg", b"")
+    gcs.put("labels.csv", b"path,label\nb.jpg,cat\n")
+    flags = ["--images", "gs://bucket/images", "--labels", "gs://bucket/labels.csv", "--output", "gs://bucket/out"]
+    assert "none of the 1 images has a file" in recordmill("folder", *flags).err

@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import google_crc32c
 import msgspec
 import pytest
 
@@ -17,7 +18,9 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata import commit_splits as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests
+from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.local_storage import LocalStorage
+from tests.gcs_stand_in import running
 from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
 from tests.transforms.metadata.test_write_metadata import contents, stage
 
@@ -225,6 +228,33 @@ def test_a_shard_that_is_gone_or_damaged_is_no_part_of_a_data_set(tmp_path):
         commit_splits(str(tmp_path), of_split("train"), {"train": b""}, {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
     assert not (tmp_path / "manifest-train.json").exists()
+
+
+def test_a_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+    """As of two jobs on a folder of images to which some were added in between."""
+    stage(tmp_path, "train", of_split("train").splits["train"].shards)
+    (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002").write_bytes(bytes(12))
+    with pytest.raises(JobError, match=r"coco-train\.tfrecord-00001-of-00002 is gone, or not as it was written: does"):
+        commit_splits(str(tmp_path), of_split("train"), {"train": b""}, {"train": b"{}"})
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_in_a_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        shards = tuple(ShardInfo(f"coco-train.tfrecord-0000{i}-of-00002", 4, 3, crc32c(b"abc"), "") for i in range(2))
+        entry = msgspec.structs.replace(SPLIT, recipe=msgspec.structs.replace(RECIPE, split="train"), shards=shards)
+        manifest = of_split("train", splits={"train": entry})
+        for shard, data in zip(shards, (b"abc", b"abd"), strict=True):
+            server.put(f"out/.recordmill-train/{shard.file}", data)
+        with pytest.raises(JobError, match="00001-of-00002 is gone, or not as it was written"):
+            commit_splits("gs://bucket/out", manifest, {"train": b""}, {"train": b"{}"})
+        server.put(f"out/.recordmill-train/{shards[1].file}", b"abc")
+        assert commit_splits("gs://bucket/out", manifest, {"train": b""}, {"train": b"{}"}) == manifest
+
+
+def crc32c(data: bytes) -> str:
+    return crc32c_text(google_crc32c.Checksum(data))
 
 
 def test_a_manifest_of_one_split_under_the_name_of_another_is_refused(tmp_path):
