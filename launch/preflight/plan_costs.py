@@ -10,7 +10,6 @@ from recordmill.launch.preflight.costs import Fleet, Work, cost_lines
 from recordmill.launch.runners.machines import machine_of
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
-from recordmill.schemas.manifest import LISTING
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 
@@ -42,5 +41,5 @@ def plan_costs(plan: PlanReport, options: ConvertOptions, beams: PipelineOptions
 
 
 def _annotation_bytes(plan: PlanReport) -> int:
-    paths = {rows.path for rows in plan.inputs if rows.kind != LISTING}
+    paths = {rows.path for rows in plan.inputs}  # a folder has no size
     return sum(storage_for(path).size(path) or 0 for path in paths)

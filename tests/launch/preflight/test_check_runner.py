@@ -39,6 +39,7 @@ def test_a_job_that_could_run_on_dataflow():
     assert dataflow("--labels=team=vision", "--machine_type=n2-standard-4", "--job_name=a-1", "--num_workers=3") == []
     assert dataflow("--worker_zone=europe-west4-b", "--disk_size_gb=25", "--num_workers=3", "--max_num_workers=3") == []
     assert dataflow("--dataflow_service_options=enable_prime", "--disk_size_gb=0") == []
+    assert len(dataflow("--worker_zone=europe-west4-b", region=None)) == 1
     assert dataflow("--flexrs_goal=COST_OPTIMIZED", "--worker_region=europe-west4") == []
 
 

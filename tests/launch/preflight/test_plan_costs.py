@@ -8,6 +8,7 @@ from PIL import Image
 
 from recordmill.launch.preflight.plan_costs import plan_costs
 from recordmill.launch.runners.beam_options import beam_options
+from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.manifest import InputRows
@@ -60,6 +61,15 @@ def test_members_of_archives_take_fewer_requests(gcs):
     assert archived["requests"].endswith("13,000 reads (class B), 2,800 listings and writes (class A)")
     assert "advice" not in archived
     assert "advice" in lines()
+
+
+def test_where_nothing_is_listed_no_listing_is_paid_for(gcs):
+    beams = beam_options(["--runner=DataflowRunner", "--region=us-central1"])
+    for no_list, writes in ((False, "3,800"), (True, "2,800")):
+        asked = CocoOptions(
+            images=("gs://bucket/images",), output="gs://bucket/out", instances=("gs://b/a.json",), no_list=no_list
+        )
+        assert f" reads (class B), {writes} listings" in dict(plan_costs(PLAN, asked, beams))["requests"]
 
 
 @pytest.mark.parametrize("flag", ["--machine_type=z9-standard-2", "--dataflow_service_options=enable_prime"])
