@@ -79,6 +79,7 @@ def test_a_dry_run_says_what_would_go(published, root):
 
 def test_what_was_named_by_output_and_what_is_linked_stay(call, root, tmp_path):
     call("publish", 4, output=str(root / NAMES[0]))  # a split that was added, say
+    assert not list(root.rglob(".airflow-run.json"))
     (root / NAMES[1]).rename(tmp_path / "elsewhere")
     (root / NAMES[1]).symlink_to(tmp_path / "elsewhere")
     for day in (2, 3, 4):
