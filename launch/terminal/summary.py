@@ -97,7 +97,7 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     for encoder in manifest.encoders:
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
     if split.findings:
-        found = ", ".join(f"{number:,} {FINDINGS[name]}" for name, number in split.findings.items())
+        found = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
         yield "perhaps bad", f"{found}; examples of each are in {STATISTICS}"
     sizes = sorted(shard.bytes for shard in split.shards)
     spread = size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"

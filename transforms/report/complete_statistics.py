@@ -34,7 +34,8 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
     for split in lacking:
         parts = []
         for shard in manifest.splits[split].shards:
-            parts.append(_of_shard(storage.join(folder, shard.file), shard.file, manifest))
+            path = storage.join(folder, shard.file)
+            parts.append(_of_shard(path, shard.file, manifest, manifest.splits[split].recipe.is_measured))
             seen += shard.examples
             read(seen)
         counts = manifest.splits[split].class_counts
@@ -52,8 +53,8 @@ def _has_statistics(folder: str, manifest: Manifest, split: str) -> bool:
     return data is not None and digest in (msgspec.UNSET, sha256(data).hexdigest())
 
 
-def _of_shard(path: str, file: str, manifest: Manifest) -> Statistics:
+def _of_shard(path: str, file: str, manifest: Manifest, is_measured: bool) -> Statistics:
     try:
-        return count_records(ShardReader(path).records(), manifest.table, manifest.labels, file)
+        return count_records(ShardReader(path).records(), manifest.table, manifest.labels, file, is_measured)
     except (RecordError, RecordParseError) as error:
         raise JobError(f"{path}: {error}; recordmill verify finds all that is wrong") from error

@@ -13,7 +13,7 @@ from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest, SplitManifest
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics
+from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitStatistics
 from recordmill.transforms.report.charts import Show, bar_chart, columns, heat_map, long_tail
 from recordmill.transforms.report.read_examples import Thumbnail
 
@@ -42,6 +42,8 @@ _WHY = {
     "small": ("Smallest objects", "the smallest box"),
     "odd": ("Odd shapes", "at least twice as wide as high, or as high as wide"),
 }
+
+_FOUND = {name: what[0].upper() + what[1:] for name, what in FINDINGS.items()}
 
 
 class PageParts(NamedTuple):
@@ -96,7 +98,10 @@ def render_page(parts: PageParts) -> bytes:
         heat=[_heat(split, parts.statistics[split]) for split in known if parts.statistics[split].centres],
         segments=_segments(known, parts.statistics),
         rejected=_rejected(manifest, parts.rejects),
-        pictures=_gallery(parts.pictures),
+        pictures=_gallery(_WHY, parts.pictures),
+        findings=_findings(parts.statistics, splits),
+        finding_pictures=_gallery({name: (title, "") for name, title in _FOUND.items()}, parts.pictures),
+        measured=sum(of.measured for of in parts.statistics.values()),
         has_pictures=has_picture(manifest.table),
         features=[(each.name, each.kind.value, " × ".join(each.shape), each.unit) for each in manifest.features],
         shown=_CLASSES_SHOWN,
@@ -330,9 +335,18 @@ def _rejected(
     return rows
 
 
-def _gallery(pictures: Sequence[Thumbnail]) -> list[tuple[str, str, list[dict[str, Any]]]]:
+def _findings(statistics: Mapping[str, SplitStatistics], splits: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """What may be a fault of the data, and how many there are in each split."""
+    of = [statistics[split].findings if split in statistics else {} for split in splits]
+    rows = [(title, [found[name].number if name in found else 0 for found in of]) for name, title in _FOUND.items()]
+    return [(title, numbers) for title, numbers in rows if any(numbers)]
+
+
+def _gallery(
+    titles: Mapping[str, tuple[str, str]], pictures: Sequence[Thumbnail]
+) -> list[tuple[str, str, list[dict[str, Any]]]]:
     found = []
-    for why, (title, meaning) in _WHY.items():
+    for why, (title, meaning) in titles.items():
         of_why = [_figure(each) for each in pictures if each.why == why]
         if of_why:
             found.append((title, meaning, of_why))

@@ -14,7 +14,7 @@ from PIL import Image
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.statistics import GALLERY, Example, SplitStatistics
+from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, read_records
 from recordmill.transforms.draw.draw_shapes import draw_shapes
 from recordmill.transforms.draw.open_record_picture import picture_of
@@ -57,13 +57,22 @@ class Thumbnail(NamedTuple):
 
 
 def chosen_examples(splits: Mapping[str, SplitStatistics]) -> list[Chosen]:
-    """The examples of a folder's splits, each image once."""
-    found: dict[tuple[str, int], Chosen] = {}
+    """The examples of a folder's splits: each image once in the gallery, and with every finding."""
+    of_gallery: dict[tuple[str, int], Chosen] = {}
     for why, most in GALLERY.items():
         of_why = [(why, split, example) for split, of in splits.items() for example in of.examples.get(why, ())]
-        for chosen in sorted(of_why, key=lambda each: each[2])[:most]:
-            found.setdefault((chosen[2].shard, chosen[2].record), chosen)
-    return list(found.values())
+        for chosen in _best(of_why, most):
+            of_gallery.setdefault((chosen[2].shard, chosen[2].record), chosen)
+    of_findings: list[Chosen] = []
+    for name in FINDINGS:
+        found = {split: of.findings.get(name, Finding()) for split, of in splits.items()}
+        of_name = [(name, split, example) for split, of in found.items() for example in of.examples]
+        of_findings += _best(of_name, FINDING_EXAMPLES)
+    return [*of_gallery.values(), *of_findings]
+
+
+def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
+    return sorted(chosen, key=lambda each: each[2])[:most]
 
 
 def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> list[Thumbnail]:

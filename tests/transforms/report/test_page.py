@@ -10,9 +10,9 @@ from PIL import Image
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.manifest import FORMAT, Manifest
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.statistics import ImageFacts, RecordPlace, SplitStatistics
+from recordmill.schemas.statistics import FINDINGS, Example, Finding, ImageFacts, RecordPlace, SplitStatistics
 from recordmill.transforms.report.page import PageParts, render_page
-from recordmill.transforms.report.read_examples import Thumbnail
+from recordmill.transforms.report.read_examples import Thumbnail, chosen_examples
 from recordmill.transforms.statistics.count_images import ImageCounter
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
@@ -133,6 +133,24 @@ def test_a_split_without_statistics_is_told():
     manifest = manifest_of(splits=("train", "val"))
     parts = PageParts(manifest, {"train": statistics_of(manifest)["train"]}, {}, ())
     assert "No statistics of val" in Page(render_page(parts)).text
+
+
+def test_what_may_be_a_fault_is_counted_by_split_and_shown():
+    manifest = manifest_of(splits=("train", "val"))
+    statistics = statistics_of(manifest)
+    dark, thin = (Finding(3, (Example(rank, 0, "s", rank, 0, 9),)) for rank in (1, 2))
+    statistics["train"] = msgspec.structs.replace(statistics["train"], findings={"dark": dark}, measured=8)
+    statistics["val"] = msgspec.structs.replace(statistics["val"], findings={"dark": dark, "thin_boxes": thin})
+    chosen = chosen_examples(statistics)
+    assert [why for why, _, _ in chosen if why in FINDINGS] == ["dark", "dark", "thin_boxes"]
+    pictures = [thumbnail("night.jpg")._replace(why="dark"), thumbnail("day.jpg")]
+    page = Page(render_page(PageParts(manifest, statistics, {}, pictures)))
+    found = re.sub(r"\s+", " ", page.text.rpartition("Perhaps bad")[2])
+    assert "Dark pictures33" in found
+    assert "4 pixels wide or high03" in found
+    assert found.index("night.jpg") < found.index("At random") < found.index("day.jpg")
+    assert "Pixels were not looked at" not in page.text
+    assert "Pixels were not looked at" in page_of(manifest_of()).text
 
 
 def test_the_same_parts_give_the_same_page():
