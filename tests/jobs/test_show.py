@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -81,7 +82,9 @@ def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_
     outcome = recordmill("show", path, "--save", tmp_path / "a" / "b" / "saved")
     assert outcome.code == 0
     assert all(char.isprintable() or char == "\n" for char in outcome.out)
-    assert len(list((tmp_path / "a" / "b" / "saved").iterdir())) == len(names)
+    saved = list((tmp_path / "a" / "b" / "saved").rglob("*"))
+    assert len(saved) == len(names)
+    assert all(path.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+\.png", path.name) for path in saved)
     assert {each.name for each in tmp_path.iterdir()} == {"data", "a"}
     outcome = recordmill("show", path, "--count", 8)
     assert outcome.code == 0

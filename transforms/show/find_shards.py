@@ -108,7 +108,7 @@ def _known(path: str, folder: str, manifest: Manifest | None) -> Shard:
     """A file, as the manifest beside it knows it."""
     for shard in _listed(folder, manifest) if manifest else ():
         if os.path.basename(shard.path) == os.path.basename(path):
-            return shard._replace(path=path)
+            return shard
     return Shard(path, _split_of(os.path.basename(path)))
 
 

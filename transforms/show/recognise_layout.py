@@ -44,7 +44,7 @@ def recognise(found: Found) -> FeatureTable:
 
 
 def _present(table: FeatureTable, found: Found) -> FeatureTable:
-    features = [each for each in table.features if each.name in found and found[each.name][0] is each.kind]
+    features = [each for each in table.features if each.name in found]
     return FeatureTable(table.layout, tuple(features), table.record_of)
 
 

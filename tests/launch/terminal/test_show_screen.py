@@ -20,7 +20,7 @@ from tests.transforms.show.records import example, write
 
 @pytest.mark.parametrize("blocks", [True, False])
 def test_bars_are_as_long_as_their_share(blocks):
-    lengths = [len(bar(number, 100, 40, blocks)) for number in (100, 50, 25, 1, 0)]
+    lengths = [len(bar(number, 10_000, 40, blocks)) for number in (10_000, 5_000, 2_500, 1, 0)]
     assert lengths == [40, 20, 10, 1, 0]
     assert bar(5, 5, 0, blocks) == ""
 

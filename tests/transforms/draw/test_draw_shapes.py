@@ -111,6 +111,10 @@ def test_a_side_that_is_asked_for_is_kept():
 
 
 def test_a_region_has_its_name_within_it():
+    mask = np.zeros((400, 600), bool)
+    mask[100:300, 200:400] = True
+    tag = np.argwhere(is_colour(drawn(Shape("aaa", RED, mask=mask), names=True)[110:290, 210:390], RED))
+    assert np.abs((tag.min(axis=0) + tag.max(axis=0)) / 2 - (89.5, 89.5)).max() < 3
     mask = np.zeros((10, 12), bool)
     mask[2:5, :] = mask[:, 3] = True
     x, y = middle_of(mask)

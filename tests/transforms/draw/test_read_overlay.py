@@ -32,14 +32,14 @@ def edges(*boxes: tuple[float, float, float, float]) -> dict:
     return {f"objects.{edge}": np.float32(c) for edge, c in zip(("ymin", "xmin", "ymax", "xmax"), columns, strict=True)}
 
 
-BOX = (0.0, 0.25, 0.5, 0.75)
+BOX = (0.25, 0.25, 0.75, 0.75)
 
 
 def test_boxes_of_each_layout():
     same = (
         edges(BOX),
         {"objects.bbox_yxyx": np.float32(BOX)},
-        {"objects.bbox_xywh_px": np.float32([1, 0, 2, 1])},
+        {"objects.bbox_xywh_px": np.float32([1, 0.5, 2, 1])},
     )
     assert [shapes(values)[0].box_yxyx_frac for values in same] == [BOX, BOX, BOX]
 
@@ -109,6 +109,8 @@ def test_keypoints_and_the_skeleton_of_their_category():
     assert (cat.skeleton, dog.skeleton) == (((1, 2),), ())
     del values["objects.keypoint_visibility"]
     assert shapes(values)[0].keypoints[2] == (0.0, 0.0, 2)
+    values |= {"objects.keypoint_x": np.zeros(5), "objects.keypoint_y": np.zeros(5)}
+    assert shapes(values)[0].keypoints == ()
     values["objects.keypoint_x"] = np.float32([0.5])
     assert shapes(values)[0].keypoints == ()
 

@@ -47,6 +47,13 @@ def test_a_wrong_checksum_is_told_by_its_offset(tmp_path, packed):
     assert f"{tmp_path}/x: record 1 at byte {SECOND}{unpacked}: the checksum" in str(error)
 
 
+def test_a_wrong_header_is_told_by_its_offset_too(tmp_path):
+    (tmp_path / "x").write_bytes(WHOLE[:SECOND] + b"\xff" + WHOLE[SECOND + 1 :])
+    records, error = read(tmp_path / "x")
+    assert records == RECORDS[:1]
+    assert (type(error), error.reason, error.offset) == (RecordError, "length_crc", SECOND)
+
+
 def test_a_cut_file_is_told_by_its_offset(tmp_path):
     (tmp_path / "x").write_bytes(WHOLE[: SECOND + 40])
     records, error = read(tmp_path / "x")

@@ -3,6 +3,7 @@ import gzip
 import pytest
 
 from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.transforms.records.parse_example import parse_example
 from recordmill.transforms.show.choose_records import Choice, choose_records
 from recordmill.transforms.show.find_shards import find_shards
 from tests.gcs_stand_in import BUCKET, running
@@ -109,7 +110,7 @@ def test_offsets_are_those_of_the_records(files):
     data = (files / "x.tfrecord-0").read_bytes()
     for record in chosen(files)[:3]:
         size = int.from_bytes(data[record.offset : record.offset + 8], "little")
-        assert b"%d.jpg" % record.number in data[record.offset : record.offset + size + 16]
+        assert parse_example(data[record.offset + 12 :][:size])["image/filename"] == record.found["image/filename"]
 
 
 def test_records_before_a_damaged_one_are_given(files):

@@ -36,10 +36,11 @@ def test_a_folder_of_tfds(tmp_path):
     write(tmp_path / "faces-val.tfrecord-00000-of-00001", b"")
     write(tmp_path / "faces-train.tfrecord-00000-of-00001", b"")
     (tmp_path / "faces-label.labels.txt").write_text("cat\ndog\n")
+    (tmp_path / "image.class.label.labels.txt").write_text("a\n")
     (tmp_path / "features.json").write_text("{}")
     found = find_shards(str(tmp_path), "val")
     assert [shard.split for shard in found.shards] == ["val"]
-    assert found.class_names == {"faces-label": ("cat", "dog")}
+    assert found.class_names == {"faces-label": ("cat", "dog"), "image-class-label": ("a",)}
 
 
 def test_a_manifest_of_another_tool_is_passed_over_where_files_are_named(tmp_path):
