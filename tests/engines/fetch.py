@@ -131,7 +131,8 @@ def fetch_tofu(folder: Path) -> None:
 
 def fetch_google_provider(folder: Path) -> None:
     """What tells OpenTofu the arguments of Google's resources, where it looks for it."""
-    program = folder / f"registry.opentofu.org/hashicorp/google/{GOOGLE}/linux_amd64/terraform-provider-google"
+    platform = "_".join(_run(["go", "env", "GOOS", "GOARCH"]).split())
+    program = folder / f"registry.opentofu.org/hashicorp/google/{GOOGLE}/{platform}/terraform-provider-google"
     _run(["go", "build", "-C", str(_GOOGLE_PROVIDER), "-trimpath", "-o", str(program), "."])
 
 
