@@ -224,15 +224,13 @@ def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
     name_width = min(_LONGEST_FEATURE, max(map(cell_len, ("feature", *map(printable, names)))))
     type_width = max(map(len, ("type", *types.values())))
     room = max(8, (width - name_width - type_width - 2 - 2 * len(records)) // len(records))
-    heads = [
-        printable(f"{record.shard.split or os.path.basename(record.shard.path)} {record.number}") for record in records
-    ]
-    yield "  ".join(
-        [padded("feature", name_width), padded("type", type_width), *(padded(h, room) for h in heads)]
-    ).rstrip()
-    for name in names:
-        cells = (padded(printable(_begin(each.get(name, "(none)"))), room) for each in values)
-        yield "  ".join([padded(printable(name), name_width), padded(types[name], type_width), *cells]).rstrip()
+    wheres = (record.shard.split or os.path.basename(record.shard.path) for record in records)
+    heads = [f"{where} {record.number}" for where, record in zip(wheres, records, strict=True)]
+    rows = [("feature", "type", heads)]
+    rows += [(name, types[name], [each.get(name, "(none)") for each in values]) for name in names]
+    for name, type_, cells in rows:
+        shown = (padded(_begin(cell), room) for cell in cells)
+        yield "  ".join([padded(printable(name), name_width), padded(type_, type_width), *shown]).rstrip()
 
 
 def _begin(text: str) -> str:
