@@ -77,13 +77,16 @@ def test_pictures_are_saved(out, recordmill, tmp_path):
 
 def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_path, recordmill):
     names = ["../../x", "/etc/x", "..", ".", "\x1b]0;owned\x07\u202e", "n" * 300, "<script>alert(1)</script>", "שלום"]
-    records = [example(image__encoded=[picture()], image__source_id=[name.encode()]) for name in names]
-    path = write(tmp_path / "data" / "x.tfrecord", *records)
+    more = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
+    records = [example(image__source_id=[name.encode()], **more) for name in names]
+    for file in ("x.tfrecord", "y.tfrecord"):
+        write(tmp_path / "data" / file, *records)
+    path = tmp_path / "data"
     outcome = recordmill("show", path, "--save", tmp_path / "a" / "b" / "saved")
     assert outcome.code == 0
     assert all(char.isprintable() or char == "\n" for char in outcome.out)
     saved = list((tmp_path / "a" / "b" / "saved").rglob("*"))
-    assert len(saved) == len(names)
+    assert len(saved) == 2 * len(names)
     assert all(path.is_file() and re.fullmatch(r"[A-Za-z0-9_-]+\.png", path.name) for path in saved)
     assert {each.name for each in tmp_path.iterdir()} == {"data", "a"}
     outcome = recordmill("show", path, "--count", 8)
@@ -104,7 +107,8 @@ def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_
         (["--save", "{}/x.tfrecord"], "is a file"),
     ],
 )
-def test_what_cannot_be_done_is_refused(flags, told, tmp_path, recordmill):
+def test_what_cannot_be_done_is_refused(flags, told, tmp_path, recordmill, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-kitty")  # but this is no terminal
     path = write(
         tmp_path / "x.tfrecord", example(a=[1]), example(image__encoded=[picture(400, 300)[:-300]], height=[1])
     )
