@@ -111,7 +111,7 @@ templates: $(VENV)/installed-dev  ## Write what is made of the options anew: met
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
 	$(BIN)/python -m recordmill.launch.preflight.costs docs/dataflow.md
 
-pictures: $(VENV)/installed  ## Draw the pictures of README.md anew
+pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README.md anew
 	$(BIN)/python docs/make_pictures.py
 
 $(VENV)/installed: setup.py constraints.txt

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from rich.console import Console
 from rich.text import Text
 
@@ -40,6 +41,7 @@ def main() -> None:
         )
         show_screen()
         show_saved()
+        report_page()
 
 
 def show_screen() -> None:
@@ -55,6 +57,18 @@ def show_saved() -> None:
     """What `recordmill show --save` draws of a record."""
     _run("recordmill show tfrecords --find category=figure --index 12 --save show.png")
     shutil.copy("show.png", PICTURES / "show-saved.png")
+
+
+def report_page() -> None:
+    """The top of `report.html`, as a browser shows it."""
+    browser = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if browser is None:
+        raise SystemExit("no chromium on this machine; make test-browser installs it")
+    page = Path("tfrecords/report.html").resolve().as_uri()
+    flags = ["--no-sandbox", "--hide-scrollbars", "--window-size=1000,1130", "--screenshot=report.png", page]
+    subprocess.run([browser, *flags], check=True, stderr=subprocess.DEVNULL)
+    with Image.open("report.png") as picture:
+        picture.convert("RGB").quantize(64).save(PICTURES / "report.png", optimize=True)
 
 
 def _run(command: str) -> None:
