@@ -30,7 +30,7 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.statistics import STATISTICS, split_statistics
+from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
@@ -140,6 +140,7 @@ def publish(output: str) -> Manifest | None:
     """
     storage = storage_for(output)
     path = storage.join(output, MANIFEST)
+    storage.delete(storage.join(output, REPORT))  # it is of the splits before, and made again at the job's end
     splits = read_split_manifests(output)
     while True:
         manifest = _merged(output, splits)
