@@ -70,6 +70,14 @@ def test_a_second_split_joins_the_first(tmp_path):
     assert json.loads(after["statistics.json"]) == {"splits": both}
 
 
+def test_a_page_of_the_splits_before_does_not_stay(tmp_path):
+    """A run that is killed before it has made one makes it when it is started again: there is none then."""
+    commit(tmp_path, of_split("val"))
+    (tmp_path / "report.html").write_text("of val alone")
+    commit(tmp_path, of_split("train"))
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_two_splits_at_once_are_both_listed(tmp_path):
     """Each in its own thread, a hundred times."""
     for number in range(100):
