@@ -76,6 +76,12 @@ def test_boxes_are_counted_by_size_shape_class_and_place():
     assert (told.images, told.formats) == (2, {"jpeg": 2})
 
 
+def test_a_box_beyond_its_image_is_counted_at_the_edge():
+    """As --boxes keep leaves it."""
+    found = counted(image("a", boxes=[(-0.9, 0.9, 0.1, 1.3)], classes=[0]))
+    assert found.centres == {15: 1}
+
+
 def test_images_of_one_class_each_are_counted_by_it():
     found = describe_statistics(counted(ImageFacts("a", 2, 1, "png", 3)), LABELS, CLASSIFICATION, [0, 1])
     assert [(each.objects, each.images) for each in found.classes] == [(0, 0), (1, 1)]
