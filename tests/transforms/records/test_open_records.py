@@ -68,7 +68,11 @@ def test_damaged_gzip(tmp_path, damage):
     assert str(tmp_path / "x") in str(error)
 
 
-@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n" + b"pixels" * 9, b"short", gzip.compress(b"no records" * 9)])
+@pytest.mark.parametrize(
+    "data",
+    [b"\x89PNG\r\n\x1a\n" + b"pixels" * 9, b"short", gzip.compress(b"no records" * 9)],
+    ids=["png", "short", "gzip"],
+)
 def test_what_is_no_tfrecord_file(tmp_path, data):
     (tmp_path / "x").write_bytes(data)
     records, error = read(tmp_path / "x")
