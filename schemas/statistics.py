@@ -156,12 +156,10 @@ class PixelMeasures(msgspec.Struct, frozen=True):
     """What a look at the pixels of a picture told, in grey.
 
     Attributes:
-        phash: perceptual hash of 64 bits; None of a picture without content.
         dark, bright: the levels, of 0 to 255, that 5 % and 99 % of the pixels are below.
         sharpness: standard deviation of edges, as a fraction of the difference of the two.
     """
 
-    phash: int | None
     dark: int
     bright: int
     sharpness: float

@@ -144,18 +144,18 @@ def test_boxes_that_may_be_faults_are_counted_and_pointed_to():
 @pytest.mark.parametrize(
     ("measures", "finding"),
     [
-        (PixelMeasures(1, 0, 81, 0.5), "dark"),
-        (PixelMeasures(1, 0, 82, 0.5), None),
-        (PixelMeasures(1, 243, 255, 0.5), "bright"),
-        (PixelMeasures(1, 242, 255, 0.5), None),
-        (PixelMeasures(None, 5, 16, 0), "blank"),
-        (PixelMeasures(1, 50, 200, 0.14), "blurred"),
-        (PixelMeasures(1, 50, 200, 0.15), None),
+        (PixelMeasures(0, 81, 0.5), "dark"),
+        (PixelMeasures(0, 82, 0.5), None),
+        (PixelMeasures(243, 255, 0.5), "bright"),
+        (PixelMeasures(242, 255, 0.5), None),
+        (PixelMeasures(5, 16, 0), "blank"),
+        (PixelMeasures(50, 200, 0.14), "blurred"),
+        (PixelMeasures(50, 200, 0.15), None),
         (None, None),
     ],
 )
 def test_pixels_that_may_be_faults_are_counted(measures, finding):
-    found = counted(image("usual", measures=PixelMeasures(1, 10, 250, 0.4)), image("odd", measures=measures))
+    found = counted(image("usual", measures=PixelMeasures(10, 250, 0.4)), image("odd", measures=measures))
     assert found.measured == 1 + (measures is not None)
     assert {name: (each.number, each.examples[0].record) for name, each in found.findings.items()} == (
         {finding: (1, 1)} if finding else {}
@@ -163,7 +163,7 @@ def test_pixels_that_may_be_faults_are_counted(measures, finding):
 
 
 def test_an_image_in_several_parts_is_odd_once():
-    dark = PixelMeasures(1, 0, 20, 0.5)
+    dark = PixelMeasures(0, 20, 0.5)
     found = counted(image("a", measures=dark), image("a", measures=dark, is_continuation=True))
     assert (found.measured, found.findings["dark"].number) == (1, 1)
 
@@ -180,7 +180,7 @@ def several(number: int) -> list[ImageFacts]:
                 for a, b in [(of.random(), of.random())] * 3
             ],
             [of.randint(0, 1) for _ in range(3)],
-            measures=PixelMeasures(1, of.randint(0, 9), of.randint(20, 99), of.random()),
+            measures=PixelMeasures(of.randint(0, 9), of.randint(20, 99), of.random()),
         )
         for index in range(40)
     ]
