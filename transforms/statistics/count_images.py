@@ -29,7 +29,7 @@ from recordmill.transforms.statistics.add_statistics import add_statistics
 _AT_ONCE = 1024
 """Images that are counted together: numpy takes as long for one as for hundreds."""
 _ODD_ASPECT = 2
-THIN = 4
+_THIN = 4
 """Pixels; detectors do not learn boxes that are thinner."""
 _DARK, _BRIGHT = 82, 242
 """Levels, of 255, that 99 % of a dark picture's pixels are below, and 95 % of a bright one's above: cleanvision's."""
@@ -146,16 +146,20 @@ class _Boxes:
     def _share(self) -> np.ndarray:
         return (self._ymax - self._ymin) * (self._xmax - self._xmin)
 
+    @property
+    def _sides_px(self) -> tuple[np.ndarray, np.ndarray]:
+        """Width and height."""
+        return (self._xmax - self._xmin) * self._width, (self._ymax - self._ymin) * self._height
+
     def numbers(self) -> dict[str, np.ndarray]:
-        width, height = (self._xmax - self._xmin) * self._width, (self._ymax - self._ymin) * self._height
+        width, height = self._sides_px
         is_area = (width > 0) & (height > 0)
         return {"box_side": self.sides, "box_share": self._share, "box_aspect": width[is_area] / height[is_area]}
 
     def thin(self) -> np.ndarray:
-        """How many boxes of each image are less than `THIN` pixels wide or high."""
-        width, height = (self._xmax - self._xmin) * self._width, (self._ymax - self._ymin) * self._height
+        """How many boxes of each image are less than `_THIN` pixels wide or high."""
         # Rounded, as a box of 4 pixels is a little less once its edges are fractions.
-        return self._number(np.minimum(width, height).round(2) < THIN)
+        return self._number(np.minimum(*self._sides_px).round(2) < _THIN)
 
     def repeated(self) -> np.ndarray:
         """How many boxes of each image are equal to another of the same class."""
