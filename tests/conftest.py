@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,6 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 from recordmill.launch.cli import main
 from recordmill.transforms.sample.write_sample import SampleFiles, write_sample
-from tests import quick_beam
 
 # How long an example takes is the machine's matter.
 settings.register_profile("recordmill", deadline=None)
@@ -30,7 +30,11 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_collection_finish() -> None:
-    quick_beam.install()
+    if "apache_beam.runners.worker" in sys.modules:
+        from apache_beam.runners.worker import statecache
+
+        # Side inputs are weighed, to keep no more than 100 MB of them: after a walk through all modules, each time.
+        statecache.get_deep_size = sys.getsizeof
     os.fsync = lambda descriptor: None  # nothing in tests outlives the machine, so nothing waits for its disk
 
 

@@ -1,4 +1,4 @@
-"""What Beam finds in DoFns is what it would find without quick_beam."""
+"""What is remembered of a DoFn is what Beam finds each time."""
 
 # ruff: noqa: B008  state stands in defaults
 
@@ -7,7 +7,7 @@ import pytest
 from apache_beam.coders import VarIntCoder
 from apache_beam.transforms import userstate
 
-from tests import quick_beam
+from recordmill.launch.runners import remember_state
 
 STATE = userstate.CombiningValueStateSpec("sum", VarIntCoder(), sum)
 OTHER = userstate.CombiningValueStateSpec("other", VarIntCoder(), sum)
@@ -32,9 +32,9 @@ class Source:
 
 
 def test_each_dofn_has_the_state_that_beam_finds():
-    quick_beam.install()
+    remember_state.install()
     remembered = userstate.get_dofn_specs
-    assert isinstance(remembered, quick_beam.Remembered)
+    assert isinstance(remembered, remember_state.Remembered)
     functions = (Source().plain, Source().stateful, Source.plain, Source.stateful, str.upper, len)
     dofns = [Plain(), Stateful(), *(each(function).dofn for function in functions for each in (beam.Map, beam.FlatMap))]
     for _ in range(2):
@@ -48,7 +48,7 @@ def test_what_beam_refuses_is_refused_each_time():
         def process(self, element, one=beam.DoFn.StateParam(STATE), other=beam.DoFn.StateParam(STATE)):
             yield element
 
-    quick_beam.install()
+    remember_state.install()
     for _ in range(2):
         with pytest.raises(ValueError, match="duplicate process method parameters"):
             userstate.get_dofn_specs(Twice())
