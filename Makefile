@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 GARDEN := .venv-model-garden
 WORKER := .venv-worker
+LIGHT := .venv-light
 AIRFLOW := .venv-airflow
 ENGINES := .engines
 BROWSER := .browser
@@ -12,6 +13,11 @@ DEMO := demo
 JOBS ?= 2
 LOCK_IMAGE := --generate-hashes -c constraints.txt --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
     --no-python-downloads --no-header --no-annotate --quiet
+# What the wheel needs, with the extras that are named, and not the wheel.
+NEEDS = $(BIN)/python -c "import sys; from importlib.metadata import requires; \
+    extras = ['extra == \"%s\"' % extra for extra in sys.argv[1:]]; \
+    print(*(need for line in requires('recordmill') for need, _, when in [line.partition('; ')] \
+        if not when or when in extras), sep='\n')"
 
 .PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates pictures clean
 
@@ -47,7 +53,7 @@ test-airflow: $(VENV)/installed $(AIRFLOW)/installed  ## Have Airflow run the DA
 	$(AIRFLOW)/bin/uv pip install --quiet --python $(AIRFLOW)/bin/python --no-deps --reinstall .
 	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../$(AIRFLOW)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
 
-test-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Have Flink, Prism and several processes run the jobs
+test-engines: $(VENV)/installed-dev $(WORKER)/installed $(LIGHT)/installed  ## Have Flink, Prism and several processes run the jobs
 	$(BIN)/python tests/engines/fetch.py $(ENGINES)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/engines $(PYTEST_ARGS)
 
@@ -82,17 +88,17 @@ bench-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Measure one job on 
 lock: $(VENV)/installed-dev  ## Pin the newest versions that setup.py allows
 	$(BIN)/pip install --quiet uv
 	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in setup.py."; \
-	 $(BIN)/uv pip compile setup.py --universal --python-version 3.10 --no-python-downloads --extra tensorflow \
-	    --extra dev --no-header --no-annotate --quiet) > constraints.new
+	 $(BIN)/uv pip compile setup.py --universal --python-version 3.10 --no-python-downloads --extra beam \
+	    --extra tensorflow --extra dev --no-header --no-annotate --quiet) > constraints.new
 	mv constraints.new constraints.txt
 	$(MAKE) lock-image
 
 # The second has what the first has not. A platform is named, as the image has one, whatever machine this is run on.
 lock-image: $(VENV)/installed-dev  ## Pin what Dataflow's image installs, as constraints.txt has it, by digest
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile setup.py $(LOCK_IMAGE) > requirements.new
+	$(BIN)/uv pip compile setup.py --extra beam $(LOCK_IMAGE) > requirements.new
 	sed -n 's/^\([A-Za-z0-9._-]*\).*==.*/--no-emit-package \1/p' requirements.new \
-	    | xargs $(BIN)/uv pip compile setup.py --extra tensorflow $(LOCK_IMAGE) > launch/dataflow/requirements-embed.txt
+	    | xargs $(BIN)/uv pip compile setup.py --extra beam --extra tensorflow $(LOCK_IMAGE) > launch/dataflow/requirements-embed.txt
 	mv requirements.new launch/dataflow/requirements.txt
 
 lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs, where it can be as in constraints.txt
@@ -117,12 +123,12 @@ pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README
 $(VENV)/installed: setup.py constraints.txt
 	@echo "Installing Apache Beam, TensorFlow and what they need into $(VENV): 2 GB, some minutes, and only once"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tensorflow]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[beam,tensorflow]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing what tests and checks need into $(VENV), once"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tensorflow,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[beam,tensorflow,dev]"
 	touch $@
 
 $(GARDEN)/installed: tests/consumers/model_garden.txt
@@ -140,14 +146,18 @@ $(AIRFLOW)/installed: tests/airflow/airflow.txt
 $(BROWSER)/installed: tests/browser/install.sh tests/browser/package-lock.json
 	tests/browser/install.sh $(BROWSER)
 
-# What the wheel needs and not the wheel: workers are to see only what was shipped. setuptools builds what --setup_file
-# stages.
+# Without the wheel: workers are to see only what was shipped. setuptools builds what --setup_file stages.
 $(WORKER)/installed: $(VENV)/installed
 	$(PYTHON) -m venv --clear $(WORKER)
-	$(BIN)/python -c "from importlib.metadata import requires; \
-	    print(*(line for line in requires('recordmill') if 'extra ==' not in line), sep='\n')" > $(WORKER)/requirements.txt
+	$(NEEDS) beam > $(WORKER)/requirements.txt
 	$(WORKER)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r $(WORKER)/requirements.txt setuptools
 	touch $@
 
+$(LIGHT)/installed: $(VENV)/installed
+	$(PYTHON) -m venv --clear $(LIGHT)
+	$(NEEDS) > $(LIGHT)/requirements.txt
+	$(LIGHT)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r $(LIGHT)/requirements.txt
+	touch $@
+
 clean:
-	rm -rf .types $(VENV) $(GARDEN) $(WORKER) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .types $(VENV) $(GARDEN) $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -49,8 +49,8 @@ setup(
     packages=list(PACKAGES),
     package_dir=PACKAGES,
     package_data={"recordmill": ["py.typed"], "recordmill.transforms.report": ["page.html"]},
+    # All that readers need, and that workers need besides Beam, which their images have.
     install_requires=[
-        "apache-beam[gcp]>=2.70,<3",
         "google-cloud-storage>=3.2,<4",
         "google-crc32c>=1.5,<2",
         "isal>=1.7,<2",
@@ -60,12 +60,12 @@ setup(
         "numpy>=1.26,<3",
         "protobuf>=4.25,<8",
         "pillow>=11,<13",
-        "pyarrow>=16",
         "pycocotools>=2.0.8,<3",
         "regex>=2024.4.16",
         "rich>=13.7,<16",
     ],
     extras_require={
+        "beam": ["apache-beam[gcp]>=2.70,<3", "pyarrow>=16"],
         "tensorflow": ["tensorflow>=2.19,<3"],
         "dev": [
             "hypothesis>=6.100",

@@ -22,6 +22,7 @@ from recordmill.launch.terminal.error_stream import (
     printable,
     silence,
 )
+from recordmill.launch.terminal.require_beam import require_beam
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
@@ -65,6 +66,8 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         command = parse(own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
+        if VERBS[command.verb].runs_beam:
+            require_beam(command.verb)
         return _COMMANDS[command.verb](command, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)

@@ -19,7 +19,7 @@ from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.limit_rejects import LimitRejects
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
-from recordmill.transforms.report.write_report import WriteReport
+from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans
@@ -83,7 +83,7 @@ def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, rec
     written.rejected | "LimitRejects" >> LimitRejects(checked, findings.rejected, demands)
     target = Target(tuple(recipes), options.output, options.max_rejects)
     metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
-    written | "WriteMetadata" >> metadata | "WriteReport" >> WriteReport(options.output)
+    written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:

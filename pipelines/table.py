@@ -19,7 +19,7 @@ from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSch
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
-from recordmill.transforms.report.write_report import WriteReport
+from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
 from recordmill.transforms.shards.plan_shards import SplitPlan
@@ -94,7 +94,7 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     )
     target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
     metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)
-    written | "WriteMetadata" >> metadata | "WriteReport" >> WriteReport(job.options.output)
+    written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(job.options.output)
 
 
 def _with_beam_sink(

@@ -37,7 +37,7 @@ class Verb(NamedTuple):
         help: what becomes of what.
         usage: what is needed at least, after the verb.
         examples: commands that run in this order in an empty folder.
-        runs_beam: whether flags after a lone -- would do anything.
+        runs_beam: whether it needs Beam, and flags after a lone -- do anything.
     """
 
     options: type[Options]

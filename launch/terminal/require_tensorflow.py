@@ -4,7 +4,7 @@ import os
 import sys
 
 from recordmill.launch.terminal.error_stream import others_hidden
-from recordmill.schemas.errors import ConfigError
+from recordmill.launch.terminal.require_beam import missing_extra
 from recordmill.transforms.runtime.progress import set_step
 
 
@@ -30,6 +30,4 @@ def require_tensorflow(purpose: str, is_checking: bool = True) -> None:
 
             tf.constant(0)  # makes the devices, and what there is to say of them
     except ImportError as error:
-        raise ConfigError(
-            f"{purpose} with TensorFlow, which is not installed: pip install 'tensorflow>=2.19,<3'"
-        ) from error
+        raise missing_extra(f"{purpose} with TensorFlow", "tensorflow") from error

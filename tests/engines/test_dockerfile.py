@@ -117,13 +117,14 @@ def test_nothing_but_our_wheel_is_installed_without_a_digest():
     assert [words for words in installed if "--require-hashes" not in words] == ["pip install --no-deps ./*.whl "]
 
 
-def test_all_that_the_wheel_requires_is_installed_and_tensorflow_for_embed_alone(context):
+def test_all_that_the_wheel_and_beam_require_is_installed_and_tensorflow_for_embed_alone(context):
     (wheel,) = context.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
-    required = {Requirement(line).name for line in lines if "extra ==" not in line}
+    required = {Requirement(line).name for line in lines if "extra ==" not in line or 'extra == "beam"' in line}
     base, embed = listed("requirements.txt"), listed("requirements-embed.txt")
+    assert "apache-beam" in required
     assert required <= base.keys()
     assert ("tensorflow" in base, "tensorflow" in embed) == (False, True)
 

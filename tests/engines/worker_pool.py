@@ -27,7 +27,9 @@ from tests.engines import servers
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPENDENCIES_PYTHON = Path(os.environ.get("WORKER_PYTHON", ROOT / ".venv-worker/bin/python"))
-"""Of an environment that has what the wheel needs, but not the wheel; and no TensorFlow."""
+"""Of an environment that has what the wheel and its extra `beam` need, but not the wheel; and no TensorFlow."""
+LIGHT_PYTHON = Path(os.environ.get("LIGHT_PYTHON", ROOT / ".venv-light/bin/python"))
+"""Likewise without any extra."""
 
 # Of machines that are busy with other tests: what waits so long has failed.
 _START_S = 180
@@ -35,18 +37,21 @@ _STOP_S = 60
 _NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo")
 
 
-def worker_environment(folder: Path, wheel: Path | None) -> Path:
-    """Make a small environment in `folder`, which must be new: our dependencies as they are in `.venv-worker`, and the
-    wheel, if any. Nothing is fetched from anywhere.
+def worker_environment(folder: Path, wheel: Path | None, dependencies: Path = DEPENDENCIES_PYTHON) -> Path:
+    """Make a small environment in `folder`, which must be new: our dependencies as another environment has them, and
+    the wheel, if any. Nothing is fetched from anywhere.
+
+    Args:
+        dependencies: python of the other environment.
 
     Returns:
         its python, which stands first on the PATH of a pool.
     """
-    assert DEPENDENCIES_PYTHON.exists(), f"{DEPENDENCIES_PYTHON} is not there; `make test-engines` makes it"
-    _run(DEPENDENCIES_PYTHON, "-m", "venv", "--without-pip", folder)
+    assert dependencies.exists(), f"{dependencies} is not there; `make test-engines` makes it"
+    _run(dependencies, "-m", "venv", "--without-pip", folder)
     python = folder / "bin" / "python"
     # What a .pth file names comes behind the environment's own packages.
-    (site_packages(python) / "dependencies.pth").write_text(f"{site_packages(DEPENDENCIES_PYTHON)}\n")
+    (site_packages(python) / "dependencies.pth").write_text(f"{site_packages(dependencies)}\n")
     if wheel:
         pip(python, "install", "--no-deps", wheel)
     return python

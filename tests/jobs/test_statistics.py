@@ -8,7 +8,7 @@ from recordmill.launch.cli import main
 from recordmill.schemas.manifest import encode_json
 from recordmill.transforms.metadata import commit_splits
 from recordmill.transforms.metadata.dataset_folder import require_manifest
-from recordmill.transforms.records.read_shards import ShardReader
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.statistics.add_statistics import add_statistics
 from recordmill.transforms.statistics.count_records import count_records
 from recordmill.transforms.statistics.describe_statistics import describe_statistics

@@ -20,6 +20,16 @@ def test_exactly_these_names_are_public():
     assert recordmill.ConfigError is recordmill.schemas.errors.ConfigError
 
 
+def test_importing_the_package_loads_nothing_that_is_not_pythons_own():
+    code = (
+        "import sys\nbefore = set(sys.modules)\nimport recordmill\n"
+        "roots = {name.partition('.')[0] for name in sys.modules.keys() - before}\n"
+        "print(sorted(roots - sys.stdlib_module_names))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert out.strip() == "['recordmill']"
+
+
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_each_is_loaded_when_it_is_first_used_without_beam_or_tensorflow(name):
     code = (

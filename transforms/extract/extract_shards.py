@@ -11,7 +11,8 @@ from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
-from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.records.read_shards import ManifestShard, readable_records
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 

@@ -42,7 +42,7 @@ from recordmill.transforms.metadata.describe_split import (
     describe_split,
     reject_order,
 )
-from recordmill.transforms.statistics.add_statistics import AddStatistics
+from recordmill.transforms.statistics.combine_statistics import CombineStatistics
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import AddTextCounts, EncodedTexts
@@ -150,7 +150,7 @@ class WriteMetadata(beam.PTransform):
             "counts": AsList(counts),
             "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
             "warnings": AsList(self._findings.warnings),
-            "statistics": AsList(written.statistics | "AddStatistics" >> beam.CombinePerKey(AddStatistics())),
+            "statistics": AsList(written.statistics | "CombineStatistics" >> beam.CombinePerKey(CombineStatistics())),
             "unlisted": AsSingleton(
                 self._findings.unlisted
                 | "UnlistedNames" >> beam.Map(_name)

@@ -10,8 +10,8 @@ from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.manifest import Manifest, encode_json
 from recordmill.schemas.statistics import STATISTICS, Statistics, split_statistics
 from recordmill.transforms.metadata.folder_statistics import read_file, statistics_json
-from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.records.record_values import RecordParseError
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.statistics.add_statistics import add_statistics
 from recordmill.transforms.statistics.count_records import count_records
 from recordmill.transforms.statistics.describe_statistics import describe_statistics

@@ -21,8 +21,8 @@ from recordmill.transforms.draw.open_record_picture import picture_of
 from recordmill.transforms.draw.read_overlay import OverlayReader
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
-from recordmill.transforms.records.read_shards import ShardReader
 from recordmill.transforms.records.record_values import RecordParser, join_values
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)

@@ -2,11 +2,9 @@
 
 import logging
 
-import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.manifest import Manifest, split_rejects
+from recordmill.schemas.manifest import split_rejects
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.metadata.dataset_folder import require_manifest
@@ -17,21 +15,6 @@ _LOGGER = logging.getLogger(__name__)
 
 _REJECTS_READ = 10_000
 """Of a split's rejects: a few of each reason are among the first."""
-
-
-class WriteReport(beam.PTransform):
-    """A PCollection of one Manifest, of a folder that is complete, becomes a PCollection of none."""
-
-    def __init__(self, output: str):
-        super().__init__()
-        self._output = output
-
-    def expand(self, manifests: PCollection[Manifest]):
-        return manifests | "Report" >> beam.Map(_report, self._output)
-
-
-def _report(_: Manifest, output: str) -> None:
-    try_to_report(output)
 
 
 def has_report(output: str) -> bool:

@@ -23,7 +23,7 @@ from recordmill.schemas.rejects import Count, Metric, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.examples.encode_examples import Encoded
-from recordmill.transforms.records.read_shards import ShardReader
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, count_rejects, of_split, route_outputs
 from recordmill.transforms.runtime.threads import ThreadedDoFn

@@ -3,28 +3,9 @@
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from itertools import chain
 
-import apache_beam as beam
-
 from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Finding, Histogram, Statistics
-
-
-class AddStatistics(beam.CombineFn):
-    """Statistics become their sum."""
-
-    def create_accumulator(self) -> Statistics:
-        return Statistics()
-
-    def add_input(self, accumulator: Statistics, statistics: Statistics) -> Statistics:
-        return add_statistics(accumulator, statistics)
-
-    def merge_accumulators(self, accumulators: Iterable[Statistics]) -> Statistics:
-        return reduce(add_statistics, accumulators)
-
-    def extract_output(self, accumulator: Statistics) -> Statistics:
-        return accumulator
 
 
 def add_statistics(one: Statistics, other: Statistics) -> Statistics:

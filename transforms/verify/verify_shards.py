@@ -12,8 +12,9 @@ from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Check, Fault, ShardCheck
-from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.records.read_shards import ManifestShard, readable_records
 from recordmill.transforms.records.record_values import RecordFault
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.progress import found_faults
 from recordmill.transforms.runtime.threads import ThreadedDoFn

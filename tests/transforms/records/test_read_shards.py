@@ -11,7 +11,8 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.records.read_shards import ManifestShard, ShardReader, readable_records
+from recordmill.transforms.records.read_shards import ManifestShard, readable_records
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 
 RECORDS = [b"", b"first", bytes(range(256)) * 9000, b"last"]

@@ -21,7 +21,8 @@ from recordmill.schemas.statistics import (
     bin_of,
     edge,
 )
-from recordmill.transforms.statistics.add_statistics import AddStatistics, add_statistics
+from recordmill.transforms.statistics.add_statistics import add_statistics
+from recordmill.transforms.statistics.combine_statistics import CombineStatistics
 from recordmill.transforms.statistics.count_images import ImageCounter, histogram
 from recordmill.transforms.statistics.describe_statistics import describe_statistics, distribution
 
@@ -189,7 +190,7 @@ def several(number: int) -> list[ImageFacts]:
 def test_parts_add_up_to_the_same_in_any_order():
     parts = [counted(*several(number), shard=str(number)) for number in range(7)]
     whole = reduce(add_statistics, parts)
-    combine = AddStatistics()
+    combine = CombineStatistics()
     for seed in range(5):
         random.Random(seed).shuffle(parts)
         one = reduce(combine.add_input, parts[:3], combine.create_accumulator())

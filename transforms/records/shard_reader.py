@@ -1,0 +1,69 @@
+"""A shard's records, with what its manifest says of the file."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from isal import igzip
+
+from recordmill.schemas.tfrecord import ByteStream, read_records
+from recordmill.transforms.storage.resolve import storage_for
+
+_READ_BYTES = 1 << 20
+
+
+class ShardReader:
+    """A TFRecord file's records, with the size and SHA-256 of the file they come from.
+
+    Attributes:
+        examples: records read so far.
+        size: bytes read so far; the file's size once `records` has ended.
+        sha256: of those bytes.
+    """
+
+    def __init__(self, path: str):
+        self._path = path
+        self.examples = 0
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+
+    def records(self) -> Iterator[bytes]:
+        """Each record, checksums checked; GZIP by the file's name.
+
+        Raises:
+            recordmill.schemas.errors.RecordError: at the first damaged record.
+            OSError, EOFError, isal.isal_zlib.IsalError: the file cannot be read, or its GZIP stream is damaged.
+        """
+        with storage_for(self._path).open(self._path) as file:
+            seen = io.BufferedReader(_Seen(file, self), _READ_BYTES)
+            if self._path.endswith(".gz"):
+                with igzip.IGzipFile(fileobj=seen, mode="rb") as unzipped:
+                    yield from self._counted(unzipped)
+            else:
+                yield from self._counted(seen)
+            while seen.read(_READ_BYTES):  # what a gzip reader leaves, so that the digest is of the whole file
+                pass
+
+    def _counted(self, stream: ByteStream) -> Iterator[bytes]:
+        for record in read_records(stream):
+            self.examples += 1
+            yield record
+
+
+class _Seen(io.RawIOBase):
+    """Passes a file's bytes on and adds them to the reader's size and digest."""
+
+    def __init__(self, file: BinaryIO, reader: ShardReader):
+        self._file = file
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self._reader.sha256.update(data)
+        self._reader.size += len(data)
+        return len(data)
