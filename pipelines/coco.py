@@ -5,7 +5,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.pipelines.convert import Gathered
+from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
@@ -27,8 +27,8 @@ from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:
     """Annotations, image files and categories, joined and screened; captions encoded, if `text` says by what."""
-    division = options.division
-    first = division.names[0]
+    division = read_division(p, options)
+    first = options.splits[0]
     coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
     files = (
         None
@@ -54,7 +54,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
         labels,
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, options.layout_table),
         Findings(
-            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], division.names, joined.rows),
+            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], options.splits, joined.rows),
             rejected | "FoundRejected" >> beam.Flatten(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
@@ -66,6 +66,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
             ),
         ),
         encoded.texts if encoded else None,
+        division=division if options.keeps_groups else None,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions, PictureOptions
 from recordmill.schemas.features import FeatureTable
@@ -13,6 +13,7 @@ from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT, Recipe
 from recordmill.schemas.names import name_key
 from recordmill.schemas.splits import Division
+from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_classes import CountClasses
 from recordmill.transforms.metadata.count_groups import CountGroups
@@ -45,6 +46,7 @@ class Gathered(NamedTuple):
         findings: what was found on the way.
         texts: what is known of those that were encoded; None where none are.
         listings: InputFile of folders whose listing decides what is written; None where an input does.
+        division: into splits; or None where no groups are kept together.
     """
 
     tasks: PCollection
@@ -53,6 +55,7 @@ class Gathered(NamedTuple):
     findings: Findings
     texts: EncodedTexts | None = None
     listings: PCollection | None = None
+    division: Division | AsSingleton | None = None
 
 
 class Contents(NamedTuple):
@@ -65,6 +68,14 @@ class Contents(NamedTuple):
 
     table: FeatureTable
     maker: RecordMaker
+
+
+def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
+    """How images are divided, to be given to steps: as it is, or as a side input where a file says what belongs
+    together."""
+    if not options.groups:
+        return options.division
+    return AsSingleton(p | "GroupsFile" >> beam.Create([options.groups]) | "ReadGroups" >> ReadGroups(options.division))
 
 
 def pictures(options: PictureOptions) -> Contents:
@@ -107,9 +118,8 @@ def report_all(
 def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOptions) -> Findings:
     """What was found on the way, and what is odd about the plan."""
     findings = gathered.findings
-    if isinstance(options, DividedOptions) and options.group_from:
-        names = gathered.tasks | "GroupOfImage" >> beam.Map(_group, options.division)
-        groups = names | "CountGroups" >> CountGroups(options.shares)
+    if gathered.division:
+        groups = gathered.tasks | "NamesOfGroups" >> beam.Map(_named) | "CountGroups" >> CountGroups(gathered.division)
         findings = findings._replace(
             counted=(findings.counted, groups.counted) | "CountedWithGroups" >> beam.Flatten(),
             warnings=(findings.warnings, groups.warnings) | "WarningsOfGroups" >> beam.Flatten(),
@@ -124,8 +134,8 @@ def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOpti
     return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
 
 
-def _group(task: ImageTask, division: Division) -> tuple[str, str]:
-    return task.split, division.group_of(name_key(task.file_name))
+def _named(task: ImageTask) -> tuple[str, str]:
+    return task.split, name_key(task.file_name)
 
 
 def _demands(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:

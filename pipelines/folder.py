@@ -3,13 +3,14 @@
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.convert import Gathered
+from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import JoinSide
 from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.splits import Division
 from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
 from recordmill.transforms.folder.label_paths import LabelPaths
 from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
@@ -40,11 +41,13 @@ class _Labelled(NamedTuple):
 def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
     """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records."""
     listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListLabelledImages(options.output)
-    files = listed.files
-    labelled = _from_table(p, files, options, splits) if options.labels else _from_paths(files, options)
+    files, division = listed.files, read_division(p, options)
+    labelled = (
+        _from_table(p, files, options, division, splits) if options.labels else _from_paths(files, options, division)
+    )
     images = labelled.images
     if options.stratify:
-        images = images | "Stratify" >> Stratify(options.shares)
+        images = images | "Stratify" >> Stratify(division)
     matched = (images, *labelled.files) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
     chosen = matched.tasks | "ChooseClasses" >> ChooseClasses(options.classes)
     rows = (
@@ -69,17 +72,24 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
             _warnings(p, images, labels, options, splits),
         ),
         listings=listed[LISTINGS],
+        division=division if options.keeps_groups else None,
     )
 
 
-def _from_paths(files: PCollection, options: LabelledOptions) -> _Labelled:
-    labelled = files | "LabelPaths" >> LabelPaths(options.path_labels, options.division)
+def _from_paths(files: PCollection, options: LabelledOptions, division: Division | AsSingleton) -> _Labelled:
+    labelled = files | "LabelPaths" >> LabelPaths(options.path_labels, division)
     return _Labelled(labelled.images, labelled[REJECTED], unlisted=(labelled[UNLISTED],))
 
 
-def _from_table(p: beam.Pipeline, files: PCollection, options: LabelledOptions, splits: tuple[str, ...]) -> _Labelled:
+def _from_table(
+    p: beam.Pipeline,
+    files: PCollection,
+    options: LabelledOptions,
+    division: Division | AsSingleton,
+    splits: tuple[str, ...],
+) -> _Labelled:
     tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
-    labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(options.division, splits)
+    labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(division, splits)
     return _Labelled(labelled.images, labelled[REJECTED], files=(files,))
 
 

@@ -173,7 +173,8 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `without_record` have no object, in a layout of one record an object. `of_other_classes` are of none of the classes
     that were asked for. `rewritten` counts those written ones that were transcoded; None where there are none. `groups`
-    is how many groups the images with a file are of, where --group-from keeps groups together.
+    is how many groups the images with a file are of, where groups are kept together; `ungrouped` how many of these
+    images are in no group of --groups, and are divided by their own names.
     """
 
     rows: int
@@ -183,6 +184,7 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     of_other_classes: int = 0
     rewritten: RewrittenPictures | None = None
     groups: int = 0
+    ungrouped: int = 0
 
     @property
     def accounted(self) -> int:

@@ -124,6 +124,7 @@ class Metric(str, Enum):
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
     ANNOTATIONS_MERGED = "annotations_merged"  # keypoint rows joined with the instance row of the same annotation
     GROUPS = "groups"  # groups of images that are never in two splits
+    UNGROUPED = "ungrouped"  # images that are in no group of a list of groups
     IMAGES = "images"  # images in records
     OF_OTHER_CLASSES = "of_other_classes"  # images of none of the classes that were asked for
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout of one record an object

@@ -85,22 +85,25 @@ class SplitShares(msgspec.Struct, frozen=True):
 
 
 class Division(msgspec.Struct, frozen=True):
-    """Which split an image goes to: by its name, or by the group that its name says it is of.
+    """Which split an image goes to: by its name, or by the group that it is of.
 
     Attributes:
         group_from: regular expression that finds the group in a name, see `find_group`; empty where there are none.
+        groups: by name, of images that are in a group by a list.
     """
 
     shares: SplitShares
     group_from: str = ""
+    groups: dict[str, str] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         return self.shares.names
 
     def group_of(self, name: str) -> str:
-        """The group of the image called `name`; empty where its name gives none. Without groups, the name itself."""
-        return find_group(self.group_from, name) if self.group_from else name
+        """The group of the image called `name`; empty where its name gives none. Without groups, and of images in no
+        list, the name itself."""
+        return find_group(self.group_from, name) if self.group_from else self.groups.get(name, name)
 
     def split_of(self, name: str) -> str:
         """The split of the image called `name`, also of one that gives no group, which is rejected."""

@@ -26,7 +26,7 @@ _ELSEWHERE = {
     "--split train": "train training subset",
     "--split val": "val valid validation",
     "--split test": "test testing",
-    "--group-from": "group groups group-by group-regex group-pattern",
+    "--group-from": "group group-by group-regex group-pattern",
     "--split train=0.8,val=0.2": "split-ratio split-ratios splits ratio test-size val-size val-split validation-split",
     "--num-shards": "shards n-shards number-of-shards num-output-shards",
     "--shard-size": "max-shard-size shard-bytes",

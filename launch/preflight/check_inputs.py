@@ -10,13 +10,14 @@ from recordmill.pipelines.options.coco_options import ANNOTATIONS, CAPTIONS, Coc
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.option import flag
-from recordmill.pipelines.options.picture_options import ImageOptions
+from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import MANIFEST
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
 from recordmill.schemas.tables import ENDINGS, rows_format
+from recordmill.transforms.join.read_groups import read_groups
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
@@ -32,14 +33,16 @@ def check_coco_inputs(options: CocoOptions) -> None:
     files = (_fault(_file_fault, flag(source.kind.value), source.path) for source in options.sources)
     _raise_all(
         *files,
+        *(_fault(_file_fault, "--groups", path) for path in options.group_files),
         *(_fault(_image_fault, "--images", path) for path in options.images),
         *(_fault(_masks_fault, "--panoptic-masks", path) for path in options.panoptic_masks),
         *(_fault(_file_fault, "--stop-words", path) for path in options.stop_words),
         *(_fault(_folder_fault, "--encoders", path) for path in options.encoders),
-        *_output_faults(options.output, [source.path for source in options.sources]),
+        *_output_faults(options.output, [*(source.path for source in options.sources), *options.group_files]),
         *([] if options.text_form is TextForm.RAW else _encoder_faults(options.output, CAPTIONS)),
         *_same_faults(options, "images", *ANNOTATIONS),
     )
+    _check_groups(options)
 
 
 def check_folder_inputs(options: LabelledOptions) -> None:
@@ -51,9 +54,17 @@ def check_folder_inputs(options: LabelledOptions) -> None:
     _raise_all(
         *(_fault(_file_fault, "--labels", path) for path in options.labels),
         *(_fault(_image_fault, "--images", path) for path in options.images),
-        *_output_faults(options.output, options.labels),
+        *(_fault(_file_fault, "--groups", path) for path in options.group_files),
+        *_output_faults(options.output, [*options.labels, *options.group_files]),
         *_same_faults(options, "images", "labels"),
     )
+    _check_groups(options)
+
+
+def _check_groups(options: DividedOptions) -> None:
+    """What the job will read again: a line that is none of a list of groups is told at once."""
+    for path in options.group_files:
+        read_groups(path)
 
 
 def check_embed_inputs(options: EmbedOptions) -> None:

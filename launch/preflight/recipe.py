@@ -8,7 +8,7 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ALL_TRAIN, RecipeValue
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import LabelledOptions
-from recordmill.pipelines.options.picture_options import ImageOptions
+from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.coco import AnnotationSource
@@ -23,7 +23,7 @@ from recordmill.transforms.storage.resolve import storage_for
 def coco_recipes(options: CocoOptions, text: EncoderSource | None) -> list[Recipe]:
     """What decides the bytes of each split that the options ask for; `text` is what encodes their captions."""
     annotations = tuple(map(_annotation_file, sorted(options.sources, key=astuple)))
-    inputs = (*annotations, *_text_files(options, text))
+    inputs = (*annotations, *_text_files(options, text), *_groups_files(options))
     return [_recipe(options, split, inputs) for split in options.splits]
 
 
@@ -35,6 +35,10 @@ def _text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[In
         yield from (_read_file("stop_words", path) for path in sorted(options.stop_words))
 
 
+def _groups_files(options: DividedOptions) -> Iterator[InputFile]:
+    yield from (_read_file("groups", path) for path in options.group_files)
+
+
 def folder_recipes(options: LabelledOptions) -> list[Recipe]:
     """What decides the bytes of each split that the options, or tables of labels, ask for. What is in folders of images
     is for the job to find: a million files take minutes to list.
@@ -44,9 +48,9 @@ def folder_recipes(options: LabelledOptions) -> list[Recipe]:
         AnnotationFileError: a table cannot be read.
     """
     if not options.labels:
-        inputs = tuple(map(to_list, sorted(options.images)))
+        inputs = (*map(to_list, sorted(options.images)), *_groups_files(options))
         return [_recipe(options, split, inputs) for split in options.splits]
-    inputs = tuple(_read_file("labels", path) for path in sorted(options.labels))
+    inputs = (*(_read_file("labels", path) for path in sorted(options.labels)), *_groups_files(options))
     return [_recipe(options, split, inputs) for split in _label_splits(options) or options.splits]
 
 

@@ -50,7 +50,7 @@ def print_splits(console: Console, folder: str, manifest: Manifest, names: Seque
     splits = {name: manifest.splits[name] for name in names}
     for name, split in splits.items():
         console.print(f"{manifest.name}-{name} is in {folder}")
-        for label, text in _split_lines(folder, manifest, split):
+        for label, text in _split_lines(folder, manifest, split, list(splits.values())):
             console.print(f"  {label:<12} {text}")
     for label, text in _shared_lines(manifest, next(iter(splits.values()))):
         console.print(f"  {label:<12} {text}")
@@ -61,14 +61,16 @@ def print_splits(console: Console, folder: str, manifest: Manifest, names: Seque
         console.print(f"Every reject is in {files}")
 
 
-def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:
+def _split_lines(
+    folder: str, manifest: Manifest, split: SplitManifest, of_job: Sequence[SplitManifest]
+) -> Iterator[tuple[str, str]]:
     images, annotations = split.images, split.annotations
     further = {"without an object": images.without_record, "of classes not asked for": images.of_other_classes}
     left_out = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
     yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
-    if images.groups:
-        yield "groups", f"{images.groups:,}, by --group-from {printable(str(split.recipe.options['group_from']))}"
+    if images.groups or images.ungrouped:
+        yield "groups", _groups(split, of_job)
     if images.rewritten:
         yield "rewritten", _rewritten(images.rewritten)
     left_out = annotations.rejected | annotations.filtered
@@ -103,6 +105,16 @@ def _split_lines(folder: str, manifest: Manifest, split: SplitManifest) -> Itera
     spread = size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
     yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"
     yield "first shard", os.path.join(folder, split.shards[0].file)
+
+
+def _groups(split: SplitManifest, of_job: Sequence[SplitManifest]) -> str:
+    """How many groups a split has, by what, and what part of the job's images that makes."""
+    images, recipe = split.images, split.recipe
+    path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
+    by = f"--group-from {recipe.options['group_from']}" if path is None else f"--groups {path}"
+    alone = f"; {images.ungrouped:,} images are in none" if images.ungrouped else ""
+    share = images.written / max(1, sum(each.images.written for each in of_job))
+    return printable(f"{images.groups:,}, by {by}{alone}; {share:.1%} of all images, by {recipe.options['split']}")
 
 
 def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[str, str]]:

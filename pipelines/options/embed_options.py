@@ -209,8 +209,9 @@ class EmbedOptions(LabelledOptions):
             yield "--labels names images, and so does --rows: give one"
         if self.label_from != "folder":
             yield f"--rows gives the labels, and so does --label-from {self.label_from}: give one"
-        if self.group_from:
-            yield "--group-from is of images without --rows; give --group-column"
+        for name in ("group_from", "groups"):
+            if getattr(self, name):
+                yield f"{flag(name)} is of images without --rows; give --group-column"
 
 
 _OF_ROWS = ("image_column", "label", "key", "group_column")

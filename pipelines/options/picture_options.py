@@ -62,8 +62,34 @@ class DividedOptions(ImageOptions):
         pattern=".*[^ ].*",
     )
 
+    groups: str | None = option(
+        None,
+        kind=Kind.PATH,
+        group=WRITE,
+        metavar="FILE",
+        help="images that are never in two splits: duplicates.jsonl, or CSV of file_name and group",
+        docs=(
+            "a list of images that belong together, and are never in two splits: the `duplicates.jsonl` of a data set "
+            "of the same images, or CSV with the columns `file_name` and `group` (a patient, a video, a place)"
+        ),
+    )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*super().paths, *self.group_files)
+
+    @property
+    def keeps_groups(self) -> bool:
+        return bool(self.group_from or self.groups)
+
+    @property
+    def group_files(self) -> tuple[str, ...]:
+        """The file of --groups, if it is given."""
+        return (self.groups,) if self.groups else ()
+
     @property
     def division(self) -> Division:
+        """Without the groups that are in a file."""
         return Division(self.shares, unicodedata.normalize("NFC", self.group_from or ""))  # as names are
 
     @property
@@ -75,6 +101,10 @@ class DividedOptions(ImageOptions):
             yield f"--group-from {self.group_from} {fault}"
         if self.group_from is not None and len(self.split) < 2:
             yield "--group-from keeps groups of images in one split, but --split does not divide them"
+        if self.groups and len(self.split) < 2:
+            yield "--groups keeps groups of images in one split, but --split does not divide them"
+        if self.groups and self.group_from is not None:
+            yield "--groups and --group-from both say which images belong together: give one"
         yield from super()._faults()
 
 

@@ -114,7 +114,9 @@ def tfds(inputs: Inputs) -> Words:
 
 
 def class_folders_stratified(inputs: Inputs) -> Words:
-    splits = ["--split", "train=0.5,val=0.25,test=0.25", "--stratify", "--num-shards", 2]
+    groups = inputs.table.with_name("groups.csv")
+    groups.write_text("file_name,group\ncat/0.jpg,1\ndog/1.jpg,1\n")
+    splits = ["--split", "train=0.5,val=0.25,test=0.25", "--stratify", "--groups", groups, "--num-shards", 2]
     return ["folder", "--images", inputs.classes, *splits, "--max-rejects", 1]
 
 

@@ -115,6 +115,7 @@ TOGETHER = [
 ]
 ELSEWHERE = {
     "--group-from",
+    "--groups",
     "--split-seed",
     "--encoders",
     "--fit-split",

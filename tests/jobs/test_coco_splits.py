@@ -3,12 +3,14 @@
 import json
 import re
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from posixpath import normpath
 
 import pytest
 
 from recordmill.launch.cli import main
+from recordmill.schemas.splits import SplitShares
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -127,7 +129,8 @@ def test_a_group_is_found_in_the_path_of_the_file_and_told_in_plan_and_run(input
     run = recordmill(*job, "--match", "name", "--writer", "beam", "--num-shards", 1)
     assert run.code == 0
     assert re.findall("  groups       .*", run.out) == [
-        f"  groups       {number}, by --group-from ^(patient[0-9]+)/" for number in (3, 5)
+        f"  groups       {number}, by --group-from ^(patient[0-9]+)/; {share} of all images, by train=0.5,val=0.5"
+        for number, share in ((3, "39.1%"), (5, "60.9%"))
     ]
     groups = [{name.split("/")[0] for name in by_name(tmp_path / "out", split)} for split in ("train", "val")]
     assert [len(of_split) for of_split in groups] == [3, 5]
@@ -150,6 +153,41 @@ def test_classes_of_a_group_go_together(inputs, tmp_path, recordmill):
     assert groups[0] & groups[1] == set()
     assert set.union(*groups) == {f"p{number}" for number in range(6)}
     assert [reject["reason"] for reject in rejects_of(tmp_path / "out")] == ["no_group"]
+
+
+def test_images_of_a_list_stay_together_and_another_list_is_another_job(inputs, tmp_path, recordmill):
+    """Pairs overlap, so that patients 0 and 1 are one group; the names are the files', which the JSON has not."""
+    pairs = [(NAMES[number], NAMES[number + 1]) for number in range(5)] + [(NAMES[9], "gone.jpg")]
+    lines = [json.dumps({"images": [{"file_name": name} for name in pair], "bits": 0}) for pair in pairs]
+    listed = tmp_path / "duplicates.jsonl"
+    listed.write_text("\n".join(lines[::-1]))
+    rows = [image_row(id_, name.split("/")[1]) for id_, name in enumerate(NAMES[:-1])]
+    instances = write_coco(tmp_path, rows, [annotation(id_, id_) for id_ in range(len(rows))], CATEGORIES)
+    job = ["coco", "--images", inputs / "images", "--instances", instances, "--match", "name"]
+    job += ["--split", "train=0.5,val=0.5", "--output", tmp_path / "out", "--groups", listed]
+    outcome = recordmill(*job)
+    assert outcome.code == 0, outcome
+    manifest = manifest_of(tmp_path / "out")
+    divided = {name: split for split in ("train", "val") for name in by_name(tmp_path / "out", split)}
+    assert len(divided) == len(NAMES) - 1
+    shares = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
+    assert {divided[name] for name in NAMES[:6]} == {shares.split_of(NAMES[0])}
+    assert all(divided[name] == shares.split_of(name) for name in divided.keys() - set(NAMES[:6]))
+    images = {split: entry["images"] for split, entry in manifest["splits"].items()}
+    assert sum(of.get("groups", 0) for of in images.values()) == 2
+    assert sum(of["ungrouped"] for of in images.values()) == len(NAMES) - 1 - 7
+    (told, *_) = manifest["splits"]["train"]["warnings"]
+    assert told.startswith("--groups: 1 of the 8 names in it are of no image that is converted ('gone.jpg')")
+    parts = [
+        f"{of.get('groups', 0)}, by --groups {listed}; {of['ungrouped']} images are in none" for of in images.values()
+    ]
+    assert all(part in outcome.out for part in parts)
+    listed.write_text("\n".join(lines[1:]))
+    again = recordmill(*job)
+    assert (again.code, "made otherwise" in again.err, f"--groups {listed}" in again.err) == (2, True, True)
+    listed.write_text("\n".join([*lines, "{}"]))
+    assert recordmill(*job).err.startswith(f"recordmill: --groups {listed} line 7 is no group")
+    assert "no such file" in recordmill(*job, "--groups", tmp_path / "nothing.csv").err
 
 
 def test_splits_follow_from_names_alone(converted, inputs, tmp_path, recordmill):

@@ -52,6 +52,17 @@ def test_stratify_gives_each_split_its_share_of_every_class(many, tmp_path, reco
     assert Counter(split for name, split in after.items() if name.startswith("d/")) == {"train": 4, "val": 2, "test": 2}
 
 
+def test_stratified_groups_of_a_table_are_in_one_split(many, tmp_path, recordmill):
+    """Half of a and b are in pairs of one of each, where paths are typed with `./`."""
+    listed = tmp_path / "groups.csv"
+    listed.write_text("file_name,group\n" + "".join(f"./{name}/{n}.png,{n}\n" for n in range(6) for name in "ab"))
+    found = divided(recordmill, many, tmp_path / "out", "--stratify", "--groups", listed)
+    assert [found[f"a/{number}.png"] for number in range(6)] == [found[f"b/{number}.png"] for number in range(6)]
+    plain = divided(recordmill, many, tmp_path / "plain", "--stratify")
+    assert [plain[f"a/{number}.png"] for number in range(6)] != [plain[f"b/{number}.png"] for number in range(6)]
+    assert Counter(found.values()) == {"train": 20, "val": 9, "test": 11}  # nobody is off by more than a pair
+
+
 def test_a_split_that_gets_no_image_is_an_error(tmp_path, recordmill):
     images = draw_all(tmp_path / "images", ["a/1.jpg", "b/2.jpg"])
     outcome = recordmill("folder", "--images", images, "--output", tmp_path / "out", *THREE)

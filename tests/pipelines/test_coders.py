@@ -18,6 +18,8 @@ def commands(sample, out) -> dict[str, list[str]]:
     images = ["folder", "--images", sample.images, "--output", str(out), "--label-from", "name"]
     model = ["--model", "mobilenet-v2", "--input-size", "32x32"]
     groups = ["--split", "train=0.5,val=0.5", "--group-from", "[0-9]"]
+    listed = out.parent / "groups.csv"
+    listed.write_text("file_name,group\n1.jpg,a\n")
     of_pictures = ["table", "--rows", sample.pictures, "--images", sample.classes, "--image-column", "image"]
     of_pictures += ["--label", "label", "--split", "train=0.5,val=0.5", "--output", str(out)]
     rows = ["table", "--rows", sample.objects, "--label", "shape", "--output", str(out)]
@@ -28,6 +30,8 @@ def commands(sample, out) -> dict[str, list[str]]:
         ],
         "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam", "--num-shards", "2"],
         "folder by group": [*images, *groups],
+        "by a list of groups": [*plain, "--split", "train=0.5,val=0.5", "--groups", listed],
+        "stratified by a list of groups": [*images, *groups[:2], "--stratify", "--groups", listed],
         "features of random weights": ["embed", *images[1:], *model, "--weights", "none"],
         "features, Beam's sink": ["embed", *images[1:], *model, "--weights", "none", "--writer", "beam"],
         "features of rows": ["embed", *of_pictures[1:], *model, "--weights", "none"],
@@ -46,6 +50,8 @@ KINDS = (
     "every kind by name and group",
     "no list, Beam's sink",
     "folder by group",
+    "by a list of groups",
+    "stratified by a list of groups",
     "features of random weights",
     "features, Beam's sink",
     "features of rows",

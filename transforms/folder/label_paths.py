@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.image_labels import PathLabels, is_image_name
@@ -20,7 +20,7 @@ class LabelPaths(beam.PTransform):
     """(name, JoinSide) of files become (name, JoinSide) of the files with their image rows, in the output `images`.
     SplitReject go to `rejected`, and files that are no images to `unlisted`, as UnreferencedFile."""
 
-    def __init__(self, rule: PathLabels, division: Division):
+    def __init__(self, rule: PathLabels, division: Division | AsSingleton):
         super().__init__()
         self._rule = rule
         self._division = division

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.errors import AnnotationFileError
@@ -71,7 +71,7 @@ class ReadLabels(beam.PTransform):
         splits: the splits of the job; a rejected line that gives none of them is counted in the first.
     """
 
-    def __init__(self, division: Division, splits: tuple[str, ...]):
+    def __init__(self, division: Division | AsSingleton, splits: tuple[str, ...]):
         super().__init__()
         self._division = division
         self._splits = splits

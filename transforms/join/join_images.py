@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageRow
 from recordmill.schemas.coco import FileAnnotations
@@ -58,7 +58,7 @@ class JoinImages(beam.PTransform):
 
     def __init__(
         self,
-        division: Division,
+        division: Division | AsSingleton,
         files: PCollection | None,
         folder: str = "",
         masks: PCollection | None = None,

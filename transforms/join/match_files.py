@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.errors import CollidingImagesError
@@ -59,7 +59,7 @@ class MatchFiles(beam.PTransform):
         division: gives images their splits, by the name that they have in records; None where they have them.
     """
 
-    def __init__(self, match: str = "path", division: Division | None = None):
+    def __init__(self, match: str = "path", division: Division | AsSingleton | None = None):
         super().__init__()
         self._match = match
         self._division = division

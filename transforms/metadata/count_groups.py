@@ -4,29 +4,32 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.rejects import Count, Metric, SplitCount
-from recordmill.schemas.splits import SplitShares
+from recordmill.schemas.splits import Division, SplitShares
 
+_SHOWN = 3
 _FAR = 0.05
 """Of all images; chance alone seldom keeps a split of many groups so far from its share."""
 
 
 class GroupSizes(NamedTuple):
-    """Of a split: its images, its groups, and images and name of the largest group."""
+    """Of a split: its images, its groups, images and name of the largest group, and how many images are in none."""
 
     images: int
     groups: int
     largest: tuple[int, str]
+    ungrouped: int = 0
 
 
 class GroupFindings(NamedTuple):
     """What CountGroups gives.
 
     Attributes:
-        counted: SplitCount, of the groups of each split.
-        warnings: (split, text), of shares that are not met.
+        counted: SplitCount, of the groups of each split, and of images in none.
+        warnings: (split, text), of shares that are not met, and of a list's names that are of no image.
     """
 
     counted: PCollection
@@ -34,44 +37,101 @@ class GroupFindings(NamedTuple):
 
 
 class CountGroups(beam.PTransform):
-    """(split, group), one for each image, become GroupFindings; `shares` are what was asked for."""
+    """(split, name), one for each image, become GroupFindings.
 
-    def __init__(self, shares: SplitShares):
+    Raises, when it runs, what `unmatched_warnings` does.
+    """
+
+    def __init__(self, division: Division | AsSingleton):
         super().__init__()
-        self._shares = shares
+        self._division = division
 
     def expand(self, images: PCollection[tuple[str, str]]):
+        groups = images | "GroupOfImage" >> beam.Map(_grouped, self._division)
         sizes = (
-            images
-            | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group), number)
+            groups
+            | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group, whether it is one), number)
             | "OfSplit" >> beam.Map(_of_split).with_output_types(tuple[str, GroupSizes])
             | "AddSizes" >> beam.CombinePerKey(add_sizes)
         )
-        return GroupFindings(
-            # Of no type that Beam could tell from others, as what these are flattened with.
-            sizes | "Counted" >> beam.Map(_counted).with_output_types(Any),
+        once = images.pipeline | "OnceGrouped" >> beam.Create([None])
+        listed = images | "Listed" >> beam.FlatMap(_listed, self._division).with_output_types(str)
+        # Of no type that Beam could tell from others, as what these are flattened with.
+        counted = sizes | "Counted" >> beam.FlatMap(_counted).with_output_types(Any)
+        of_shares = (
             sizes
             | "CollectSizes" >> beam.combiners.ToList()
-            | "ShareWarnings" >> beam.FlatMap(share_warnings, self._shares).with_output_types(Any),
+            | "ShareWarnings" >> beam.FlatMap(_share_warnings, self._division).with_output_types(Any)
         )
+        of_names = once | "NameWarnings" >> beam.FlatMap(
+            _unmatched_warnings, AsIter(listed), self._division
+        ).with_output_types(Any)
+        return GroupFindings(counted, (of_shares, of_names) | "GroupWarnings" >> beam.Flatten())
 
 
-def _of_split(counted: tuple[tuple[str, str], int]) -> tuple[str, GroupSizes]:
-    (split, group), images = counted
+def _grouped(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
+    split, name = image
+    return split, division.group_of(name), not division.group_from and name not in division.groups
+
+
+def _listed(image: tuple[str, str], division: Division) -> Iterator[str]:
+    _, name = image
+    if name in division.groups:
+        yield name
+
+
+def _of_split(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSizes]:
+    (split, group, is_alone), images = counted
+    if is_alone:
+        return split, GroupSizes(images, 0, (0, ""), images)
     return split, GroupSizes(images, 1, (images, group))
+
+
+def _share_warnings(sizes: Sequence[tuple[str, GroupSizes]], division: Division) -> Iterator[tuple[str, str]]:
+    return share_warnings(sizes, division.shares)
+
+
+def _unmatched_warnings(_: None, found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
+    return unmatched_warnings(found, division)
+
+
+def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
+    """A sentence, if a list of groups names what is no image; `found` are the images that it does name.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    unmatched = sorted(division.groups.keys() - set(found))
+    if not unmatched:
+        return
+    shown = ", ".join(map(repr, unmatched[:_SHOWN])) + " …" * (len(unmatched) > _SHOWN)
+    advice = "names are paths below --images, as image/filename of records has them"
+    if len(unmatched) == len(division.groups):
+        raise ConfigError(f"--groups names no image that is converted, but {shown}, so it would do nothing: {advice}")
+    yield (
+        division.shares.names[0],
+        f"--groups: {len(unmatched):,} of the {len(division.groups):,} names in it are of no image that is converted "
+        f"({shown}); {advice}",
+    )
 
 
 def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
     """The sizes of groups, or of none, together."""
     total = GroupSizes(0, 0, (0, ""))
-    for images, groups, largest in sizes:
-        total = GroupSizes(total.images + images, total.groups + groups, max(total.largest, largest))
+    for images, groups, largest, ungrouped in sizes:
+        total = GroupSizes(
+            total.images + images,
+            total.groups + groups,
+            max(total.largest, largest),
+            total.ungrouped + ungrouped,
+        )
     return total
 
 
-def _counted(of_split: tuple[str, GroupSizes]) -> SplitCount:
+def _counted(of_split: tuple[str, GroupSizes]) -> Iterator[SplitCount]:
     split, sizes = of_split
-    return SplitCount(split, Count(Metric.GROUPS, sizes.groups))
+    yield SplitCount(split, Count(Metric.GROUPS, sizes.groups))
+    yield SplitCount(split, Count(Metric.UNGROUPED, sizes.ungrouped))
 
 
 def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:
@@ -87,6 +147,6 @@ def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares)
         yield (
             shares.names[0],
             f"groups are not divided, so that of {total.images:,} images {', '.join(far)}: there are {total.groups:,} "
-            f"groups, and the largest, {group!r}, has {images:,} images; another --split-seed, other shares or a "
-            "--group-from that finds smaller groups may come closer",
+            f"groups, and the largest, {group!r}, has {images:,} images; another --split-seed, other shares or "
+            "smaller groups may come closer",
         )

@@ -69,6 +69,7 @@ def _image_counts(
         of_other_classes=number[Metric.OF_OTHER_CLASSES],
         rewritten=_rewritten(number),
         groups=number[Metric.GROUPS],
+        ungrouped=number[Metric.UNGROUPED],
     )
 
 
@@ -197,7 +198,7 @@ def check_rejects(
         if not of_split.images:
             raise EmptyDatasetError(
                 f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed or "
-                "--stratify (of folder and table, without groups), or leave it out; with groups, look whether there "
+                "--stratify (of folder and table), or leave it out; with groups, look whether there "
                 "are more than a few"
             )
 

@@ -34,7 +34,7 @@ def flags(verb: str) -> list[str]:
         ("--imgsz", "--max-side"),
         ("--val", "--split val"),
         ("--val-split", "--split train=0.8,val=0.2"),
-        ("--groups", "--group-from"),
+        ("--group-by", "--group-from"),
         ("-o", "--output"),
         ("-j", "--workers"),
         ("--classes", "--categories"),

@@ -38,6 +38,10 @@ FLAGS = [
         ("--split", "a=1/2,b=1/2", "--split-seed", "-3", "--group-from", "^[a-z]+"),
         {"split": (("a", Fraction(1, 2)), ("b", Fraction(1, 2))), "split_seed": -3, "group_from": "^[a-z]+"},
     ),
+    (
+        ("--split", "a=1/2,b=1/2", "--groups", "g.csv"),
+        {"split": (("a", Fraction(1, 2)), ("b", Fraction(1, 2))), "groups": "g.csv"},
+    ),
     (("--layout", "detection"), {"layout": "detection"}),
     (("--layout", "tfds"), {"layout": "tfds"}),
     (("--masks", "both"), {"masks": "both"}),

@@ -74,6 +74,7 @@ GIVEN = {
     "seed": 3,
     "split_seed": 5,
     "group_from": "^[a-z]+",
+    "groups": "gs://bucket/groups.csv",
     "min_area": 2.5,
     "max_rejects": 0.2,
     "caption_text": "counts",

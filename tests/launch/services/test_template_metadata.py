@@ -33,6 +33,7 @@ WITH = {
     "split_seed": {"split": "a=1/2,b=1/2"},
     "stratify": {"split": "a=1/2,b=1/2"},
     "group_from": {"split": "a=1/2,b=1/2"},
+    "groups": {"split": "a=1/2,b=1/2"},
     "caption_text": {"captions": "gs://b-1/c.json"},
 }
 OF_TEXT = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split", "encoders", "text_names")
@@ -106,6 +107,7 @@ VALUES = {
         ["", "a-b", "ü", "a" * 81, "a,b", "a=", "=1", "a=80%,b=20%", "a=1/0", "a=0.8;b=0.2", "a=x"],
     ),
     "group_from": (["patient[0-9]+", "^(.*)_frame"], ["", " "]),
+    "groups": (PATHS[:3], NO_PATHS),
     "text_features": (["1", "20000"], ["0", "-1", "1.5", ""]),
     "min_df": (["1", "2", "0.01", ".5", "1.0", "5e-3"], ["0", "-1", "1.5", "2.0", "1%", "1e3", ""]),
     "ngrams": (["1,1", "1,2", "2 , 3"], ["0,1", "1", "1,10", "1-2", ""]),

@@ -79,10 +79,10 @@ def test_what_is_not_carried_is_told_by_summary_and_plan(capsys):
 
 
 def test_groups_are_told_by_summary_and_plan_of_each_split(capsys):
-    recipe = msgspec.structs.replace(CLEAN.recipe, options={"group_from": "p\x1b+"})
+    recipe = msgspec.structs.replace(CLEAN.recipe, options={"group_from": "p\x1b+", "split": "train=0.8,val=0.2"})
     images = msgspec.structs.replace(CLEAN.images, groups=1234)
     assert shown(capsys, msgspec.structs.replace(CLEAN, recipe=recipe, images=images))[2] == (
-        "  groups       1,234, by --group-from p\\x1b+"
+        "  groups       1,234, by --group-from p\\x1b+; 100.0% of all images, by train=0.8,val=0.2"
     )
     plan = msgspec.structs.replace(PLAN, groups_by_split={"train": 1234})
     assert planned(capsys, plan, splits=("train", "val"))[3] == "  groups       train 1,234, val 0"

@@ -46,6 +46,11 @@ def faults(**changed) -> list[str]:
         ({"name": "a\n"}, "--name 'a\\n' must be letters, digits, _ . - and begin with a letter or digit"),
         ({"split": HALVES, "layout": "keras"}, KERAS),
         ({"group_from": "x"}, "--group-from keeps groups of images in one split, but --split does not divide them"),
+        ({"groups": "x"}, "--groups keeps groups of images in one split, but --split does not divide them"),
+        (
+            {"split": HALVES, "groups": "x", "group_from": "x"},
+            "--groups and --group-from both say which images belong together: give one",
+        ),
         ({"split": HALVES, "group_from": "a("}, "--group-from a( is no regular expression (missing ) at position 2)"),
         ({"split": (("a-b", Fraction(1)),)}, "--split 'a-b' must be letters, digits and _: it is part of file names"),
         ({"layout": "yolo"}, "--layout 'yolo' is none of detection, keras, tfds"),
@@ -249,7 +254,7 @@ DECIDE_WITH_TEXTS = {
     "fit_split": "val",
     "text_names": "index=i,value=v",
 }
-IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}
+IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "panoptic_masks", "stop_words", "encoders", "groups", *ANNOTATIONS}
 DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, "dry_run": True, "workers": 3}
 
 

@@ -28,6 +28,7 @@ HALVES = (("a", Fraction(1, 2)), ("b", Fraction(1, 2)))
         (ROWS | {"label_from": "name"}, "--rows gives the labels, and so does --label-from name: give one"),
         (ROWS | {"path_column": "x"}, "--path-column is of tables of --labels, and none is given"),
         (ROWS | {"split": HALVES, "group_from": "x"}, "--group-from is of images without --rows; give --group-column"),
+        (ROWS | {"split": HALVES, "groups": "x"}, "--groups is of images without --rows; give --group-column"),
         (
             ROWS | {"split_column": "set", "split": HALVES},
             "--split-column says which split a row is of, and so does --split: give one",

@@ -229,7 +229,7 @@ NEEDED = {
     "stratify": {"split": HALVES},
 }
 """Without which an option would be a fault, or do nothing."""
-IN_THE_RECIPE_ITSELF = {"images", "labels", "name", "layout"}
+IN_THE_RECIPE_ITSELF = {"images", "labels", "groups", "name", "layout"}
 DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, "dry_run": True, "workers": 3}
 
 

@@ -2,10 +2,11 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, floor
+from types import MappingProxyType
 
 import apache_beam as beam
 import msgspec
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.images import ImageRef, JoinSide
-from recordmill.schemas.splits import SplitShares, name_id
+from recordmill.schemas.splits import Division, SplitShares, name_id
 from recordmill.transforms.folder.stratify import Row, Stratify, class_borders
 
 THREE = SplitShares((("train", Fraction("0.8")), ("val", Fraction("0.1")), ("test", Fraction("0.1"))))
@@ -28,7 +29,7 @@ MAX = (1 << 63) - 1
 
 def divided(places: list[int], shares: SplitShares, class_name: str = "cat") -> list[str]:
     """The split of each place, with the borders of them all."""
-    borders = class_borders(class_name, np.array(places, np.int64), shares)
+    borders = class_borders(class_name, np.array([(place, 1) for place in places], np.int64), shares)
     return [shares.split_at(place, borders) for place in places]
 
 
@@ -82,6 +83,21 @@ def test_the_shares_hold_over_classes_of_two():
     assert found.count("train") == pytest.approx(800, abs=50)
 
 
+GROUPS = st.lists(st.tuples(st.integers(0, MAX - 1), st.integers(1, 9)), unique_by=lambda unit: unit[0], max_size=40)
+
+
+@given(GROUPS, st.sampled_from([THREE, THIRDS]), st.randoms())
+def test_a_group_is_of_the_split_that_its_middle_is_in(units, shares, shuffling):
+    expected, before = {}, 0
+    ends = shares.ends(sum(size for _, size in units), "cat")
+    for place, size in sorted(units):
+        expected[place] = shares.names[sum(2 * end < 2 * before + size for end in ends)]
+        before += size
+    shuffled = np.array(shuffling.sample(units, len(units)), np.int64)
+    borders = class_borders("cat", shuffled, shares)
+    assert {place: shares.split_at(place, borders) for place, _ in units} == expected
+
+
 # The transform
 
 IMAGES = {"cat": 40, "dog": 17, "cow": 3, "owl": 2, "eel": 1}
@@ -100,11 +116,13 @@ ROWS = [row(class_name, number) for class_name, images in IMAGES.items() for num
 def stratified(tmp_path) -> Callable[..., list[Row]]:
     """What the transform makes of rows, sorted by name."""
 
-    def run(rows: list[Row], shares: SplitShares = THREE) -> list[Row]:
+    def run(
+        rows: list[Row], shares: SplitShares = THREE, groups: Mapping[str, str] = MappingProxyType({})
+    ) -> list[Row]:
         path = tmp_path / "rows"
         path.write_bytes(b"")
         with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-            p | beam.Create(rows) | Stratify(shares) | beam.Map(write, str(path))
+            p | beam.Create(rows) | Stratify(Division(shares, groups=dict(groups))) | beam.Map(write, str(path))
         found = [msgspec.json.decode(line, type=Row) for line in path.read_bytes().splitlines()]
         return sorted(found, key=lambda row: row[0])
 
@@ -160,4 +178,36 @@ def test_rows_of_one_image_go_to_one_split(stratified):
 
 def test_a_file_without_a_row_is_a_mistake():
     with pytest.raises(ValueError, match="a file, where a row is expected"), beam.Pipeline(FnApiRunner()) as p:
-        p | beam.Create([("a.jpg", JoinSide(file=ImageRef("a.jpg", 1)))]) | Stratify(THREE)
+        p | beam.Create([("a.jpg", JoinSide(file=ImageRef("a.jpg", 1)))]) | Stratify(Division(THREE))
+
+
+def test_a_group_is_of_one_split_and_of_the_class_that_most_of_it_has(stratified):
+    """40 cats, of which 20 are in pairs, and ten dogs of which each is in a group with two cats."""
+    rows = [row("cat", number) for number in range(60)] + [row("dog", number) for number in range(10)]
+    groups = {f"cat/{number}.jpg": f"pair {number // 2}" for number in range(20)}
+    groups |= {f"cat/{40 + number}.jpg": f"mixed {number // 2}" for number in range(20)}
+    groups |= {f"dog/{number}.jpg": f"mixed {number}" for number in range(10)}
+    found = stratified(rows, THREE, groups)
+    splits = {name: match.image.split for name, match in found}
+    of_group: dict[str, set[str]] = {}
+    for name, split in splits.items():
+        of_group.setdefault(groups.get(name, name), set()).add(split)
+    assert {len(found) for found in of_group.values()} == {1}
+    counts = Counter(splits.values())
+    assert all(abs(counts[name] - 70 * share) <= 3 for name, share in THREE.shares), counts
+    units = [(THREE.position(name), 1) for name in (f"cat/{number}.jpg" for number in range(20, 40))]
+    units += [(THREE.position(f"pair {number}"), 2) for number in range(10)]
+    units += [(THREE.position(f"mixed {number}"), 3) for number in range(10)]
+    borders = class_borders("cat", np.array(units), THREE)
+    assert splits["dog/3.jpg"] == THREE.split_at(THREE.position("mixed 3"), borders)
+
+
+def test_a_group_as_much_of_one_class_as_of_another_is_of_the_first(stratified):
+    """Of one image of each, the group goes where the class has its only one."""
+    two = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
+    for number in range(6):
+        rows = [row("dog", number), row("cat", number), *(row("dog", other) for other in range(10, 20))]
+        found = dict(stratified(rows, two, {f"{name}/{number}.jpg": f"g{number}" for name in ("cat", "dog")}))
+        alone = class_borders("cat", np.array([(two.position(f"g{number}"), 2)]), two)
+        expected = two.split_at(two.position(f"g{number}"), alone)
+        assert {found[f"{name}/{number}.jpg"].image.split for name in ("cat", "dog")} == {expected}

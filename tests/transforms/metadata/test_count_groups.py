@@ -8,9 +8,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.rejects import Count, Metric, SplitCount
-from recordmill.schemas.splits import SplitShares
-from recordmill.transforms.metadata.count_groups import CountGroups, GroupSizes, add_sizes, share_warnings
+from recordmill.schemas.splits import Division, SplitShares
+from recordmill.transforms.metadata.count_groups import (
+    CountGroups,
+    GroupSizes,
+    add_sizes,
+    share_warnings,
+    unmatched_warnings,
+)
 
 SHARES = SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5))))
 
@@ -20,8 +27,8 @@ def sizes(train: int, val: int) -> list[tuple[str, GroupSizes]]:
 
 
 def test_sizes_add_up_and_of_the_largest_groups_one_is_named_whatever_the_order():
-    several = [GroupSizes(3, 1, (3, "a")), GroupSizes(5, 2, (4, "x")), GroupSizes(4, 1, (4, "y"))]
-    assert add_sizes(several) == add_sizes(reversed(several)) == GroupSizes(12, 4, (4, "y"))
+    several = [GroupSizes(3, 1, (3, "a")), GroupSizes(5, 2, (4, "x"), 1), GroupSizes(6, 1, (4, "y"), 2)]
+    assert add_sizes(several) == add_sizes(reversed(several)) == GroupSizes(14, 4, (4, "y"), 3)
     assert add_sizes([]) == GroupSizes(0, 0, (0, ""))
 
 
@@ -46,10 +53,49 @@ def test_a_split_without_a_group_has_none_of_the_images():
 
 
 def test_the_transform_counts_a_group_once():
-    images = [("train", "a")] * 8 + [("train", "b"), ("val", "c")]
+    images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        found = p | beam.Create(images) | CountGroups(SHARES)
-        counted = [SplitCount("train", Count(Metric.GROUPS, 2)), SplitCount("val", Count(Metric.GROUPS, 1))]
+        found = p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]"))
+        counted = [
+            SplitCount(split, Count(metric, number))
+            for split, metric, number in (
+                ("train", Metric.GROUPS, 2),
+                ("val", Metric.GROUPS, 1),
+                ("train", Metric.UNGROUPED, 0),
+                ("val", Metric.UNGROUPED, 0),
+            )
+        ]
         assert_that(found.counted, equal_to(counted), "Counted")
         told = found.warnings | beam.MapTuple(lambda split, text: (split, "'a', has 8 images" in text))
         assert_that(told, equal_to([("train", True)]), "Warnings")
+
+
+def test_images_in_no_group_of_a_list_and_its_names_of_no_image_are_counted():
+    division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
+    images = [("train", name) for name in "123x"] + [("val", "y")]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        found = p | beam.Create(images) | CountGroups(division)
+        counted = [
+            SplitCount("train", Count(Metric.GROUPS, 1)),
+            SplitCount("train", Count(Metric.UNGROUPED, 1)),
+            SplitCount("val", Count(Metric.GROUPS, 0)),
+            SplitCount("val", Count(Metric.UNGROUPED, 1)),
+        ]
+        assert_that(found.counted, equal_to(counted), "Counted")
+        assert_that(found.warnings, equal_to(list(unmatched_warnings("123", division))), "Warnings")
+
+
+def test_names_of_no_image_are_told_with_their_number():
+    division = Division(SHARES, groups=dict.fromkeys("abcdef", "g"))
+    ((split, text),) = unmatched_warnings(["b", "b", "d"], division)
+    assert (split, text.partition(";")[0]) == (
+        "train",
+        "--groups: 4 of the 6 names in it are of no image that is converted ('a', 'c', 'e' …)",
+    )
+    assert list(unmatched_warnings("fedcba", division)) == []
+    assert list(unmatched_warnings([], Division(SHARES))) == []
+
+
+def test_a_list_that_names_no_image_would_do_nothing():
+    with pytest.raises(ConfigError, match="--groups names no image that is converted, but 'a', 'b', so it would do no"):
+        list(unmatched_warnings([], Division(SHARES, groups={"b": "1", "a": "2"})))
