@@ -13,6 +13,7 @@ FOLDERS = [
     "transforms/extract",
     "transforms/folder",
     "transforms/images",
+    "transforms/index",
     "transforms/join",
     "transforms/masks",
     "transforms/metadata",

@@ -150,6 +150,13 @@ def _report(command: Command, _: list[str]) -> int:
     return 0
 
 
+def _index(command: Command, _: list[str]) -> int:
+    from recordmill.launch.verbs.index import run_index
+
+    run_index(command.options)
+    return 0
+
+
 def _sample(command: Command, _: list[str]) -> int:
     from recordmill.launch.verbs.sample import run_sample
 
@@ -166,6 +173,7 @@ _COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
     "extract": _extract,
     "show": _show,
     "report": _report,
+    "index": _index,
     "sample": _sample,
 }
 

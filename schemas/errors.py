@@ -15,6 +15,7 @@
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
         ├── FaultyDatasetError   a job that verifies has found faults
+        ├── IndexMismatchError   an index that is not of its shard
         └── RecordError          a TFRecord file that cannot be read to its end
 
 Bad data is no error: it becomes a `recordmill.schemas.rejects.Rejected`. A message is one line (it crosses process
@@ -85,6 +86,10 @@ class TooManyRejectsError(JobError):
 
 
 class FaultyDatasetError(JobError):
+    pass
+
+
+class IndexMismatchError(JobError):
     pass
 
 

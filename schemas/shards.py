@@ -6,6 +6,7 @@ import msgspec
 
 from recordmill.schemas.features import ShardNaming
 from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.shard_index import IndexInfo
 from recordmill.schemas.statistics import Statistics
 
 
@@ -34,6 +35,7 @@ class ShardInfo(msgspec.Struct, frozen=True):
         bytes: size of the file, compressed if it is.
         crc32c: of the file, as Cloud Storage writes it, which knows it of every object: looking costs no read.
         sha256: hex digest of the file.
+        index: of the file of its index; UNSET where it has none, as it is GZIP, or older.
     """
 
     file: str
@@ -41,6 +43,7 @@ class ShardInfo(msgspec.Struct, frozen=True):
     bytes: int
     crc32c: str
     sha256: str
+    index: IndexInfo | msgspec.UnsetType = msgspec.UNSET
 
 
 class ShardResult(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
     "schemas",
     "transforms.storage",
+    "transforms.index",
     "recordmill",  # what users import
     "transforms.runtime",
     "transforms.records",
@@ -45,9 +46,9 @@ ROOMS = (
     "launch",
 )
 LIGHT = (
-    *("schemas", "transforms.storage", "recordmill", "pipelines.options"),
+    *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
-    *("launch.verbs.show", "launch.verbs.report", "launch.verbs.sample"),
+    *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
 )
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""

@@ -55,7 +55,7 @@ def verb_help(name: str) -> str:
 
 def _add(group: Any, each: OptionField) -> None:
     text = f"{each.option.help} (default {each.usual})" if each.usual else each.option.help
-    if each.option.kind is Kind.ARGUMENT:
+    if each.is_argument:
         group.add_argument(each.name, metavar=each.option.metavar, help=text)
     elif each.option.kind is Kind.SWITCH:
         group.add_argument(each.flag, action="store_true", help=text)

@@ -92,8 +92,8 @@ class _Typed:
         self._unusable: set[str] = set()  # options whose fault has been told
         self._texts: dict[str, list[str]] = {}
         fields = fields_of(verb)
-        self._flags = {each.flag: each for each in fields if each.option.kind is not Kind.ARGUMENT}
-        self._arguments = deque(each for each in fields if each.option.kind is Kind.ARGUMENT)
+        self._flags = {each.flag: each for each in fields if not each.is_argument}
+        self._arguments = deque(each for each in fields if each.is_argument)
         self._takes_arguments = bool(self._arguments)
         self._unexpected: list[str] = []
         waiting = deque(words)
@@ -108,7 +108,9 @@ class _Typed:
     def _take(self, waiting: deque[str]) -> None:
         word = waiting.popleft()
         if not _is_flag(word):
-            if self._arguments:
+            if self._arguments and self._arguments[0].option.kind is Kind.ARGUMENTS:
+                self._texts.setdefault(self._arguments[0].name, []).append(word)
+            elif self._arguments:
                 self._texts[self._arguments.popleft().name] = [word]
             else:
                 self._unexpected.append(word)
@@ -153,7 +155,7 @@ class _Typed:
         if not each.is_required:
             return each.default
         stand_in = each.typed if each.name in self._unusable else ""  # so that it is not said to be missing, too
-        return tuple(filter(None, [stand_in])) if each.option.kind is Kind.PATHS else stand_in
+        return tuple(filter(None, [stand_in])) if each.option.kind in _LISTS else stand_in
 
 
 def _is_flag(word: str) -> bool:
@@ -169,7 +171,7 @@ def value_of(each: OptionField, texts: Sequence[str]) -> Any:
     kind = each.option.kind
     if kind is Kind.SWITCH:
         return True
-    if kind is Kind.PATHS:
+    if kind in _LISTS:
         return tuple(texts)
     if kind is Kind.NAMES:
         return tuple(name for text in texts for name in _converted(names, text))
@@ -187,4 +189,5 @@ def _converted(convert: Callable[[str], Any], text: str) -> Any:
         raise ValueError(f"{text!r}: {error}") from error
 
 
+_LISTS = (Kind.PATHS, Kind.ARGUMENTS)
 _CONVERT: dict[Kind, Callable[[str], Any]] = {Kind.INTEGER: integer, Kind.NUMBER: number, Kind.SIZE: size_bytes}

@@ -7,6 +7,7 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.index_options import IndexOptions
 from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
 from recordmill.pipelines.options.report_options import ReportOptions
 from recordmill.pipelines.options.sample_options import SampleOptions
@@ -139,6 +140,16 @@ VERBS = {
         "Each conversion writes it; data sets of older programs get theirs here, and their records are read once.",
         "OUT",
         (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill report tfrecords"),
+        runs_beam=False,
+    ),
+    "index": Verb(
+        IndexOptions,
+        "write the index of anybody's TFRecords, for random access",
+        "Says where each record begins and ends, so that readers may take any of them: DALI, PyPI's tfrecord, and "
+        "recordmill.open. Conversions write it; TFRecords of older or other programs get theirs here, from the "
+        "lengths of their records, whose checksums are checked. Not of GZIP, which has no random access.",
+        "PATH...",
+        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill index tfrecords"),
         runs_beam=False,
     ),
     "sample": Verb(

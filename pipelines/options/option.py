@@ -20,6 +20,7 @@ class Kind(str, Enum):
     """What an option's value is, and how it is typed."""
 
     ARGUMENT = "argument"  # a text that stands without a flag
+    ARGUMENTS = "arguments"  # tuple of texts that stand without a flag, after all others that do
     CHOICE = "choice"  # one of several words
     INTEGER = "integer"
     NAMES = "names"  # tuple of texts, typed with commas between them
@@ -100,9 +101,14 @@ class OptionField:
         return flag(self.name)
 
     @property
+    def is_argument(self) -> bool:
+        """Whether it stands without a flag."""
+        return self.option.kind in (Kind.ARGUMENT, Kind.ARGUMENTS)
+
+    @property
     def typed(self) -> str:
         """What stands for it in the help: its flag, or the name of an argument without one."""
-        return self.option.metavar if self.option.kind is Kind.ARGUMENT else self.flag
+        return self.option.metavar if self.is_argument else self.flag
 
     @property
     def usual(self) -> str:
@@ -128,7 +134,7 @@ class Options:
         for each in options_of(type(self)):
             value = getattr(self, each.name)
             if each.is_required and not value:
-                what = f" ({each.option.help})" if each.option.kind is Kind.ARGUMENT else ""
+                what = f" ({each.option.help})" if each.is_argument else ""
                 yield f"{each.typed} is missing{what}"
             if each.option.kind is Kind.PATHS and not each.option.may_repeat:
                 for path in sorted({path for path in value if value.count(path) > 1}):

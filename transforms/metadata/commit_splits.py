@@ -27,15 +27,15 @@ from recordmill.schemas.manifest import (
     encode_manifest,
     split_manifest,
     split_rejects,
-    state_folder,
 )
+from recordmill.schemas.shard_index import IndexInfo, index_file
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
 from recordmill.transforms.metadata.folder_statistics import statistics_json
-from recordmill.transforms.shards.shard_file import is_whole
+from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -106,7 +106,8 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> 
     for split, manifest in replaced.items():
         entry = manifest.splits[split]
         links = shard_links(shard_names(manifest.name, split, manifest.layout), entry)
-        for file in sorted({shard.file for shard in entry.shards} - kept) + sorted(links):
+        shards = sorted({shard.file for shard in entry.shards} - kept)
+        for file in (*shards, *map(index_file, shards), *sorted(links)):
             storage.delete(storage.join(output, file))
         files = {info.file for info in manifest.encoders} | ({CLASSES} if manifest.encoders else set())
         for file in sorted(files) if left is None else ():
@@ -114,21 +115,23 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> 
 
 
 def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
-    """Move a shard from the folder of its split's state, unless that has been done."""
-    path = storage.join(output, shard.file)
-    written = storage.join(output, f"{state_folder(split)}/{shard.file}")
-    with suppress(FileNotFoundError):
-        if _is_ours(storage, written, shard):
-            storage.move(written, path)
-            return
-    if not is_whole(storage, path, shard):
-        raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+    """Move a shard and its index from the folder of its split's state, unless that has been done."""
+    for move in moves(split, shard):
+        path, written = storage.join(output, move.target), storage.join(output, move.written)
+        with suppress(FileNotFoundError):
+            if _is_ours(storage, written, move.file):
+                storage.move(written, path)
+                continue
+        if not is_whole(storage, path, move.file):
+            raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
 
 
-def _is_ours(storage: Storage, path: str, shard: ShardInfo) -> bool:
+def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
     """Whether no other run has written there meanwhile, of images that have come or gone. A local shard's checksum
     would take as long as reading all of it."""
-    return is_whole(storage, path, shard) if is_remote(path) else storage.size(path) == shard.bytes
+    if is_remote(path) or isinstance(file, IndexInfo):
+        return is_whole(storage, path, file)
+    return storage.size(path) == file.bytes
 
 
 def publish(output: str) -> Manifest | None:

@@ -15,16 +15,17 @@ from recordmill.schemas.manifest import (
     split_rejects,
     state_folder,
 )
+from recordmill.schemas.shard_index import ENDING, INDEX, index_file
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
-    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|rows-\d{{5,}}-\d{{5,}}|\.[^/]+\.tmp|beam-temp-.+"
+    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz|\.idx)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz|\.idx)?|rows-\d{{5,}}-\d{{5,}}|\.[^/]+\.tmp|beam-temp-.+"
 )
-"""Finished shards, and notes of them; records that have no shard yet; what was being written; what Beam's
-sink makes."""
+"""Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what
+Beam's sink makes."""
 _OF_A_SPLIT = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}"
 )
@@ -113,6 +114,13 @@ def strange_file(output: str, split: str) -> str:
     return min((name for name in names if not _OF_A_RUN.fullmatch(name)), default="")
 
 
+def indexed_shards(output: str) -> list[str]:
+    """Names of the shards that have an index, be they there or not."""
+    storage = storage_for(output)
+    names = storage.names(storage.join(output, INDEX))
+    return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
+
+
 def forget(output: str, split: str) -> None:
     """Delete what a run has left of a split without an example, but for its rejects: there is nothing to go on with,
     and another command is not to be held up by it."""
@@ -133,4 +141,8 @@ def tidy(output: str, split: SplitManifest) -> None:
     for name in storage.names(output):  # somebody else's that --overwrite was to replace
         if names.is_one(name) and name not in ours:
             storage.delete(storage.join(output, name))
-    storage.delete_leftovers(output)
+    for shard in indexed_shards(output):
+        if names.is_one(shard) and shard not in ours:
+            storage.delete(storage.join(output, index_file(shard)))
+    for folder in (output, storage.join(output, INDEX)):
+        storage.delete_leftovers(folder)

@@ -2,12 +2,13 @@
 
 import hashlib
 import io
+from array import array
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from isal import igzip
 
-from recordmill.schemas.tfrecord import ByteStream, read_records
+from recordmill.schemas.tfrecord import FRAME_BYTES, ByteStream, read_records
 from recordmill.transforms.storage.resolve import storage_for
 
 _READ_BYTES = 1 << 20
@@ -17,16 +18,21 @@ class ShardReader:
     """A TFRecord file's records, with the size and SHA-256 of the file they come from.
 
     Attributes:
-        examples: records read so far.
+        lengths: of the records read so far, with their frames.
         size: bytes read so far; the file's size once `records` has ended.
         sha256: of those bytes.
     """
 
     def __init__(self, path: str):
         self._path = path
-        self.examples = 0
+        self.lengths = array("q")
         self.size = 0
         self.sha256 = hashlib.sha256()
+
+    @property
+    def examples(self) -> int:
+        """Records read so far."""
+        return len(self.lengths)
 
     def records(self) -> Iterator[bytes]:
         """Each record, checksums checked; GZIP by the file's name.
@@ -47,7 +53,7 @@ class ShardReader:
 
     def _counted(self, stream: ByteStream) -> Iterator[bytes]:
         for record in read_records(stream):
-            self.examples += 1
+            self.lengths.append(len(record) + FRAME_BYTES)
             yield record
 
 

@@ -2,12 +2,16 @@
 
 import hashlib
 import zlib
+from array import array
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import google_crc32c
 import msgspec
 
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
+from recordmill.schemas.shard_index import ENDING, IndexInfo, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace
 from recordmill.schemas.tfrecord import FRAME_BYTES, frame
@@ -53,7 +57,7 @@ class ShardRecipe(ShardPlace, frozen=True):
 
 class ShardFile:
     """A TFRecord file being written. It appears, in the folder of its split's state, when the `with` block ends well,
-    and not at all when it does not.
+    and not at all when it does not; and before it its index, unless it is compressed.
 
     Attributes:
         examples: records that were appended.
@@ -73,8 +77,12 @@ class ShardFile:
         self._pending_bytes = 0
         self._size = 0
         self._framed_bytes = 0
-        self.examples = 0
+        self._lengths = array("q")
         self.info: ShardInfo
+
+    @property
+    def examples(self) -> int:
+        return len(self._lengths)
 
     def append(self, record: bytes) -> RecordPlace:
         """Add a record; where it is."""
@@ -85,13 +93,13 @@ class ShardFile:
             self._flush()
         size = len(record) + FRAME_BYTES
         place = RecordPlace(self.examples, self._framed_bytes, size)
-        self.examples += 1
+        self._lengths.append(size)
         self._framed_bytes += size
         return place
 
-    def append_framed(self, data: bytes, examples: int) -> None:
-        """Records that have their frames around them."""
-        self.examples += examples
+    def append_framed(self, data: bytes, lengths: Iterable[int]) -> None:
+        """Records of these lengths, each with its frame around it."""
+        self._lengths.extend(lengths)
         self._pending.append(data)
         self._flush()
 
@@ -116,12 +124,20 @@ class ShardFile:
                 if self._gzip:
                     self._write(self._gzip.flush())
                 name = self._names.file(self._key, self.examples, self._place.gzip)
+                path = self._storage.join(self._place.output, f"{state_folder(self._key.split)}/{name}")
+                index = msgspec.UNSET if self._place.gzip else write_index(path, index_of(self._lengths))
                 checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
-                self.info = ShardInfo(name, self.examples, self._size, *checksums)
-                folder = state_folder(self._key.split)
-                self._upload.commit(self._storage.join(self._place.output, f"{folder}/{name}"))
+                self.info = ShardInfo(name, self.examples, self._size, *checksums, index)
+                self._upload.commit(path)
         finally:
             self._upload.abandon()  # nothing to do after a commit
+
+
+def write_index(path: str, index: ShardIndex) -> IndexInfo:
+    """Write the index of a shard of an unfinished split beside it; what the manifest says of it."""
+    data = encode_index(index)
+    storage_for(path).write(path + ENDING, data)
+    return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -149,7 +165,7 @@ class FinishedShards:
         self._storage.write(self._note(result.key), msgspec.json.encode(note))
 
     def find(self, key: ShardKey, plan: str) -> ShardResult | None:
-        """A shard of the same plan and versions, whose file is there with the same checksum."""
+        """A shard of the same plan and versions, whose file is there with the same checksum, and its index."""
         note = self._note(key)
         if self._storage.size(note) is None:
             return None
@@ -162,15 +178,36 @@ class FinishedShards:
             return None
         if (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
             return None
-        # It has been moved already where the run was stopped as it ended.
-        folders = (f"{state_folder(key.split)}/", "")
-        files = (self._storage.join(self._place.output, f"{folder}{result.info.file}") for folder in folders)
-        return result if any(is_whole(self._storage, file, result.info) for file in files) else None
+        if (result.info.index is msgspec.UNSET) != self._place.gzip:  # an older program's
+            return None
+        return result if all(map(self._is_there, moves(key.split, result.info))) else None
+
+    def _is_there(self, move: "Move") -> bool:
+        """Whether a file is whole; it has been moved already where the run was stopped as it ended."""
+        paths = (self._storage.join(self._place.output, file) for file in (move.written, move.target))
+        return any(is_whole(self._storage, path, move.file) for path in paths)
 
 
-def is_whole(storage: Storage, path: str, shard: ShardInfo) -> bool:
-    """Whether a file is there and has the shard's size and checksum."""
+class Move(NamedTuple):
+    """A file of a finished shard: where it was written, and where it belongs when its split is complete."""
+
+    written: str
+    target: str
+    file: ShardInfo | IndexInfo
+
+
+def moves(split: str, shard: ShardInfo) -> list[Move]:
+    """The shard's own file, and its index."""
+    written = f"{state_folder(split)}/{shard.file}"
+    own = Move(written, shard.file, shard)
+    if shard.index is msgspec.UNSET:
+        return [own]
+    return [Move(written + ENDING, index_file(shard.file), shard.index), own]
+
+
+def is_whole(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
+    """Whether a file is there and has that size and checksum."""
     try:
-        return storage.checksum(path) == (shard.bytes, shard.crc32c)
+        return storage.checksum(path) == (file.bytes, file.crc32c)
     except FileNotFoundError:
         return False

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
@@ -20,6 +21,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.rejects import Count, Metric, Rejected
+from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.examples.encode_examples import Encoded
@@ -28,7 +30,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, count_rejects, of_split, route_outputs
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext, RecordMaker
-from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe
+from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
 from recordmill.transforms.statistics.count_records import count_records
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -179,14 +181,15 @@ def _rejected(encoded: Encoded) -> list[Rejected]:
 
 
 def describe_shard(path: str, labels: LabelMap, table: FeatureTable) -> tuple[ShardInfo, Statistics]:
-    """Count, checksums and statistics of a shard that Beam has written, read back from where it is. There are no
-    statistics where an image has several records: they are in several shards."""
+    """Count, checksums and statistics of a shard that Beam has written, read back from where it is; its index is
+    written beside it. There are no statistics where an image has several records: they are in several shards."""
     reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
     if table.record_of is RecordOf.ANNOTATION:
         deque(reader.records(), maxlen=0)
         statistics = Statistics()
     else:
         statistics = count_records(reader.records(), table, labels, file)
+    index = msgspec.UNSET if file.endswith(".gz") else write_index(path, index_of(reader.lengths))
     progress.finished_shard()
     _, crc32c = storage_for(path).checksum(path)
-    return ShardInfo(file, reader.examples, reader.size, crc32c, reader.sha256.hexdigest()), statistics
+    return ShardInfo(file, reader.examples, reader.size, crc32c, reader.sha256.hexdigest(), index), statistics

@@ -2,11 +2,13 @@
 
 import errno
 import io
+import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import google_crc32c
@@ -24,6 +26,8 @@ RANGE_BYTES = 4 * 1024 * 1024
 """How much of a stream one request reads."""
 CHUNK_BYTES = 16 * 1024 * 1024
 """How much of an upload of more than 8 MB one request sends; this much is held in memory."""
+READS = 32
+"""How many ranges are read at once by a process, of whatever objects."""
 DELETIONS = 16
 """How many deletions are in flight at once."""
 
@@ -64,7 +68,7 @@ class GcsStorage:
             return None
         try:
             blob = _metadata(path)
-            return StoredFile(path.rpartition("/")[2], path, blob.size, str(blob.generation))
+            return StoredFile(path.rpartition("/")[2], path, blob.size, str(blob.generation), blob.crc32c or "")
         except FileNotFoundError:
             return None
 
@@ -140,6 +144,16 @@ class GcsStorage:
             except RequestRangeNotSatisfiable:
                 return b""
 
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
+        """A request each, several at once."""
+        if len(ranges) == 1:
+            return [self.read_range(path, *ranges[0], version)]
+        read = partial(self._read_of_version, path, version)
+        return list(_readers(os.getpid()).map(read, ranges))
+
+    def _read_of_version(self, path: str, version: str, range_: tuple[int, int]) -> bytes:
+        return self.read_range(path, *range_, version)
+
     def checksum(self, path: str) -> tuple[int, str]:
         blob = _metadata(path)
         return blob.size, blob.crc32c
@@ -183,6 +197,12 @@ class GcsStorage:
     def join(self, folder: str, name: str) -> str:
         split_path(folder)  # or `gs://` alone would lose its slashes
         return f"{folder.rstrip('/')}/{name}"
+
+
+@lru_cache(maxsize=1)
+def _readers(process: int) -> ThreadPoolExecutor:
+    """The threads that read ranges; none of them survives a fork."""
+    return ThreadPoolExecutor(READS, "ranges")
 
 
 class BucketPlace(NamedTuple):

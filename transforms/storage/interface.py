@@ -2,7 +2,7 @@
 
 import base64
 import errno
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import BinaryIO, Protocol
 
 import google_crc32c
@@ -27,12 +27,14 @@ class StoredFile(msgspec.Struct, frozen=True):
     Attributes:
         name: relative to the folder, `/` between its parts.
         version: changes when the file does.
+        crc32c: see `Storage.checksum`; empty where knowing it would take reading the file.
     """
 
     name: str
     path: str
     size_bytes: int
     version: str
+    crc32c: str = ""
 
 
 class Upload(Protocol):
@@ -89,6 +91,11 @@ class Storage(Hashable, Protocol):
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
         """So many of a file's bytes; fewer at its end. `version` as of `read`."""
+        ...
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
+        """Several ranges of a file, each the offset of its first byte and its length, all of that version; as
+        `read_range`, but quick also where there are many."""
         ...
 
     def checksum(self, path: str) -> tuple[int, str]:

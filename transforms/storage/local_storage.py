@@ -7,10 +7,12 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import lru_cache
 from hashlib import blake2b
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -26,6 +28,8 @@ from recordmill.transforms.storage.interface import (
 
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 """The errno where a path leads to no file."""
+_OPEN_FILES = 256
+"""That are kept open for reads of ranges; many systems allow a process 1,024."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
 """The errno where this one file cannot be read, though others beside it may be."""
 
@@ -33,6 +37,16 @@ _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
 def _open_at_once(path: str, flags: int) -> int:
     """As `open` does, but a pipe into which nobody writes is opened, too, rather than waited for."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+@lru_cache(maxsize=_OPEN_FILES)
+def _open_version(path: str, version: str) -> FileIO:
+    """A file that stays open for a while: what has been replaced by another of its name can still be read."""
+    file = FileIO(path)
+    if str(os.fstat(file.fileno()).st_mtime_ns) != version:
+        file.close()
+        raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
+    return file
 
 
 class LocalStorage:
@@ -119,6 +133,14 @@ class LocalStorage:
             file.seek(start)
             return file.read(length)
 
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
+        file = _open_version(path, version)
+        found = [os.pread(file.fileno(), length, start) for start, length in ranges]
+        if str(os.fstat(file.fileno()).st_mtime_ns) != version:
+            _open_version.cache_clear()
+            raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
+        return found
+
     def checksum(self, path: str) -> tuple[int, str]:
         checksum, size = google_crc32c.Checksum(), 0
         with self.open(path) as file:
@@ -147,6 +169,7 @@ class LocalStorage:
         return LocalUpload(path)
 
     def move(self, path: str, target: str) -> None:
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         os.replace(path, target)
 
     def delete(self, path: str) -> None:

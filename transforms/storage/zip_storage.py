@@ -4,7 +4,7 @@ import errno
 import io
 import logging
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import PurePosixPath
 from typing import BinaryIO, NoReturn
@@ -111,6 +111,10 @@ class ZipStorage:
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
         return self.read(path, version)[start : start + length]
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
+        data = self.read(path, version)
+        return [data[start : start + length] for start, length in ranges]
 
     def checksum(self, path: str) -> tuple[int, str]:
         data = self.read(path)

@@ -18,7 +18,7 @@ from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardInfo, ShardResult
 from recordmill.schemas.statistics import Statistics
-from recordmill.schemas.tfrecord import head, masked
+from recordmill.schemas.tfrecord import FRAME_BYTES, head, masked
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.plan_shards import SplitPlan
@@ -108,8 +108,9 @@ def write_row_shard(shard: RowShard, place: ShardPlace, spills: Sequence[Spill],
             records = read_shard(shard, spills)
             for start in range(0, len(records), _PIECE_ROWS):
                 piece = records.slice(start, _PIECE_ROWS)
-                file.append_framed(framed(piece), len(piece))
-                size += int(pc.sum(pc.binary_length(piece)).as_py())
+                lengths = pc.binary_length(piece).to_numpy() + FRAME_BYTES
+                file.append_framed(framed(piece), lengths.tolist())
+                size += int(lengths.sum()) - len(piece) * FRAME_BYTES
                 progress.wrote_rows(len(piece))
     counted = {Metric.RECORD_BYTES: size, Metric.IMAGES: file.examples}
     statistics = Statistics(file.examples)

@@ -17,11 +17,12 @@ from recordmill.schemas.manifest import (
     split_rejects,
 )
 from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
-from recordmill.transforms.metadata.dataset_folder import read_split_manifests, require_manifest
+from recordmill.transforms.metadata.dataset_folder import indexed_shards, read_split_manifests, require_manifest
 from recordmill.transforms.metadata.folder_statistics import read_file, statistics_json
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import storage_for
@@ -51,7 +52,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
         *_statistics_faults(folder, manifest),
         *_encoder_faults(folder, manifest),
-        *_unlisted_faults(manifest, names - links.keys()),
+        *_unlisted_faults(manifest, names - links.keys(), indexed_shards(folder)),
     ]
 
 
@@ -153,8 +154,11 @@ def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
         yield Fault(file, None, "edited", _OTHER_CONTENT)
 
 
-def _unlisted_faults(manifest: Manifest, names: set[str]) -> Iterator[Fault]:
+def _unlisted_faults(manifest: Manifest, names: set[str], indexed: Sequence[str]) -> Iterator[Fault]:
     listed = {shard.file for split in manifest.splits.values() for shard in split.shards}
     for file in sorted(names - listed):
         if is_shard_of(manifest.name, file, manifest.table.naming):
             yield Fault(file, None, "unlisted", "named as a shard of this data set, but not in its manifest")
+    for shard in indexed:
+        if shard not in listed and is_shard_of(manifest.name, shard, manifest.table.naming):
+            yield Fault(index_file(shard), None, "unlisted", "the index of a shard that is not in the manifest")

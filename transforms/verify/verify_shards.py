@@ -6,12 +6,15 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Check, Fault, ShardCheck
+from recordmill.schemas.shard_index import encode_index, index_file, index_of
+from recordmill.transforms.index.read_index import index_path
 from recordmill.transforms.records.read_shards import ManifestShard, readable_records
 from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.records.shard_reader import ShardReader
@@ -19,6 +22,7 @@ from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.progress import found_faults
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
 from recordmill.transforms.verify.check_records import RecordChecker
 from recordmill.transforms.verify.check_rows import RowChecker
@@ -96,10 +100,27 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
         of = RecordContext(expected.labels, expected.table, pool, threads)
         again = recompute(first, expected.recomputing, of)
         faults += [Fault(file, number, *fault) for number, fault in again.faults]
+    if not damage:
+        damage += index_faults(expected, reader)
     found = (*faults, *damage)
     return ShardCheck(
         expected.split, file, examples, objects, record_bytes, reader.size, found, again.features, again.difference
     )
+
+
+def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault]:
+    """What is wrong with the index of a shard that has been read to its end. One that is written later, of a data set
+    that had none, is not in the manifest."""
+    file, path = index_file(expected.info.file), index_path(expected.path)
+    is_listed = expected.info.index is not msgspec.UNSET
+    try:
+        found = storage_for(path).read(path)
+    except FileNotFoundError:
+        if is_listed:
+            yield Fault(file, None, "missing", "it is gone; recordmill index writes it")
+        return
+    if found != encode_index(index_of(reader.lengths)):
+        yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it anew")
 
 
 def _records_at_once(table: FeatureTable) -> int:

@@ -230,7 +230,10 @@ def test_a_fault_is_told_and_where_help_is(arguments, told):
     [
         (("cocoa",), "'cocoa' is no verb; did you mean coco?"),
         (("help", "exract"), "'exract' is no verb; did you mean extract?"),
-        (("xyz",), "'xyz' is no verb; they are coco, folder, embed, table, verify, extract, show, report, sample"),
+        (
+            ("xyz",),
+            "'xyz' is no verb; they are coco, folder, embed, table, verify, extract, show, report, index, sample",
+        ),
         (("--gzip", "coco"), "--gzip must stand after the verb"),
         (("--debug", "coco"), "--debug must stand after the verb"),
         (("--gzpi", "coco"), "unknown flag --gzpi, and no verb before it"),

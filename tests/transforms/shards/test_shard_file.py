@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -11,13 +12,30 @@ import tensorflow as tf
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.shard_index import IndexInfo
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
 from recordmill.transforms.storage.interface import crc32c_text
+from tests.transforms.show.records import framed
 
 KEY = ShardKey("train", 1, 3)
 STATE = ".recordmill-train"
+
+
+def index_of(records: Sequence[bytes]) -> bytes:
+    """Of a file that holds them, as tfrecord2idx of DALI and PyPI's tfrecord write it."""
+    lines, offset = [], 0
+    for record in records:
+        lines.append(f"{offset} {len(record) + 16}\n")
+        offset += len(record) + 16
+    return "".join(lines).encode()
+
+
+def index_info(records: Sequence[bytes]) -> IndexInfo:
+    index = index_of(records)
+    return IndexInfo(len(index), crc32c_text(google_crc32c.Checksum(index)))
+
 
 RECORDS = [b"", b"first", bytes(range(256)) * 10_000, b"last"]
 
@@ -56,11 +74,23 @@ def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed
     shard = write(recipe(tmp_path, **changed), records)
     name = name.format(examples=len(records))
     assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
-    assert [path.name for path in (tmp_path / "out" / STATE).iterdir()] == [name]
+    names = {name} if changed.get("gzip") else {name, f"{name}.idx"}
+    assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == names
     data = (tmp_path / "out" / STATE / name).read_bytes()
     assert read(tmp_path / "out" / STATE / name) == records
     crc32c = crc32c_text(google_crc32c.Checksum(data))
-    assert shard.info == ShardInfo(name, len(records), len(data), crc32c, hashlib.sha256(data).hexdigest())
+    index = msgspec.UNSET if changed.get("gzip") else index_info(records)
+    assert shard.info == ShardInfo(name, len(records), len(data), crc32c, hashlib.sha256(data).hexdigest(), index)
+    if not changed.get("gzip"):
+        assert (tmp_path / "out" / STATE / f"{name}.idx").read_bytes() == index_of(records)
+
+
+def test_framed_records_are_in_the_index_too(tmp_path):
+    with ShardFile(recipe(tmp_path), KEY) as shard:
+        shard.append(b"one")
+        shard.append_framed(framed(b"two", b"three"), [19, 21])
+    assert shard.examples == 3
+    assert (tmp_path / "out" / STATE / f"{shard.info.file}.idx").read_bytes() == index_of([b"one", b"two", b"three"])
 
 
 def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp_path):
@@ -75,7 +105,7 @@ def test_a_file_is_not_there_before_it_is_whole(tmp_path, layout):
     with ShardFile(recipe(tmp_path, layout=layout), KEY) as shard:
         shard.append(bytes(3_000_000))
         assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
-    assert [path.name for path in (tmp_path / "out" / STATE).iterdir()] == [shard.info.file]
+    assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == {shard.info.file, f"{shard.info.file}.idx"}
     assert read(tmp_path / "out" / STATE / shard.info.file) == [bytes(3_000_000)]
 
 

@@ -32,7 +32,7 @@ from recordmill.transforms.shards.shard_writer import ShardWriter
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running
-from tests.transforms.shards.test_shard_file import KEY, read, recipe
+from tests.transforms.shards.test_shard_file import KEY, index_info, read, recipe
 
 LABELS = LabelMap((Category(1, "cat"),))
 TABLE = DETECTION.with_parts(())
@@ -82,7 +82,8 @@ def crc32c(data: bytes) -> str:
 def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
     result = finish(tasks, recipe(tmp_path))
     data = (tmp_path / "out" / FILE).read_bytes()
-    assert result.info == ShardInfo(NAME, 2, len(data), crc32c(data), hashlib.sha256(data).hexdigest())
+    index = index_info(read(tmp_path / "out" / FILE))
+    assert result.info == ShardInfo(NAME, 2, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
     assert result.made_by == made_by("detection")
     assert source_ids(tmp_path / "out" / FILE) == sorted((1, 3), key=lambda id_: image_order(0, id_))
     record_bytes = sum(map(len, read(tmp_path / "out" / FILE)))
@@ -101,8 +102,9 @@ def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, ta
     Path(tasks[2].ref.path).write_bytes(b"no image at all")
     result = finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
     data = (tmp_path / "out" / KERAS_FILE).read_bytes()
-    assert result.info == ShardInfo(KERAS_NAME, 1, len(data), crc32c(data), hashlib.sha256(data).hexdigest())
     (record,) = read(tmp_path / "out" / KERAS_FILE)
+    index = index_info([record])
+    assert result.info == ShardInfo(KERAS_NAME, 1, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
     assert list(tf.train.Example.FromString(record).features.feature["id"].int64_list.value) == [INSIDE.id]
     assert result.counted == {
         Metric.IMAGES: 1,
@@ -162,7 +164,11 @@ def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
     before = (tmp_path / "out" / FILE).stat().st_mtime_ns
     assert finish(reversed(tasks), recipe(tmp_path)) == first
     assert (tmp_path / "out" / FILE).stat().st_mtime_ns == before
-    (tmp_path / "out" / FILE).rename(tmp_path / "out" / NAME)  # as a run leaves it that was killed as it ended
+    (tmp_path / "out" / ".index").mkdir()
+    (tmp_path / "out" / f"{FILE}.idx").rename(tmp_path / "out" / ".index" / f"{NAME}.idx")
+    assert finish(tasks, recipe(tmp_path)) == first  # as a run leaves it that was killed as it ended
+    assert not (tmp_path / "out" / f"{FILE}.idx").exists()
+    (tmp_path / "out" / FILE).rename(tmp_path / "out" / NAME)
     assert finish(tasks, recipe(tmp_path)) == first
     assert not (tmp_path / "out" / FILE).exists()
 
@@ -178,12 +184,22 @@ def other_note(out: Path, old: bytes, new: bytes) -> None:
     (out / STATE).write_bytes(msgspec.json.encode(note))
 
 
+def without_index(out: Path) -> None:
+    """As a program leaves a note that writes no index."""
+    noted = msgspec.json.decode(bytes(msgspec.json.decode((out / STATE).read_bytes(), type=Note).result))
+    index = msgspec.json.encode(noted["info"]["index"])
+    other_note(out, b',"index":' + index, b"")
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         lambda out: (out / FILE).unlink(),
         lambda out: (out / FILE).write_bytes((out / FILE).read_bytes()[:-1]),
         lambda out: (out / FILE).write_bytes(flipped((out / FILE).read_bytes())),
+        lambda out: (out / f"{FILE}.idx").unlink(),
+        lambda out: (out / f"{FILE}.idx").write_bytes(flipped((out / f"{FILE}.idx").read_bytes())),
+        lambda out: without_index(out),
         lambda out: (out / STATE).unlink(),
         lambda out: (out / STATE).write_bytes(b""),
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes()[:-9]),
@@ -193,7 +209,18 @@ def other_note(out: Path, old: bytes, new: bytes) -> None:
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes().replace(b"coco", b"coc\xff")),
     ],
     ids=[
-        *("gone", "cut", "a bit flipped", "no state", "empty state", "cut state", "another plan"),
+        *(
+            "gone",
+            "cut",
+            "a bit flipped",
+            "no index",
+            "another index",
+            "index not noted",
+            "no state",
+            "empty state",
+            "cut state",
+            "another plan",
+        ),
         *("another version", "another count", "state not UTF-8"),
     ],
 )

@@ -3,6 +3,7 @@
 import hashlib
 
 import apache_beam as beam
+import msgspec
 import pytest
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -15,7 +16,7 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
-from tests.transforms.shards.test_shard_file import read, recipe
+from tests.transforms.shards.test_shard_file import index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
 
@@ -39,7 +40,10 @@ def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, task
         assert_that(files, equal_to([("val", name) for name in names]), "Files")
         assert_that(counts, equal_to(expected), "Counted")
         assert_that(written.rejected, equal_to([("val", reject) for reject in usual.rejected]), "Rejected")
-    assert sorted(path.name for path in (tmp_path / "out" / ".recordmill-val").iterdir()) == names
+    state = tmp_path / "out" / ".recordmill-val"
+    assert {path.name for path in state.iterdir()} - {f"{name}.idx" for name in names} == set(names)
+    for name in [] if gzip else names:
+        assert (state / f"{name}.idx").read_bytes() == index_of(read(state / name))
     records = [record for name in names for record in read(tmp_path / "out" / ".recordmill-val" / name)]
     assert sorted(records) == sorted(read(tmp_path / "usual" / FILE))
 
@@ -52,7 +56,9 @@ def test_a_shard_is_described_by_what_is_in_its_file(tmp_path, name):
     data = (tmp_path / name).read_bytes()
     progress.reset()
     info, statistics = describe_shard(str(tmp_path / name), LABELS, LAYOUTS["table"])
-    assert info == ShardInfo(name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest())
+    index = msgspec.UNSET if name.endswith(".gz") else index_info([b"one", b"two", b""])
+    assert info == ShardInfo(name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
+    assert (tmp_path / f"{name}.idx").exists() != name.endswith(".gz")
     assert statistics == Statistics(3)
     assert progress.snapshot().shards_done == 1
 

@@ -1,0 +1,53 @@
+"""`recordmill index`: the indexes of TFRecord files. Neither Beam nor TensorFlow is imported."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from threading import Lock
+
+from recordmill.launch.terminal.searching import searching
+from recordmill.launch.terminal.summary import terminal
+from recordmill.pipelines.options.index_options import IndexOptions
+from recordmill.schemas.shard_index import INDEX
+from recordmill.transforms.index.build_index import check_indexable
+from recordmill.transforms.index.read_index import split_folder
+from recordmill.transforms.index.write_index import index_shard
+from recordmill.transforms.show.find_shards import Shard, find_shards
+from recordmill.transforms.storage.resolve import storage_for
+
+_FILES_AT_ONCE = 8
+
+
+def run_index(options: IndexOptions) -> None:
+    """Write the index of each file beside it.
+
+    Raises:
+        ConfigError: there is no such file, or it is GZIP or no TFRecord file; nothing has been written.
+        RecordError: a file is damaged.
+        OSError: one cannot be read, or nothing be written there.
+    """
+    found = chain.from_iterable(find_shards(path, "").shards for path in options.paths)
+    shards = list({shard.path: shard for shard in found}.values())
+    lock, passed = Lock(), 0
+    with searching() as search, ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+
+        def read(records: int) -> None:
+            nonlocal passed
+            with lock:
+                passed += records
+                search.read(passed)
+
+        def write(shard: Shard) -> bool:
+            return index_shard(shard.path, shard.records, read)[1]
+
+        try:
+            list(pool.map(check_indexable, [shard.path for shard in shards]))
+            written = sum(pool.map(write, shards))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    folders = sorted({split_folder(shard.path)[0] for shard in shards})
+    targets = [storage_for(folder).join(folder, INDEX) for folder in folders]
+    for target in targets:
+        storage_for(target).delete_leftovers(target)
+    there = f"; {len(shards) - written:,} were there" if written < len(shards) else ""
+    terminal().print(f"Indexes of {len(shards):,} files with {passed:,} records are in {', '.join(targets)}{there}")

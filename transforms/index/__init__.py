@@ -1,0 +1,1 @@
+"""Where the records of a shard are, and reading any of them."""

@@ -1,0 +1,74 @@
+"""The index of a shard: from its file, or made of the shard where there is none."""
+
+import logging
+from functools import lru_cache
+
+from recordmill.schemas.errors import IndexMismatchError
+from recordmill.schemas.shard_index import ShardIndex, decode_index, index_file
+from recordmill.transforms.index.build_index import build_index
+from recordmill.transforms.storage.interface import Storage
+from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def index_path(path: str) -> str:
+    """The path of the index of the shard `path`."""
+    folder, name = split_folder(path)
+    return storage_for(path).join(folder, index_file(name))
+
+
+def split_folder(path: str) -> tuple[str, str]:
+    """The folder that a file is in, and its name there.
+
+    >>> split_folder("gs://bucket/out/a.tfrecord"), split_folder("a.tfrecord")
+    (('gs://bucket/out', 'a.tfrecord'), ('.', 'a.tfrecord'))
+    """
+    folder, slash, name = path.rpartition("/")
+    return folder or slash or ".", name
+
+
+def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
+    """The index of the shard `path`, from its file; of a shard without, by one pass over it, which is said once a
+    folder.
+
+    Args:
+        size: of the shard, in bytes.
+        records: how many are in it, where that is known.
+
+    Raises:
+        IndexMismatchError: the file is no index, or not of this shard.
+        ConfigError, RecordError: there is none, and the shard is GZIP, or damaged.
+        OSError: a file cannot be read.
+    """
+    index = _stored(storage_for(path), path)
+    if index is None:
+        _say_once(split_folder(path)[0])
+        index = build_index(path)
+    if index.size != size:
+        what = f"of a shard of {index.size:,} bytes, where it has {size:,}"
+    elif records not in (index.records, None):
+        what = f"of {index.records:,} records, where the manifest says {records:,}"
+    else:
+        return index
+    raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} makes it anew")
+
+
+def _stored(storage: Storage, path: str) -> ShardIndex | None:
+    file = index_path(path)
+    try:
+        return decode_index(storage.read(file))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise IndexMismatchError(f"{file}: {error}; recordmill index {path} makes it anew") from error
+
+
+@lru_cache(maxsize=1024)
+def _say_once(folder: str) -> None:
+    _LOGGER.warning(
+        "%s has no index for all its shards, so each is passed over once when it is first read; "
+        "recordmill index %s writes them",
+        folder,
+        folder,
+    )

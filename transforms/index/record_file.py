@@ -1,0 +1,164 @@
+"""Any records of a TFRecord file, by their numbers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.errors import RecordError
+from recordmill.schemas.shard_index import ShardIndex
+from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.tfrecord import unframe
+from recordmill.transforms.index.build_index import located
+from recordmill.transforms.index.read_index import read_index
+from recordmill.transforms.storage.interface import StoredFile, is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+_GAP_BYTES = 256 << 10
+"""Between two records that one request to a bucket fetches: as long as a request takes to be answered."""
+_SPAN_BYTES = 8 << 20
+"""The most that is read at once, unless a record is larger."""
+_FILES = 32
+"""Files in a bucket that are read at once."""
+
+
+class _Place(NamedTuple):
+    """Where a record is, from its first byte to after its last; its number, and its position among those wanted."""
+
+    start: int
+    end: int
+    number: int
+    position: int
+
+
+class RecordFile:
+    """A TFRecord file whose records can be read in any order; its index is read when the first is. All that is read is
+    of one version of the file. It may be pickled, and used by several threads.
+
+    Args:
+        expected: what the manifest says of the file; None where none does.
+
+    Raises:
+        RecordError: the file is gone, or not as the manifest says; of one in a bucket this shows when it is first read.
+    """
+
+    def __init__(self, path: str, expected: ShardInfo | None = None):
+        self.path = path
+        self._expected = expected
+        if not is_remote(path):
+            _ = self._file  # for another file of this name may come before the first record is read
+
+    def __len__(self) -> int:
+        return self._expected.examples if self._expected else self.index.records
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "index"}
+
+    @cached_property
+    def _file(self) -> StoredFile:
+        file, expected = storage_for(self.path).stat(self.path), self._expected
+        if file is None:
+            raise RecordError(f"{self.path}: no such file")
+        if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
+            found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
+            if file.size_bytes == expected.bytes:
+                found = f"the CRC-32C {file.crc32c}, where its manifest says {expected.crc32c}"
+            raise RecordError(
+                f"{self.path} has {found}: it was replaced or cut; open the data set again, or run recordmill verify"
+            )
+        return file
+
+    @cached_property
+    def index(self) -> ShardIndex:
+        """See `read_index`, also for what it raises."""
+        return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """The records of these numbers, which count from 0; their checksums are checked.
+
+        Raises:
+            IndexError: there is no such record.
+            RecordError: one is damaged, or the file has changed since it was opened.
+            IndexMismatchError, ConfigError, OSError: see `read_index`.
+        """
+        index = self.index
+        wanted = np.asarray(numbers, np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= index.records)]
+        if outside.size:
+            raise IndexError(f"{self.path} has {index.records:,} records, counted from 0; there is no {outside[0]:,}")
+        ends = index.bounds[wanted + 1].tolist()
+        places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
+        spans = list(_spans(places, _GAP_BYTES if is_remote(self.path) else 0))
+        records = [b""] * len(ends)
+        for span, data in zip(spans, self._read(spans), strict=True):
+            start = span[0].start
+            for place in span:
+                framed = data[place.start - start : place.end - start] if len(span) > 1 else data
+                records[place.position] = self._unframe(framed, place)
+        return records
+
+    def _read(self, spans: Sequence[Sequence[_Place]]) -> list[bytes]:
+        file = self._file
+        ranges = [(span[0].start, span[-1].end - span[0].start) for span in spans]
+        try:
+            return storage_for(self.path).read_ranges(self.path, ranges, file.version)
+        except FileNotFoundError as error:
+            detail = (
+                "has changed since it was opened, or is gone, so other records may be there; open the data set again"
+            )
+            raise RecordError(f"{self.path} {detail}") from error
+
+    def _unframe(self, framed: bytes, place: _Place) -> bytes:
+        try:
+            return unframe(framed, place.number, place.start)
+        except RecordError as error:
+            cure = "; the file is damaged, or its index is of another: recordmill verify says which"
+            raise located(self.path, error, cure) from error
+
+
+def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
+    """Places in their order, those together that one read fetches: no more than `gap` bytes lie between them."""
+    span: list[_Place] = []
+    for place in places:
+        if span and (place.start - span[-1].end > gap or place.end - span[0].start > _SPAN_BYTES):
+            yield span
+            span = []
+        span.append(place)
+    if span:
+        yield span
+
+
+class RecordFiles:
+    """Files of records as one, their records numbered through. See `RecordFile`."""
+
+    def __init__(self, files: Sequence[RecordFile]):
+        self.files = tuple(files)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum([len(file) for file in self.files], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if self.files else 0
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """The records of these numbers; of files in a bucket several are read at once. See `RecordFile.read`."""
+        wanted = np.asarray(numbers, np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= len(self))]
+        if outside.size:
+            raise IndexError(f"there are {len(self):,} records, counted from 0; there is no {outside[0]:,}")
+        of_file = np.searchsorted(self._ends, wanted, side="right")
+        within = wanted - np.concatenate([[0], self._ends])[of_file]
+        parts = [(self.files[each], np.flatnonzero(of_file == each)) for each in np.unique(of_file).tolist()]
+        if len(parts) > 1 and is_remote(parts[0][0].path):
+            with ThreadPoolExecutor(min(_FILES, len(parts))) as pool:
+                found = list(pool.map(lambda part: part[0].read(within[part[1]]), parts))
+        else:
+            found = [file.read(within[positions]) for file, positions in parts]
+        records = [b""] * len(wanted)
+        for (_, positions), read in zip(parts, found, strict=True):
+            for position, record in zip(positions.tolist(), read, strict=True):
+                records[position] = record
+        return records
