@@ -37,8 +37,10 @@ FINDINGS: Mapping[str, str] = {
     "bright": "bright pictures",
     "blank": "blank pictures",
     "blurred": "blurred pictures",
+    "odd_aspect": "pictures of odd shape",
     "thin_boxes": "boxes less than 4 pixels wide or high",
     "repeated_boxes": "boxes that another of their class and image equals",
+    "box_mask_mismatch": "boxes that are not around their mask",
 }
 """What is looked for and may be a fault of the data; see docs/records.md."""
 FINDING_EXAMPLES = 6
@@ -180,6 +182,8 @@ class ImageFacts(NamedTuple):
         segments: category indices of stuff, or of panoptic segments.
         is_continuation: whether the image was counted already, with other objects.
         measures: of the picture's pixels, if they were decoded.
+        mask_bounds: ymin, xmin, ymax, xmax in pixels of each object's mask, or None of one without; None where records
+            have no masks.
     """
 
     name: str
@@ -193,6 +197,7 @@ class ImageFacts(NamedTuple):
     segments: Collection[int] = ()
     is_continuation: bool = False
     measures: PixelMeasures | None = None
+    mask_bounds: Sequence[tuple[int, int, int, int] | None] | None = None
 
 
 NO_FACTS = ImageFacts("")

@@ -36,7 +36,7 @@ def read_back(folder, split: str = "train") -> bytes:
 @pytest.mark.parametrize(
     "flags",
     [
-        (*KINDS, "--keypoints", "{0.keypoints}"),
+        (*KINDS, "--keypoints", "{0.keypoints}", "--masks", "png"),
         ("--layout", "tfds", *KINDS),
         ("--stuff", "{0.stuff}", "--gzip"),
         ("--writer", "beam", "--num-shards", "2"),

@@ -19,7 +19,7 @@ from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
 from recordmill.transforms.examples.encode_regions import RegionEncoder
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
+from recordmill.transforms.masks.bitmaps import bitmap, mask_bounds, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 from recordmill.transforms.statistics.image_facts import FactsOfValues
@@ -74,6 +74,7 @@ class ExampleEncoder:
         self._writer = ExampleWriter(table)
         self._facts = FactsOfValues(table)
         self._parts = table.parts
+        self._has_masks = Part.MASK_PNG in table.parts or Part.MASK_RLE in table.parts
         self._sources = table.sources
         self._per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
@@ -111,7 +112,8 @@ class ExampleEncoder:
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         classes = [values["image.class_index"]] if "image.class_index" in values else values["objects.class_index"]
-        facts = self._facts(values, task.is_continuation, picture.measures)
+        bounds = [mask_bounds(item.runs, picture.height) for item in objects] if self._has_masks else None
+        facts = self._facts(values, task.is_continuation, picture.measures, bounds)
         return Encoded(records, dict(+counted), rejected, dict(Counter(classes)), facts)
 
     def _records(self, values: dict[str, Any], objects: int) -> Collection[bytes]:
@@ -137,7 +139,7 @@ class ExampleEncoder:
             x, y, width, height = annotation.bbox_xywh_px
             detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {'x'.join(map(str, picture.frame))}"
             raise UnusableError(box, detail)
-        if Part.MASK_PNG in self._parts or Part.MASK_RLE in self._parts:
+        if self._has_masks:
             return _Object(annotation, box, _runs(annotation.segmentation, picture))
         return _Object(annotation, box, _NO_RUNS)
 

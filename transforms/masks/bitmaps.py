@@ -23,6 +23,26 @@ def run_lengths(pixels: np.ndarray) -> np.ndarray:
     return np.diff(changes, prepend=0, append=flat.size)
 
 
+def mask_bounds(runs: np.ndarray, height: int) -> tuple[int, int, int, int] | None:
+    """The box that a mask fills, of run lengths: ymin, xmin, ymax, xmax in pixels, the last two those after it; None of
+    a mask without a pixel.
+
+    >>> mask_bounds(np.array([1, 3]), 2), mask_bounds(np.array([3, 1]), 2), mask_bounds(np.array([4]), 2)
+    ((0, 0, 2, 2), (1, 1, 2, 2), None)
+    """
+    edges = np.cumsum(runs)
+    begins, ends = edges[:-1:2], edges[1::2]  # of the runs of ones
+    begins, ends = begins[begins < ends], ends[begins < ends]
+    if not len(begins):
+        return None
+    first_column, first_row = np.divmod(begins, height)
+    last_column, last_row = np.divmod(ends - 1, height)
+    xmin, xmax = int(first_column[0]), int(last_column[-1]) + 1
+    if (first_column < last_column).any():  # a run goes on at the top of the next column
+        return 0, xmin, height, xmax
+    return int(first_row.min()), xmin, int(last_row.max()) + 1, xmax
+
+
 def resized(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """[H, W] or [H, W, channels] as [height, width …]: each new pixel is the one its middle lies in, so that ids stay
     ids.

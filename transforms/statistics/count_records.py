@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+import msgspec
 import numpy as np
 from PIL import Image
 
@@ -15,6 +16,8 @@ from recordmill.schemas.statistics import RecordPlace, Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.masks.bitmaps import mask_bounds, run_lengths
+from recordmill.transforms.masks.decode_segmentation import decode_segmentation
 from recordmill.transforms.records.record_values import RecordParser, join_values
 from recordmill.transforms.statistics.count_images import ImageCounter
 from recordmill.transforms.statistics.image_facts import EDGES, FactsOfValues
@@ -46,7 +49,7 @@ def count_records(
         measures = None
         if is_measured and "image.pixels" not in values:
             measures = measure_file(values["image.encoded"], values["image.format"].decode())
-        counter.add(facts_of(values, measures=measures), place)
+        counter.add(facts_of(values, measures=measures, mask_bounds=_mask_bounds(values)), place)
     return counter.statistics(shard)
 
 
@@ -91,6 +94,24 @@ def _edges(values: dict[str, Any]) -> tuple[np.ndarray, ...]:
     x, y, width, height = values["objects.bbox_xywh_px"].reshape(-1, 4).T.astype(np.float64)
     across, down = values["image.width"], values["image.height"]
     return y / down, x / across, (y + height) / down, (x + width) / across
+
+
+def _mask_bounds(values: dict[str, Any]) -> list[tuple[int, int, int, int] | None] | None:
+    """Where the masks of objects are, whichever way the records have them."""
+    width, height = values["image.width"], values["image.height"]
+    if "objects.mask_rle" in values:
+        forms = ({"counts": counts.decode(), "size": [height, width]} for counts in values["objects.mask_rle"])
+        runs = (decode_segmentation(msgspec.json.encode(form), width, height) for form in forms)
+    elif "objects.mask_png" in values:
+        runs = (_runs_of_png(png) for png in values["objects.mask_png"])
+    else:
+        return None
+    return [mask_bounds(each, height) for each in runs]
+
+
+def _runs_of_png(png: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(png)) as mask:
+        return run_lengths(np.asarray(mask) > 0)
 
 
 class _Segments:

@@ -1,6 +1,6 @@
 """What statistics count of an image, from the values of its record."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recordmill.schemas.features import FeatureTable
@@ -17,7 +17,11 @@ class FactsOfValues:
         self._has_captions = "captions.text" in table.sources
 
     def __call__(
-        self, values: Mapping[str, Any], is_continuation: bool = False, measures: PixelMeasures | None = None
+        self,
+        values: Mapping[str, Any],
+        is_continuation: bool = False,
+        measures: PixelMeasures | None = None,
+        mask_bounds: Sequence[tuple[int, int, int, int] | None] | None = None,
     ) -> ImageFacts:
         """
         Args:
@@ -35,4 +39,5 @@ class FactsOfValues:
             values.get("segments.class_index", ()),
             is_continuation,
             measures,
+            mask_bounds,
         )

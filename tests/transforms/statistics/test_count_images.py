@@ -142,6 +142,53 @@ def test_boxes_that_may_be_faults_are_counted_and_pointed_to():
     assert pointed == {"thin_boxes": (3, [1, 2]), "repeated_boxes": (1, [0])}
 
 
+BOX = (100 / 480, 100 / 640, 200 / 480, 300 / 640)
+
+
+@pytest.mark.parametrize(
+    ("box", "bounds", "number"),
+    [
+        (BOX, (100, 100, 200, 300), 0),
+        (BOX, None, 0),
+        (BOX, (100, 100, 200, 261), 0),
+        (BOX, (100, 100, 200, 259), 1),
+        (BOX, (100, 141, 200, 300), 1),
+        (BOX, (100, 100, 179, 300), 1),
+        (BOX, (121, 100, 200, 300), 1),
+        (BOX, (100, 100, 200, 351), 1),
+        (BOX, (300, 400, 310, 410), 1),
+        ((0, 0, 4 / 480, 4 / 640), (0, 0, 4, 2), 0),  # of half the size, and no more than two pixels off
+        ((0, 0, 6 / 480, 6 / 640), (0, 0, 6, 3), 1),
+        ((-0.5, 0.5, 1.5, 1), (0, 320, 480, 640), 0),  # masks end where the image does
+        ((0, 0, 1, 1), (0, 0, 480, 640), 0),
+    ],
+)
+def test_boxes_that_are_not_around_their_mask_are_counted(box, bounds, number):
+    usual = image("usual", boxes=[BOX] * 2, classes=[0, 1], mask_bounds=[(100, 100, 200, 300), None])
+    found = counted(usual, image("odd", boxes=[BOX, box], classes=[0, 1], mask_bounds=[None, bounds]), image("none"))
+    told = {name: (each.number, each.examples[0].record) for name, each in found.findings.items()}
+    assert told.get("box_mask_mismatch", (0, 1)) == (number, 1)
+
+
+def test_the_image_with_the_most_boxes_beside_their_mask_comes_first():
+    bounds = (300, 400, 310, 410)
+    images = [image(str(number), boxes=[BOX] * number, mask_bounds=[bounds] * number) for number in (1, 3, 2)]
+    found = counted(*images).findings["box_mask_mismatch"]
+    assert (found.number, [each.record for each in found.examples]) == (6, [1, 2, 0])
+
+
+def test_pictures_of_odd_shape_are_counted_once_the_longest_first():
+    images = [
+        image("a", 350, 1000),
+        image("b", 349, 1000),
+        image("c", 900, 10),
+        image("c", 900, 10, is_continuation=True),
+    ]
+    found = counted(*images).findings
+    assert set(found) == {"odd_aspect"}
+    assert (found["odd_aspect"].number, [each.record for each in found["odd_aspect"].examples]) == (2, [2, 1])
+
+
 @pytest.mark.parametrize(
     ("measures", "finding"),
     [

@@ -1,0 +1,46 @@
+"""What is counted of records that are read back is what was counted as they were written."""
+
+import io
+
+import msgspec
+import pytest
+from PIL import Image
+
+from recordmill.schemas.annotations import Annotation, Category, ImageLabels
+from recordmill.schemas.features import Part
+from recordmill.schemas.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION
+from recordmill.schemas.statistics import RecordPlace
+from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.examples.encode_examples import ExampleEncoder
+from recordmill.transforms.statistics.count_images import ImageCounter
+from recordmill.transforms.statistics.count_records import count_records
+
+LABELS = LabelMap((Category(1, "cat"),))
+
+
+def polygon(left: float, top: float, right: float, bottom: float) -> bytes:
+    return msgspec.json.encode([[left, top, right, top, right, bottom, left, bottom]])
+
+
+@pytest.mark.parametrize("parts", [(Part.MASK_PNG,), (Part.MASK_RLE,), (Part.MASK_PNG, Part.MASK_RLE), ()])
+def test_boxes_beside_their_masks(parts):
+    """Of four boxes one is as its mask, one is not, one has a mask without a pixel, and one has none."""
+    segmentations = [polygon(10, 5, 30, 25), polygon(60, 5, 70, 45), polygon(30, 30, 30.1, 30.1), b""]
+    annotations = tuple(
+        Annotation(id_, 1, (10.0, 5.0, 20.0, 20.0), 400.0, False, segmentation)
+        for id_, segmentation in enumerate(segmentations)
+    )
+    file = io.BytesIO()
+    Image.new("RGB", (100, 50)).save(file, "JPEG")
+    task = ImageTask(1, "1.jpg", None, None, ImageRef("1.jpg", 1), "train", annotations, ImageLabels())
+    table = DETECTION.with_parts(parts)
+    encoded = ExampleEncoder(LABELS, table, "clip").encode(task, Picture(file.getvalue(), "jpeg", 100, 50, "ab"))
+    (record,) = encoded.records
+    written = ImageCounter()
+    written.add(encoded.facts, RecordPlace(0, 0, len(record) + FRAME_BYTES))
+    found = written.statistics("s")
+    assert count_records([record], table, LABELS, "s") == found
+    numbers = {name: each.number for name, each in found.findings.items()}
+    assert numbers == {"repeated_boxes": 3} | ({"box_mask_mismatch": 1} if parts else {})
