@@ -43,7 +43,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     if is_of_rows or "image.encoded" not in manifest.table.sources:
         why = "whose records are rows" if is_of_rows else "whose records hold no images"
         raise ConfigError(
-            f"{folder} is of layout {manifest.layout}, {why}, so there is nothing to extract; recordmill.dataset reads "
+            f"{folder} is of layout {manifest.layout}, {why}, so there is nothing to extract; recordmill.open reads "
             "them"
         )
     if split and split not in manifest.splits:

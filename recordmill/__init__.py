@@ -1,9 +1,10 @@
 """Data sets of pictures and labels become sharded TFRecord files of tf.Example; here is what reads them back.
 
-    from recordmill import dataset
+    import recordmill
 
-    for example in dataset("out", split="train"):
-        example["image"], example["boxes"], example["labels"]
+    data = recordmill.open("out")
+    data["train"][17]["boxes"]  # a record as numpy arrays
+    data["train"].tensorflow(batch=32, resize=(224, 224), shuffle=True)
 
 Importing this package imports neither Beam nor TensorFlow: each name is loaded when it is first used.
 """
@@ -12,39 +13,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recordmill.data_set import DataSet, open
     from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
     from recordmill.schemas.features import FeatureTable, parse_spec
     from recordmill.schemas.layouts import LAYOUTS
     from recordmill.schemas.manifest import Manifest, decode_manifest
-    from recordmill.tensorflow_dataset import dataset, parse_record
+    from recordmill.split import Split
     from recordmill.text_encoders import encoders
 
 __all__ = [
     "LAYOUTS",
     "ConfigError",
+    "DataSet",
     "FeatureTable",
     "JobError",
     "Manifest",
     "RecordmillError",
+    "Split",
     "__version__",
-    "dataset",
     "decode_manifest",
     "encoders",
-    "parse_record",
+    "open",
     "parse_spec",
 ]
 
 _HOMES = {
     "LAYOUTS": "schemas.layouts",
     "ConfigError": "schemas.errors",
+    "DataSet": "data_set",
     "FeatureTable": "schemas.features",
     "JobError": "schemas.errors",
     "Manifest": "schemas.manifest",
     "RecordmillError": "schemas.errors",
-    "dataset": "tensorflow_dataset",
+    "Split": "split",
     "decode_manifest": "schemas.manifest",
     "encoders": "text_encoders",
-    "parse_record": "tensorflow_dataset",
+    "open": "data_set",
     "parse_spec": "schemas.features",
 }
 

@@ -14,7 +14,7 @@ import msgspec
 
 from recordmill.schemas.encoders import TextEncoder, TextForm, decode_encoder
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import MANIFEST, decode_manifest
+from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -67,10 +67,7 @@ def encoders(path: str) -> dict[str, Encoder]:
         ConfigError: `path` has no manifest, or an encoder is gone or not as it was written.
     """
     storage = storage_for(path)
-    file = storage.join(path, MANIFEST)
-    if storage.size(file) is None:
-        raise ConfigError(f"{path} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished")
-    manifest = decode_manifest(storage.read(file), file)
+    manifest = require_manifest(path)
     found = {}
     for info in manifest.encoders:
         name = storage.join(path, info.file)

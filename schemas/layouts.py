@@ -395,7 +395,7 @@ TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
 
 
 DECODED_PICTURE = "image"
-"""What `recordmill.dataset` calls the pixels of a row's picture; no column's feature is called so beside it."""
+"""What `recordmill.open` calls the pixels of a row's picture; no column's feature is called so beside it."""
 
 
 def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.tensorflow_dataset import dataset
+import recordmill as package
 
 
 def draw_animals(folder: Path, number: int) -> None:
@@ -34,8 +34,7 @@ def test_a_dense_head_beats_chance(tmp_path, recordmill):
     assert outcome.code == 0, outcome
 
     def pairs(split: str) -> tf.data.Dataset:
-        examples = dataset(str(tmp_path / "out"), split)
-        return examples.map(lambda example: (example["feature"], example["label"])).batch(32)
+        return package.open(str(tmp_path / "out"))[split].tensorflow(batch=32, as_supervised=True)
 
     train = pairs("train").cache()
     shape = train.element_spec[0].shape[1:]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill.tensorflow_dataset import dataset
+import recordmill as package
 from tests.conftest import coco_flags, write_coco
 from tests.consumers.coco_truth import Truth
 
@@ -114,12 +114,7 @@ def test_a_padded_batch_of_the_detection_layout_trains_boxes_and_classes(sample,
     assert recordmill(*coco_flags(sample, tmp_path)).code == 0
     truth = Truth(sample.images, sample.instances)
 
-    def resized(example):
-        image = tf.image.resize(example["image"], (64, 64)) / 255.0
-        return {"image": image, "image_id": example["image_id"], "boxes": example["boxes"], "labels": example["labels"]}
-
-    padding = {"image": 0.0, "image_id": np.int64(0), "boxes": 0.0, "labels": np.int64(-1)}
-    batch = next(iter(dataset(str(tmp_path)).map(resized).padded_batch(8, padding_values=padding)))
+    batch = next(iter(package.open(str(tmp_path))["train"].tensorflow(batch=8, resize=(64, 64))))
     slots = batch["labels"].shape[1]
     for image_id, boxes, labels in zip(*(batch[key].numpy() for key in ("image_id", "boxes", "labels")), strict=True):
         expected = truth.class_indices(int(image_id))

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from recordmill import dataset
+import recordmill
 from recordmill.launch.cli import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
@@ -16,5 +16,5 @@ def test_the_recipes_run_in_an_empty_folder(tmp_path, monkeypatch):
     outputs = [command[command.index("--output") + 1] for command in commands if "--output" in command]
     assert outputs == ["annotations", "pictures", "rows", "features", "texts"]
     for output in outputs:
-        assert next(iter(dataset(output, "train")))
+        assert next(iter(recordmill.open(output)["train"].tensorflow()))
         assert output == "pictures" or main(["verify", output]) == 0

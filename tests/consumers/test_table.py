@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from recordmill import dataset, decode_manifest, parse_spec
+import recordmill as package
+from recordmill import decode_manifest, parse_spec
 from recordmill.launch.cli import main
 
 ROWS = 400
@@ -49,7 +50,7 @@ def test_the_reader_of_batches_of_features(out):
     (features, _), *_ = batches(out, "val")
     notes = dict(zip(features["id"].numpy().tolist(), features["note"].to_list(), strict=True))
     assert all(note == ([] if number % 5 else [b"seen"]) for number, note in notes.items())
-    assert sum(1 for _ in dataset(str(out), "train")) + sum(1 for _ in dataset(str(out), "val")) == ROWS
+    assert sum(len(list(split.tensorflow())) for split in package.open(str(out)).splits.values()) == ROWS
 
 
 def test_a_model_learns_the_species(out):

@@ -52,14 +52,14 @@ def rows(folder: Path, size: int) -> tf.data.Dataset:
 
 
 def raw_rows(folder: Path, size: int) -> tf.data.Dataset:
-    """The same of records with raw pixels, by `recordmill.dataset`."""
+    """The same of records with raw pixels, by `recordmill.open`."""
     words = package.encoders(str(folder))["description"]
 
     def whole(row: dict) -> tuple:
         text = tf.sparse.SparseTensor(row["description_index"][:, None], row["description_value"], [words.size])
         return (tf.cast(row["image"], tf.float32) / 255.0, text), row["label"]
 
-    return package.dataset(str(folder), "train").repeat().map(whole).batch(size, drop_remainder=True)
+    return package.open(str(folder))["train"].tensorflow().repeat().map(whole).batch(size, drop_remainder=True)
 
 
 def pictures(encoded: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 
-from recordmill import dataset as recordmill_dataset
+import recordmill as package
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -96,7 +96,7 @@ def test_category_id_0_and_a_name_used_twice(tmp_path, recordmill):
     label_map = json.loads((tmp_path / "out" / "label_map.json").read_text())
     assert label_map["label_by_id"] == {"0": 1, "1": 2, "5": 3}
     assert recordmill("verify", tmp_path / "out").code == 0
-    (read,) = recordmill_dataset(str(tmp_path / "out"))
+    (read,) = package.open(str(tmp_path / "out"))["train"].tensorflow()
     assert read["category_ids"].numpy().tolist() == [5, 0, 1]
     assert recordmill("extract", tmp_path / "out", tmp_path / "back").code == 0
     back = json.loads((tmp_path / "back" / "annotations" / "instances_train.json").read_text())
@@ -115,7 +115,7 @@ def test_category_id_0_stays_0_in_layouts_of_raw_ids(tmp_path, recordmill, layou
     assert (tmp_path / "out" / "labels.csv").read_text() == "0,face\n5,hand\n"
     assert not (tmp_path / "out" / "label_map.pbtxt").exists()
     assert recordmill("verify", tmp_path / "out").code == 0
-    (read,) = recordmill_dataset(str(tmp_path / "out"))
+    (read,) = package.open(str(tmp_path / "out"))["train"].tensorflow()
     assert (np.ravel(read["category_ids"]), np.ravel(read["labels"])) == ([0], [0])
 
 

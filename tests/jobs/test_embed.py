@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import recordmill as package
 from recordmill.launch.cli import main
-from recordmill.tensorflow_dataset import dataset
 from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of, shard_bytes, staged_shards
 from tests.jobs.folders import write_table
 from tests.tiny_models import saved, tiny
@@ -132,7 +132,7 @@ def test_a_data_set_to_train_on(inputs, embedded, tmp_path, recordmill):
     outcome = recordmill(*flags(inputs, tmp_path / "out", *more))
     assert outcome.code == 0, outcome
     expected = by_the_recipe(inputs)
-    half, whole = dataset(str(tmp_path / "out")), dataset(str(embedded))
+    half, whole = (package.open(str(out))["train"].tensorflow() for out in (tmp_path / "out", embedded))
     assert half.element_spec["feature"] == tf.TensorSpec([5], tf.float16)
     assert whole.element_spec["feature"] == tf.TensorSpec([4, 3, 5], tf.float32)
     for example in half.as_numpy_iterator():

@@ -5,11 +5,12 @@ import hashlib
 import io
 from collections import Counter
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.tensorflow_dataset import dataset
+import recordmill as package
 from tests.conftest import SHARED_DATA, manifest_of, read_examples, rejects_of
 from tests.jobs.folders import (
     CLASSES,
@@ -133,22 +134,20 @@ def test_the_reader_gives_images_and_their_label(pictures, converted):
     files = image_files(pictures)
     seen = set()
     for split in SPLITS:
-        for example in dataset(str(converted), split=split):
+        for example in package.open(str(converted))[split].tensorflow():
             name = example["file_name"].numpy().decode()
             seen.add(name)
             assert example["image"].dtype == tf.uint8
-            expected = tf.io.decode_image(files[name].read_bytes(), channels=3)
-            assert (example["image"].numpy() == expected.numpy()).all()
+            expected = np.asarray(Image.open(files[name]).convert("RGB"))
+            assert (example["image"].numpy() == expected).all()
             assert example["label"].dtype == tf.int64
             assert example["label"].numpy() == CLASSES.index(name.split("/")[0])
     assert seen == set(files)
 
 
 def test_a_batch_for_a_training_step(converted):
-    def fixed(example):
-        return tf.image.resize(example["image"], (8, 8)), example["label"]
-
-    images, labels = next(iter(dataset(str(converted)).map(fixed).batch(4)))
+    train = package.open(str(converted))["train"]
+    images, labels = next(iter(train.tensorflow(batch=4, resize=(8, 8), as_supervised=True)))
     assert images.shape == (4, 8, 8, 3)
     assert set(labels.numpy().tolist()) <= {0, 1, 2}
 

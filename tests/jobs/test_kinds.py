@@ -13,7 +13,7 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
-from recordmill.tensorflow_dataset import dataset
+import recordmill as package
 from tests.conftest import (
     CATEGORIES,
     PANOPTIC_CATEGORIES,
@@ -131,7 +131,7 @@ def test_semantic_and_panoptic_masks(converted, sample):
 
 def test_dataset_decodes_all_of_it(converted):
     examples = by_image(converted)
-    for example in dataset(str(converted)).as_numpy_iterator():
+    for example in package.open(str(converted))["train"].tensorflow().as_numpy_iterator():
         record = examples[int(example["image_id"])]
         height, width = record["image/height"][0], record["image/width"][0]
         objects = len(record["image/object/id"])

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from recordmill import dataset
+import recordmill as package
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.conftest import SHARED_DATA, manifest_of, read_examples, rejects_of, shard_bytes, staged_shards
@@ -81,11 +81,11 @@ def test_each_row_is_a_record_with_its_picture_and_pictures_stay_in_one_split(dr
     assert (
         sum(sum(split["class_counts"]) for split in splits) == sum(split["images"]["written"] for split in splits) == 60
     )
-    pixels = next(iter(dataset(str(tmp_path))))["image"]
+    pixels = next(iter(package.open(str(tmp_path))["train"].tensorflow()))["image"]
     assert pixels.dtype == np.uint8
     assert pixels.shape[2] == 3
     with pytest.raises(ConfigError, match="no split"):
-        dataset(str(tmp_path), "x")
+        package.open(str(tmp_path))["x"]
     assert "whose records are rows" in recordmill("extract", tmp_path, tmp_path / "new").err
 
 
@@ -114,7 +114,7 @@ def test_raw_pixels_are_what_readers_see(drawn, tmp_path, recordmill):
     (record, *_) = read_examples(tmp_path)
     assert len(record["image/pixels"][0]) == 12 * 16 * 3
     assert not {"image/encoded", "image/format", "image/key/sha256"} & record.keys()
-    for row in dataset(str(tmp_path)):
+    for row in package.open(str(tmp_path))["train"].tensorflow():
         with Image.open(drawn.images / row["image/filename"].numpy().decode()) as picture:
             expected = np.asarray(picture.convert("RGB").resize((16, 12), Image.Resampling.BILINEAR))
         assert row["image"].shape == (12, 16, 3)

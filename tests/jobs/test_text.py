@@ -59,7 +59,7 @@ def test_records_have_the_columns_and_values_of_scikit_learn(sample, train):
     parsed = tf.io.parse_example(records, spec)
     expected = vectorizer.transform([by_image[int(id_)] for id_ in parsed["image/source_id"].numpy()]).toarray()
     np.testing.assert_allclose(tf.sparse.to_dense(parsed["captions"]), expected, rtol=1e-6)
-    read = next(iter(package.dataset(str(train))))
+    read = next(iter(package.open(str(train))["train"].tensorflow()))
     assert read["caption_index"].shape == read["caption_value"].shape
     assert len(read["captions"]) == 2
 

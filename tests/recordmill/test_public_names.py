@@ -9,14 +9,14 @@ import recordmill
 
 PUBLIC = {
     *("LAYOUTS", "ConfigError", "FeatureTable", "JobError", "Manifest", "RecordmillError"),
-    *("__version__", "dataset", "decode_manifest", "encoders", "parse_record", "parse_spec"),
+    *("DataSet", "Split", "__version__", "decode_manifest", "encoders", "open", "parse_spec"),
 }
 
 
 def test_exactly_these_names_are_public():
     assert set(recordmill.__all__) == PUBLIC
     assert set(dir(recordmill)) >= PUBLIC
-    assert recordmill.dataset.__module__ == "recordmill.tensorflow_dataset"
+    assert recordmill.open.__module__ == "recordmill.data_set"
     assert recordmill.ConfigError is recordmill.schemas.errors.ConfigError
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from recordmill.schemas.annotations import Category
@@ -15,7 +14,7 @@ from recordmill.transforms.draw.colours import Colour, class_colour, name_colour
 from recordmill.transforms.draw.open_record_picture import open_record_picture
 from recordmill.transforms.draw.overlay import Layer, Overlay, Shape
 from recordmill.transforms.masks.bitmaps import bitmap
-from recordmill.transforms.masks.decode_segmentation import decode_segmentation
+from recordmill.transforms.masks.decode_segmentation import decode_counts
 
 Values = Mapping[str, Any]
 """Of a record, by their sources (`recordmill.schemas.layouts`), as `RecordParser` gives them; any of them may be
@@ -204,9 +203,8 @@ def _masks(values: Values, size: tuple[int, int], faults: list[str]) -> Iterator
             yield pixels > 0 if pixels is not None and pixels.any() else None
         return
     for number, counts in enumerate(values.get("objects.mask_rle", ())):
-        form = msgspec.json.encode({"counts": counts.decode(errors="replace"), "size": [size[1], size[0]]})
         try:
-            runs = decode_segmentation(form, *size)
+            runs = decode_counts(counts, *size)
         except UnusableError as fault:
             faults.append(f"the mask of object {number} cannot be drawn: {fault}")
             yield None

@@ -28,8 +28,8 @@ def test_tensorflow_reads_it_where_it_is(gcs, converted, sample, tmp_path):
     (tmp_path / "proxy.py").write_text(program)
     (tmp_path / "read.py").write_text(
         "import json, sys\n"
-        "from recordmill.tensorflow_dataset import dataset\n"
-        "for example in dataset(sys.argv[1]).as_numpy_iterator():\n"
+        "import recordmill\n"
+        "for example in recordmill.open(sys.argv[1])['train'].tensorflow().as_numpy_iterator():\n"
         "    print(json.dumps([int(example['image_id']), example['image'].shape, len(example['boxes'])]))\n"
     )
     environment = os.environ | {

@@ -1,0 +1,249 @@
+"""A split of a data set: its records as numpy arrays, in order or by number, and as what frameworks read."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import cached_property
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
+
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.readings import Reading, listed, readings_of
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.records.open_records import open_records
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from recordmill.decode_record import RecordDecoder
+
+
+class Contents(NamedTuple):
+    """What is in the records of a split.
+
+    Attributes:
+        feature_shape: see `recordmill.schemas.readings.readings_of`.
+    """
+
+    table: FeatureTable
+    labels: LabelMap
+    feature_shape: tuple[str, ...] = ()
+
+
+class Shard(NamedTuple):
+    """A file of records, and what the manifest says of it."""
+
+    path: str
+    info: ShardInfo
+
+
+class Piece(NamedTuple):
+    """Neighbouring records of a shard: from number `first` to before `end`."""
+
+    shard: Shard
+    first: int
+    end: int
+
+
+class Split:
+    """The records of a split, or of a slice of one, in the order of the data set.
+
+    `split[17]`, and what `split.numpy()` iterates over, is a dict of those of these values that the data set has:
+
+        {values}
+
+    Without dimensions, a value is a numpy scalar, or `bytes`. In the layout keras, where a record is one object, there
+    is no dimension N. Of a table, each column's feature under its own name: int64, float32 or bytes, [N] where it is a
+    list, [0] or [1] where some rows have no value; and `image`, where rows name pictures. `split.features` has those of
+    this data set.
+
+    Attributes:
+        name: of the split.
+        folder: of the data set.
+        shards: in the order of the data set.
+        contents: what is in the records.
+        compression: `GZIP`, or nothing.
+    """
+
+    def __init__(self, name: str, folder: str, shards: Sequence[Shard], contents: Contents, compression: str = ""):
+        self.name = name
+        self.folder = folder
+        self.shards = tuple(shards)
+        self.contents = contents
+        self.compression = compression
+        self._readings = readings_of(contents.table, contents.feature_shape)
+        self._ends = tuple(accumulate(shard.info.examples for shard in shards))
+        self._numbers = range(self._ends[-1] if shards else 0)
+
+    @property
+    def features(self) -> dict[str, Reading]:
+        """What is given of each record, by name: dtype, shape, meaning."""
+        return dict(self._readings)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __repr__(self) -> str:
+        return (
+            f"Split({self.name!r}, {len(self):,} records in {len(self.pieces()):,} shards: {', '.join(self._readings)})"
+        )
+
+    @overload
+    def __getitem__(self, index: slice) -> "Split": ...
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        """A record, counted from the end where `index` is negative; or, of a slice, a Split of neighbouring records.
+
+        Raises:
+            IndexError: there are not so many records.
+            ConfigError: the shards are compressed, or the slice has a step.
+            RecordError: the record, its shard or its index is damaged, or has been replaced.
+            OSError: storage fails.
+        """
+        if isinstance(index, slice):
+            return self._slice(index)
+        place = self._place(index)
+        return self._decoded(self._record(*place), *place)
+
+    def raw(self, index: SupportsIndex) -> bytes:
+        """A record as it is, a serialised tf.train.Example; otherwise as `split[index]`."""
+        return self._record(*self._place(index))
+
+    def numpy(self) -> Iterator[dict[str, Any]]:
+        """The records in order, shard by shard, their checksums checked.
+
+        Raises:
+            RecordError: at a damaged record, or a shard that is not the one of the manifest.
+            OSError: storage fails.
+        """
+        for piece in self.pieces():
+            for number, record in enumerate(_records(piece), piece.first):
+                yield self._decoded(record, piece.shard, number)
+
+    __iter__ = numpy
+
+    # As many arguments as tf.data has steps that every training wants.
+    def tensorflow(
+        self,
+        batch: int | None = None,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        shard: tuple[int, int] | None = None,
+        resize: tuple[int, int] | None = None,
+        pad: int | None = None,
+        ragged: bool = False,
+        drop_remainder: bool = False,
+        as_supervised: bool = False,
+    ) -> "tf.data.Dataset":
+        """The records as a tf.data.Dataset of dicts of tensors, with the same values as `numpy`; its cardinality is
+        known, and its order that of the data set, unless it is shuffled.
+
+        Args:
+            batch: how many records a batch; None for single ones. Lists are padded to the longest of their batch, ids
+                and labels by -1, all else by 0 or the empty string.
+            shuffle: visit the shards in another order each epoch, several at a time, and shuffle within a buffer.
+            seed: of that; with one, the order is the same in each run.
+            shard: index and number of the hosts that read: each gets other records, as many as the others, or one
+                more.
+            resize: height and width of all pictures (bilinear), and of masks and maps (nearest). Boxes and keypoints
+                are fractions and stay; `box_xywh_px` is scaled.
+            pad: the length that all lists are padded to, so that shapes are static, with `drop_remainder`.
+            ragged: give batches of lists as ragged tensors instead of padding them.
+            drop_remainder: leave out what does not fill a batch at the end.
+            as_supervised: pairs: image or feature, and label; of a table, the other columns, and the label.
+
+        Raises:
+            ConfigError: the data set cannot be read so.
+        """
+        from recordmill.tensorflow_reader import Steps, tensorflow_dataset
+
+        steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
+        return tensorflow_dataset(self, steps)
+
+    def pieces(self, host: int = 0, hosts: int = 1) -> list[Piece]:
+        """Where the records are, of one of several hosts."""
+        numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
+        starts = (0, *self._ends)
+        found = []
+        for shard, start, end in zip(self.shards, starts, self._ends, strict=False):
+            first, last = max(numbers.start, start), min(numbers.stop, end)
+            if first < last:
+                found.append(Piece(shard, first - start, last - start))
+        return found
+
+    def _slice(self, index: slice) -> "Split":
+        numbers = self._numbers[index]
+        if numbers.step != 1:
+            raise ConfigError(
+                f"a slice of step {numbers.step}; of a split, only neighbouring records are: give no step"
+            )
+        part = copy(self)
+        part._numbers = numbers
+        return part
+
+    def _place(self, index: SupportsIndex) -> tuple[Shard, int]:
+        """The shard of a record, and its number there."""
+        try:
+            number = self._numbers[index]
+        except IndexError:
+            raise IndexError(f"{self.folder}: no record {index}; {self.name} has {len(self):,} here") from None
+        shard = bisect_right(self._ends, number)
+        return self.shards[shard], number - (self._ends[shard] - self.shards[shard].info.examples)
+
+    def _record(self, shard: Shard, number: int) -> bytes:
+        return next(_records(Piece(shard, number, number + 1)))
+
+    @cached_property
+    def _decode(self) -> "RecordDecoder":
+        from recordmill.decode_record import RecordDecoder  # and Pillow, which TensorFlow does without
+
+        return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
+
+    def _decoded(self, record: bytes, shard: Shard, number: int) -> dict[str, Any]:
+        try:
+            return self._decode(record)
+        except RecordError as error:
+            raise RecordError(f"{shard.path}: record {number} {error}; recordmill verify tells more") from error
+
+
+Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())
+
+
+def check_shard(shard: Shard) -> None:
+    """
+    Raises:
+        RecordError: the file is gone, or not the one that the manifest lists: by its size, and in a bucket, where that
+            costs no reading, by its checksum.
+    """
+    path, info = shard
+    storage = storage_for(path)
+    try:
+        found = storage.checksum(path) if is_remote(path) else (storage.size(path), info.crc32c)
+    except FileNotFoundError:
+        found = None, ""
+    if found[0] is None:
+        raise RecordError(f"{path} is gone; was the data set written anew? Then open it again, or recordmill verify")
+    if found != (info.bytes, info.crc32c):
+        raise RecordError(
+            f"{path} is not the shard that the manifest lists ({found[0]:,} bytes, where it had {info.bytes:,}); was "
+            "the data set written anew? Then open it again, or recordmill verify"
+        )
+
+
+def _records(piece: Piece) -> Iterator[bytes]:
+    check_shard(piece.shard)
+    path, info = piece.shard
+    number = piece.first
+    for record in islice(open_records(path), piece.first, piece.end):
+        yield record
+        number += 1
+    if number < piece.end:
+        raise RecordError(f"{path}: it ends after {number:,} records, where the manifest has {info.examples:,}")

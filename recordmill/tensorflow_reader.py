@@ -1,0 +1,310 @@
+"""A split as a tf.data.Dataset, by the table of `recordmill.schemas.readings`."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recordmill.decode_record import EDGES, KEYPOINTS, rle_masks
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import CLASS_OF_ROW, RecordOf, parse_spec
+from recordmill.schemas.readings import Form, Reading
+from recordmill.split import Piece, Split, check_shard
+from recordmill.transforms.metadata.folder_statistics import read_statistics
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_LOOKS = 16
+"""Shards that are looked at once: in a bucket, each is a request."""
+_INTERLEAVED = 16
+"""Shards that are read at once where the order is shuffled; a fixed number, as the order follows from it."""
+_BUFFER_BYTES = 1 << 28
+"""Of shuffled records: they are not decoded yet."""
+_BUFFER_RECORDS = 1 << 14
+_READ_BYTES = 8 << 20
+
+Example = dict[str, Any]
+
+
+class Steps(NamedTuple):
+    """What is done to the records, see `recordmill.split.Split.tensorflow`."""
+
+    batch: int | None
+    shuffle: bool
+    seed: int | None
+    shard: tuple[int, int] | None
+    resize: tuple[int, int] | None
+    pad: int | None
+    ragged: bool
+    drop_remainder: bool
+    as_supervised: bool
+
+
+def tensorflow_dataset(split: Split, steps: Steps) -> "tf.data.Dataset":
+    """
+    Raises:
+        ConfigError: the split cannot be read so.
+    """
+    import tensorflow as tf
+
+    _check(split, steps)
+    pieces = split.pieces(*(steps.shard or (0, 1)))
+    with ThreadPoolExecutor(_LOOKS) as pool:  # TensorFlow would not know another file from the one of the manifest
+        list(pool.map(check_shard, [piece.shard for piece in pieces]))
+    data = _records(split, pieces, steps)
+    data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
+    data = data.map(partial(_decoded, split), num_parallel_calls=tf.data.AUTOTUNE)
+    if steps.resize:
+        data = data.map(partial(_resized, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
+    if steps.batch:
+        data = _batched(data, split.features, steps)
+    if steps.as_supervised:
+        data = data.map(partial(_pair, *_supervised(split)))
+    return data.prefetch(tf.data.AUTOTUNE)
+
+
+def _check(split: Split, steps: Steps) -> None:
+    """
+    Raises:
+        ConfigError: arguments that contradict each other, or the data set.
+    """
+    index, hosts = steps.shard or (0, 1)
+    least = len(split) // max(hosts, 1)  # records of a host
+    forms = {reading.form for reading in split.features.values()}
+    faults = {
+        f"shard=({index}, {hosts}): the index is 0 to hosts - 1": not 0 <= index < hosts,
+        f"batch={steps.batch}: give 1 or more": steps.batch is not None and steps.batch < 1,
+        "pad, ragged and drop_remainder are of batches: give batch": steps.batch is None
+        and bool(steps.pad or steps.ragged or steps.drop_remainder),
+        "pad and ragged: a ragged batch is not padded; give one of them": bool(steps.pad and steps.ragged),
+        f"resize={steps.resize}: the records hold no picture": bool(steps.resize) and not forms & _OF_PIXELS,
+        "batch: pictures of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
+            steps.batch and not steps.resize and not steps.ragged and forms & (_OF_PIXELS - {Form.PIXELS})
+        ),
+        f"drop_remainder: a host has {least:,} records, which is not one batch of {steps.batch}": bool(
+            steps.drop_remainder and steps.batch and least < steps.batch
+        ),
+    }
+    if wrong := [fault for fault, is_so in faults.items() if is_so]:
+        raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
+    if steps.pad:
+        _check_longest(split, steps.pad)
+
+
+def _check_longest(split: Split, pad: int) -> None:
+    found = read_statistics(split.folder, [split.name])
+    objects = found[split.name].histograms.get("objects_an_image") if found else None
+    if objects and objects.largest > pad:
+        raise ConfigError(
+            f"{split.folder}, split {split.name}: pad={pad}, and an image has {objects.largest:,.0f} objects: give "
+            f"pad={objects.largest:.0f}, or more"
+        )
+
+
+def _records(split: Split, pieces: list[Piece], steps: Steps) -> "tf.data.Dataset":
+    """Serialised records, string []."""
+    import tensorflow as tf
+
+    def read(path: "tf.Tensor", first: "tf.Tensor", count: "tf.Tensor") -> "tf.data.Dataset":
+        return tf.data.TFRecordDataset(path, split.compression, _READ_BYTES).skip(first).take(count)
+
+    files = tf.data.Dataset.from_tensor_slices(
+        (
+            tf.constant([piece.shard.path for piece in pieces], tf.string),
+            tf.constant([piece.first for piece in pieces], tf.int64),
+            tf.constant([piece.end - piece.first for piece in pieces], tf.int64),
+        )
+    )
+    if not steps.shuffle:
+        return files.flat_map(read)
+    is_fixed = steps.seed is not None
+    bytes_each = max(1, sum(piece.shard.info.bytes for piece in pieces) // max(1, len(split)))
+    buffer = max(1, min(_BUFFER_RECORDS, _BUFFER_BYTES // bytes_each, len(split)))
+    return (
+        files.shuffle(max(1, len(pieces)), steps.seed)
+        .interleave(read, cycle_length=_INTERLEAVED, num_parallel_calls=tf.data.AUTOTUNE, deterministic=is_fixed)
+        .shuffle(buffer, steps.seed)
+    )
+
+
+# Decoding
+
+
+def _decoded(split: Split, record: "tf.Tensor") -> Example:
+    import tensorflow as tf
+
+    table = split.contents.table
+    parsed = tf.io.parse_single_example(record, parse_spec(table))
+    values = {feature.source: parsed[feature.name] for feature in table.features}
+    decoded: Example = {}
+    for name, reading in split.features.items():
+        if reading.form is Form.KEYPOINTS:
+            decoded[name] = _keypoints(values, split.contents.labels.keypoints)
+        elif reading.form in _MASKS:
+            decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(decoded["image"])[:2])
+        else:
+            decoded[name] = _FORMS[reading.form](values, reading)
+        decoded[name].set_shape([None if reading.form is Form.KEYPOINTS else size for size in reading.static_shape])
+    return decoded
+
+
+def _as_it_is(values: Example, reading: Reading) -> "tf.Tensor":
+    return values[reading.source]
+
+
+def _decimal(values: Example, reading: Reading) -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.strings.to_number(values[reading.source], tf.int64)
+
+
+def _picture(values: Example, reading: Reading) -> "tf.Tensor":
+    """PNGs, too. Decoded accurately, pixels are those that Pillow gives; quickly, some differ by up to 21 of 255."""
+    import tensorflow as tf
+
+    return tf.io.decode_jpeg(values[reading.source], channels=3, dct_method="INTEGER_ACCURATE")
+
+
+def _pixels(values: Example, reading: Reading) -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.reshape(tf.io.decode_raw(values[reading.source], tf.uint8), reading.static_shape)
+
+
+def _grey(values: Example, reading: Reading) -> "tf.Tensor":
+    return _grey_pixels(values[reading.source])
+
+
+def _grey_pixels(png: "tf.Tensor") -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.io.decode_png(png, channels=1)[:, :, 0]
+
+
+def _segment_ids(values: Example, reading: Reading) -> "tf.Tensor":
+    import tensorflow as tf
+
+    pixels = tf.cast(tf.io.decode_png(values[reading.source], channels=3), tf.int32)
+    return tf.reduce_sum(pixels * [1, 1 << 8, 1 << 16], axis=-1)
+
+
+def _float16(values: Example, reading: Reading) -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.reshape(tf.io.decode_raw(values[reading.source], tf.float16), values["feature.shape"])
+
+
+def _edges(values: Example, reading: Reading) -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.stack([values[f"objects.{edge}"] for edge in EDGES], axis=-1)
+
+
+def _keypoints(values: Example, each: int) -> "tf.Tensor":
+    import tensorflow as tf
+
+    points = tf.stack([tf.cast(values[source], tf.float32) for source in KEYPOINTS], axis=-1)
+    return tf.reshape(points, [tf.shape(values["objects.id"])[0], each, 3])
+
+
+def _png_masks(pngs: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
+    """uint8 [N, height, width], also where N is 0: from no PNG, map_fn could not infer height and width."""
+    import tensorflow as tf
+
+    drawn = tf.TensorSpec([None, None], tf.uint8)
+    return tf.cond(
+        tf.size(pngs) > 0,
+        lambda: tf.map_fn(_grey_pixels, pngs, fn_output_signature=drawn),
+        lambda: tf.zeros([0, size[0], size[1]], tf.uint8),
+    )
+
+
+def _rle_masks(counts: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
+    import tensorflow as tf
+
+    def drawn(counts: Any, size: Any) -> Any:
+        height, width = size.tolist()
+        return rle_masks(counts, width, height)
+
+    return tf.numpy_function(drawn, [counts, size], tf.uint8, stateful=False)
+
+
+_FORMS: Mapping[Form, Callable[[Example, Reading], "tf.Tensor"]] = {
+    Form.AS_IT_IS: _as_it_is,
+    Form.DECIMAL: _decimal,
+    Form.EDGES: _edges,
+    Form.FLOAT16: _float16,
+    Form.GREY: _grey,
+    Form.PICTURE: _picture,
+    Form.PIXELS: _pixels,
+    Form.SEGMENT_IDS: _segment_ids,
+}
+_MASKS: Mapping[Form, Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]] = {
+    Form.PNG_MASKS: _png_masks,
+    Form.RLE_MASKS: _rle_masks,
+}
+_COLOURED = {Form.PICTURE, Form.PIXELS}
+_OF_PIXELS = {*_COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
+"""What has the height and width of the record's picture."""
+
+
+# What comes after
+
+
+def _resized(readings: Mapping[str, Reading], size: tuple[int, int], example: Example) -> Example:
+    import tensorflow as tf
+
+    old = tf.shape(example["image"])[:2]
+    resized = dict(example)
+    for name, reading in readings.items():
+        if reading.form in _COLOURED:
+            resized[name] = tf.cast(tf.round(tf.image.resize(example[name], size)), tf.uint8)
+        elif reading.form in _OF_PIXELS:
+            resized[name] = tf.image.resize(example[name][..., None], size, "nearest")[..., 0]
+        elif reading.source == "objects.bbox_xywh_px":
+            height, width = tf.unstack(tf.cast(size, tf.float32) / tf.cast(old, tf.float32))
+            resized[name] = example[name] * tf.stack([width, height, width, height])
+    return resized
+
+
+def _batched(data: "tf.data.Dataset", readings: Mapping[str, Reading], steps: Steps) -> "tf.data.Dataset":
+    import tensorflow as tf
+
+    if steps.ragged:
+        return data.ragged_batch(steps.batch, steps.drop_remainder)
+    shapes = {
+        name: [steps.pad if size is None else size for size in spec.shape] for name, spec in data.element_spec.items()
+    }
+    paddings = {
+        name: tf.constant("" if spec.dtype == tf.string else readings[name].padding, spec.dtype)
+        for name, spec in data.element_spec.items()
+    }
+    return data.padded_batch(steps.batch, shapes, paddings, steps.drop_remainder)
+
+
+def _pair(inputs: str, label: str, example: Example) -> tuple[Any, "tf.Tensor"]:
+    if inputs:
+        return example[inputs], example[label]
+    return {name: value for name, value in example.items() if name != label}, example[label]
+
+
+def _supervised(split: Split) -> tuple[str, str]:
+    """Names of what goes into a model and of its label; the former empty where it is all else.
+
+    Raises:
+        ConfigError: the records have no label that stands for all of them.
+    """
+    features = split.features
+    if split.contents.table.record_of is RecordOf.ROW:
+        labels = [name for name, reading in features.items() if reading.source.startswith(CLASS_OF_ROW)]
+        inputs = ""
+    else:
+        labels = [name for name in features if name == "label"]
+        inputs = "image" if "image" in features else "feature"
+    if not labels:
+        raise ConfigError(
+            f"{split.folder}, split {split.name}: as_supervised wants one label a record; there are "
+            f"{', '.join(features)}: take what is to be learned by map"
+        )
+    return inputs, labels[0]

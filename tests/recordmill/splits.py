@@ -1,0 +1,121 @@
+"""Splits of drawn records, in every layout, without a job; and what is in them."""
+
+import gzip
+import io
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+from PIL import Image
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
+from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.tfrecord import frame
+from recordmill.split import Contents, Shard, Split
+from recordmill.transforms.masks.bitmaps import run_lengths
+from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+from recordmill.transforms.storage.interface import crc32c_text
+
+KEYPOINTS = 4
+LABELS = LabelMap((Category(3, "cat", keypoints=tuple("abcd")), Category(7, "dog")))
+
+
+def _row(*pictures: Feature) -> FeatureTable:
+    columns = (
+        Feature("kind", f"{CLASS_OF_ROW}kind", Kind.INT64, (), "0..classes-1", "kind"),
+        Feature("note", "row.note", Kind.BYTES, ("0 or 1 of note",), "utf-8", "note"),
+        Feature("numbers", "row.numbers", Kind.FLOAT, ("N of numbers",), "", "numbers"),
+    )
+    features = tuple(sorted((*columns, *pictures), key=lambda feature: feature.name))
+    return FeatureTable("table", features, LAYOUTS["table"].record_of)
+
+
+CONTENTS = {
+    **{name: Contents(LAYOUTS[name], LABELS) for name in ("detection", "keras", "tfds", "classification")},
+    "float32": Contents(features_table((2, 3, 5), "float32"), LABELS, ("2", "3", "5")),
+    "float16": Contents(features_table((2, 3, 5), "float16"), LABELS, ("2", "3", "5")),
+    "rows": Contents(_row(), LABELS),
+    "pictures": Contents(_row(*picture_of_row(None)), LABELS),
+    "pixels": Contents(_row(*picture_of_row((6, 7))), LABELS),
+}
+"""Of each layout, with all that it can hold."""
+
+
+class Drawn(NamedTuple):
+    """What a record is made of, by source, and what readers are to make of some of it."""
+
+    values: dict[str, Any]
+    expected: dict[str, np.ndarray]
+
+
+def draw(contents: Contents, number: int, objects: int | None = None) -> Drawn:
+    """The `number`-th record; every fourth has no object."""
+    rng = np.random.default_rng(number)
+    height, width = 20 + number, 31 - number % 3
+    sizes = {"N": number % 4 if objects is None else objects, "C": 2, "T": 3, "L": 4, "S": 2, "G": 1, "E": 0}
+    lists = {"N*K": KEYPOINTS * sizes["N"], "0 or 1 of note": number % 2, "N of numbers": number % 3}
+    masks = rng.random((sizes["N"], height, width)) < 0.3
+    ids = rng.integers(0, 1 << 24, (height, width))
+    grey = {source: rng.integers(0, 256, (height, width), np.uint8) for source in _GREY}
+    runs = [run_lengths(mask) for mask in masks]
+    coloured = np.stack([ids & 255, ids >> 8 & 255, ids >> 16], -1).astype(np.uint8)
+    known = {
+        "image.encoded": encoded(rng.integers(0, 256, (height, width, 3), np.uint8), "PNG" if number % 2 else "JPEG"),
+        "image.pixels": rng.integers(0, 256, 6 * 7 * 3, np.uint8).tobytes(),
+        "image.id": str(number).encode(),
+        "objects.mask_png": [mask_png(each, width, height) for each in runs],
+        "objects.mask_rle": [mask_rle(each, width, height) for each in runs],
+        "panoptic.png": encoded(coloured, "PNG"),
+        "feature.shape": [2, 3, 5],
+        "feature.bytes": rng.standard_normal(30).astype("<f2").tobytes(),
+        **{source: encoded(pixels, "PNG") for source, pixels in grey.items()},
+    }
+    values = {
+        feature.source: known[feature.source] if feature.source in known else _drawn(feature, sizes | lists, rng)
+        for feature in contents.table.features
+    }
+    return Drawn(values, {"masks": masks, "segment_map": ids} | {_GREY[source]: grey[source] for source in grey})
+
+
+_GREY = {"semantic.png": "semantic", "panoptic.category_png": "categories", "panoptic.instance_png": "instances"}
+
+
+def encoded(pixels: np.ndarray, format_: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, format_)
+    return stream.getvalue()
+
+
+def _drawn(feature: Feature, sizes: dict[str, int], rng: np.random.Generator) -> Any:
+    shape = [sizes[size] if size in sizes else int(size) for size in feature.shape]
+    drawn = rng.random(shape).astype(np.float32) if feature.kind is Kind.FLOAT else rng.integers(0, 2, shape)
+    flat = np.ravel(drawn).tolist()
+    if feature.kind is Kind.BYTES:
+        flat = [b"\xc3\xa9\0%d" % value for value in flat]  # a zero byte within
+    return flat if feature.is_list else flat[0]
+
+
+def write_split(
+    folder: Path, contents: Contents, drawn: list[Drawn], shards: int = 3, compressed: bool = False
+) -> Split:
+    """The records in so many shards, one of them empty."""
+    writer = ExampleWriter(contents.table)
+    records = [writer.write(each.values) for each in drawn]
+    return split_of(folder, contents, [records[:2], [], records[2:]][:shards], compressed)
+
+
+def split_of(folder: Path, contents: Contents, shards: list[list[bytes]], compressed: bool = False) -> Split:
+    found = []
+    for number, records in enumerate(shards):
+        data = b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1]))
+        data = gzip.compress(data) if compressed else data
+        path = folder / f"coco-train.tfrecord-{number:05d}-of-{len(shards):05d}"
+        path.write_bytes(data)
+        info = ShardInfo(path.name, len(records), len(data), crc32c_text(google_crc32c.Checksum(data)), "")
+        found.append(Shard(str(path), info))
+    return Split("train", str(folder), found, contents, "GZIP" if compressed else "")

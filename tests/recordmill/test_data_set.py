@@ -1,0 +1,77 @@
+"""A folder is opened: what it has, and one clear error where it is no data set."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+
+import recordmill
+from tests.conftest import manifest_of, rejects_of
+from tests.gcs_stand_in import running
+
+
+def test_a_converted_data_set(sample, tmp_path, copy_converted):
+    """Against pycocotools' reading of the JSON."""
+    copy_converted(tmp_path, "--num-shards", 3)
+    coco = COCO(sample.instances)
+    category_ids = sorted(coco.getCatIds())
+    data = recordmill.open(str(tmp_path))
+    assert data.classes == tuple(coco.cats[id_]["name"] for id_ in category_ids)
+    assert data.num_classes == len(category_ids)
+    assert list(data.splits) == ["train"]
+    assert len(data["train"]) == manifest_of(tmp_path)["splits"]["train"]["images"]["written"]
+    seen = []
+    for example in data["train"]:
+        row = coco.loadImgs(int(example["image_id"]))[0]
+        seen.append(row["id"])
+        annotations = sorted(coco.loadAnns(coco.getAnnIds(row["id"])), key=lambda each: each["id"])
+        assert example["image"].shape == (row["height"], row["width"], 3)
+        x, y, width, height = np.array([each["bbox"] for each in annotations]).reshape(-1, 4).T
+        edges = np.stack([y, x, y + height, x + width], -1) / ([row["height"], row["width"]] * 2)
+        np.testing.assert_allclose(example["boxes"], edges, atol=1e-6)
+        assert example["labels"].tolist() == [category_ids.index(each["category_id"]) for each in annotations]
+        assert example["annotation_ids"].tolist() == [each["id"] for each in annotations]
+        assert example["file_name"].decode() == row["file_name"]
+    assert sorted(seen) == sorted(set(coco.getImgIds()) - {reject["id"] for reject in rejects_of(tmp_path)})
+
+
+def test_what_is_no_data_set(tmp_path, copy_converted):
+    with pytest.raises(recordmill.ConfigError, match="no such folder"):
+        recordmill.open(str(tmp_path / "none"))
+    with pytest.raises(recordmill.ConfigError, match=r"has no manifest\.json"):
+        recordmill.open(str(tmp_path))
+    copy_converted(tmp_path, "--num-shards", 3)
+    with pytest.raises(recordmill.ConfigError, match="no split 'test'; it has train"):
+        recordmill.open(str(tmp_path))["test"]
+
+
+def test_in_a_bucket(tmp_path, copy_converted, monkeypatch):
+    copy_converted(tmp_path, "--num-shards", 3)
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        for path in tmp_path.iterdir():
+            server.put(f"out/{path.name}", path.read_bytes())
+        remote, local = (recordmill.open(path)["train"] for path in ("gs://bucket/out", str(tmp_path)))
+        assert [int(each["image_id"]) for each in remote] == [int(each["image_id"]) for each in local]
+        with pytest.raises(recordmill.ConfigError, match="no such folder"):
+            recordmill.open("gs://bucket/other")
+
+
+def test_features_of_a_model_have_the_shape_of_the_recipe(tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3)
+    path = Path(tmp_path / "manifest.json")
+    manifest = json.loads(path.read_text())
+    manifest |= {"layout": "features", "features": FLOAT16}
+    manifest["splits"]["train"]["recipe"] |= {"layout": "features"}
+    manifest["splits"]["train"]["recipe"]["options"]["feature_shape"] = ["2", "3", "5"]
+    path.write_text(json.dumps(manifest))
+    (features,) = recordmill.open(str(tmp_path))["train"].features.values()
+    assert (features.dtype, features.static_shape) == ("float16", (2, 3, 5))
+
+
+FLOAT16 = [
+    {"name": "feature", "source": "feature.bytes", "kind": "bytes", "shape": [], "unit": "float16", "meaning": ""},
+    {"name": "feature/shape", "source": "feature.shape", "kind": "int64", "shape": ["3"], "unit": "", "meaning": ""},
+]

@@ -1,0 +1,120 @@
+"""A record's values become arrays of what the table of readings says."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.decode_record import RecordDecoder
+from recordmill.schemas.errors import RecordError
+from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.readings import readings_of
+from tests.recordmill.splits import CONTENTS, KEYPOINTS, draw
+
+
+def decoded(name: str, values: dict, table=None) -> dict:
+    table, labels, shape = CONTENTS[name] if table is None else (table, CONTENTS[name].labels, ())
+    decode = RecordDecoder(table, readings_of(table, shape), labels.keypoints)
+    return decode(ExampleWriter(table).write(values))
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("number", [0, 3])
+def test_types_and_shapes_are_those_of_the_table(name, number):
+    found = decoded(name, draw(CONTENTS[name], number).values)
+    table, _, shape = CONTENTS[name]
+    readings = readings_of(table, shape)
+    assert list(found) == list(readings)
+    sizes: dict[str, int] = {"N": number, "K": KEYPOINTS}
+    for key, reading in readings.items():
+        value = found[key]
+        if not reading.shape:
+            assert isinstance(value, bytes if reading.dtype == "bytes" else np.dtype(reading.dtype).type), key
+            continue
+        assert value.dtype == (object if reading.dtype == "bytes" else reading.dtype), key
+        assert all(isinstance(each, bytes) for each in value.ravel()) or reading.dtype != "bytes"
+        known = {size: int(size) if size.isdecimal() else sizes.setdefault(size, length) for size, length in
+                 zip(reading.shape, value.shape, strict=True)}  # fmt: skip
+        assert value.shape == tuple(known[size] for size in reading.shape), key
+        assert value.flags.writeable, key
+
+
+def test_a_record_of_the_layout_detection():
+    values, expected = draw(CONTENTS["detection"], 3)
+    found = decoded("detection", values)
+    with Image.open(io.BytesIO(values["image.encoded"])) as picture:
+        assert (found["image"] == np.asarray(picture)).all()
+    assert found["image_id"] == 3
+    edges = np.array([values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")], np.float32)
+    assert (found["boxes"] == edges.T).all()
+    assert found["labels"].tolist() == values["objects.class_index"]
+    assert found["category_ids"].tolist() == values["objects.category_id"]
+    xyv = np.array([values[f"objects.keypoint_{part}"] for part in ("x", "y", "visibility")], np.float32)
+    assert (found["keypoints"] == xyv.T.reshape(3, KEYPOINTS, 3)).all()
+    assert found["captions"].tolist() == values["captions.text"]
+    for name in ("masks", "semantic", "categories", "instances"):
+        assert (found[name] == expected[name]).all(), name
+
+
+def test_masks_as_run_lengths_alone_and_category_ids_as_labels():
+    table = LAYOUTS["detection"]
+    left_out = {"objects.mask_png", "objects.category_id"}
+    table = type(table)("detection", tuple(each for each in table.features if each.source not in left_out))
+    values, expected = draw(CONTENTS["detection"], 3)
+    found = decoded("detection", values, table)
+    assert (found["masks"] == expected["masks"]).all()
+    assert found["category_ids"].tolist() == values["objects.label"]
+
+
+def test_segments_of_the_layout_tfds():
+    values, expected = draw(CONTENTS["tfds"], 2)
+    found = decoded("tfds", values)
+    assert (found["segment_map"] == expected["segment_map"]).all()
+    assert found["segment_boxes"].ravel().tolist() == np.float32(values["segments.bbox_yxyx"]).tolist()
+    assert found["boxes"].ravel().tolist() == np.float32(values["objects.bbox_yxyx"]).tolist()
+    assert found["segment_labels"].tolist() == values["segments.class_index"]
+
+
+def test_features_and_rows():
+    values = draw(CONTENTS["float16"], 1).values
+    assert decoded("float16", values)["feature"].tobytes() == values["feature.bytes"]
+    values = draw(CONTENTS["pixels"], 1).values
+    found = decoded("pixels", values)
+    assert found["image"].tobytes() == values["image.pixels"]
+    assert (found["kind"], found["note"].tolist()) == (values["row.class_index/kind"], values["row.note"])
+
+
+def test_what_cannot_be_decoded():
+    values = draw(CONTENTS["classification"], 0).values
+    with pytest.raises(RecordError, match="cannot be decoded"):
+        decoded("classification", values | {"image.encoded": values["image.encoded"][:-300]})
+    values = draw(CONTENTS["detection"], 1).values
+    with pytest.raises(RecordError, match="cannot be decoded"):
+        decoded("detection", values | {"objects.mask_png": [draw(CONTENTS["detection"], 2).values["semantic.png"]]})
+    table, _, shape = CONTENTS["keras"]
+    with pytest.raises(RecordError, match=r"no tf\.train\.Example"):
+        RecordDecoder(table, readings_of(table, shape), 0)(b"\x0a\xff")
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "I;16"])
+def test_pictures_of_any_kind_are_red_green_and_blue(mode):
+    pixels = np.arange(30, dtype=np.uint8).reshape(5, 6) * 8
+    picture = (
+        Image.fromarray(pixels.astype(np.uint16) * 257) if mode == "I;16" else Image.fromarray(pixels).convert(mode)
+    )
+    stream = io.BytesIO()
+    picture.save(stream, "PNG")
+    values = draw(CONTENTS["classification"], 0).values | {"image.encoded": stream.getvalue()}
+    found = decoded("classification", values)["image"]
+    expected = np.asarray(Image.fromarray(pixels).convert("1").convert("L")) if mode == "1" else pixels
+    assert (found == expected[..., None]).all()
+    assert found.shape == (5, 6, 3)
+
+
+def test_the_page_shows_the_table():
+    from recordmill.schemas.readings import markdown
+
+    assert markdown() in (Path(__file__).parents[2] / "docs" / "reading.md").read_text()

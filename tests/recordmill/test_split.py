@@ -1,0 +1,129 @@
+"""A split is read in order, by number and in slices; what is not as it was written is an error."""
+
+import numpy as np
+import pytest
+
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.example import ExampleWriter
+from tests.gcs_stand_in import running
+from tests.recordmill.splits import CONTENTS, draw, split_of, write_split
+
+RECORDS = 7
+CLASSES = CONTENTS["classification"]
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "gzip"])
+def split(request, tmp_path):
+    return write_split(
+        tmp_path, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)], compressed=request.param
+    )
+
+
+def ids(records) -> list[int]:
+    return [int(record["image_id"]) for record in records]
+
+
+def test_records_in_order(split):
+    assert len(split) == RECORDS
+    assert ids(split) == ids(split.numpy()) == list(range(RECORDS))
+    assert list(split.features) == list(next(iter(split)))
+    assert split.features["image"].shape == ("height", "width", "3")
+
+
+@pytest.mark.parametrize(
+    "part", [slice(1, 6), slice(None, -3), slice(2, 3), slice(-4, None), slice(5, 2), slice(0, 99)]
+)
+def test_slices_are_splits(split, part):
+    found = split[part]
+    assert ids(found) == list(range(RECORDS))[part]
+    assert len(found) == len(range(RECORDS)[part])
+    assert ids(found[1:]) == list(range(RECORDS))[part][1:]
+    assert len(split) == RECORDS
+
+
+def test_a_slice_with_a_step(split):
+    with pytest.raises(ConfigError, match="step 2"):
+        split[::2]
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 3, 9])
+def test_hosts_read_each_record_once_and_as_many_as_the_others(split, hosts):
+    parts = [split.pieces(host, hosts) for host in range(hosts)]
+    numbers = [sum(piece.end - piece.first for piece in pieces) for pieces in parts]
+    assert max(numbers) - min(numbers) <= 1
+    places = [
+        (piece.shard.info.file, number)
+        for pieces in parts
+        for piece in pieces
+        for number in range(piece.first, piece.end)
+    ]
+    assert places == [(split.shards[0].info.file, n) for n in range(2)] + [
+        (split.shards[2].info.file, n) for n in range(5)
+    ]
+
+
+def test_a_damaged_record(tmp_path):
+    split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)])
+    path = tmp_path / split.shards[2].info.file
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.write_bytes(data)
+    read = iter(split)
+    assert ids(next(read) for _ in range(RECORDS - 1)) == list(range(RECORDS - 1))
+    with pytest.raises(RecordError, match=r"00002-of-00003: record 4 at byte .* checksum"):
+        next(read)
+
+
+def test_a_record_that_cannot_be_decoded_is_named(tmp_path):
+    values = draw(CLASSES, 1).values
+    writer = ExampleWriter(CLASSES.table)
+    records = [writer.write(each) for each in (values, values | {"image.encoded": b"none"})]
+    with pytest.raises(RecordError, match=r"00000-of-00001: record 1 cannot be decoded"):
+        list(split_of(tmp_path, CLASSES, [records]))
+
+
+def test_a_shard_that_is_gone_or_replaced(tmp_path):
+    drawn = [draw(CLASSES, number) for number in range(RECORDS)]
+    split = write_split(tmp_path, CLASSES, drawn)
+    path = tmp_path / split.shards[2].info.file
+    write_split(tmp_path, CLASSES, drawn[:-1])
+    read = iter(split)
+    assert ids([next(read), next(read)]) == [0, 1]
+    with pytest.raises(RecordError, match="00002-of-00003 is not the shard that the manifest lists"):
+        next(read)
+    path.unlink()
+    with pytest.raises(RecordError, match="00002-of-00003 is gone"):
+        list(split)
+
+
+def test_a_shard_with_fewer_records_than_the_manifest_has(tmp_path):
+    split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(2)], shards=1)
+    info = type(split.shards[0].info)(**{**as_dict(split.shards[0].info), "examples": 3})
+    longer = type(split)("train", str(tmp_path), [split.shards[0]._replace(info=info)], CLASSES)
+    with pytest.raises(RecordError, match="it ends after 2 records, where the manifest has 3"):
+        list(longer)
+
+
+def as_dict(struct) -> dict:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+def test_nothing_to_read(tmp_path):
+    split = split_of(tmp_path, CLASSES, [])
+    assert len(split) == 0
+    assert list(split) == split.pieces() == []
+
+
+def test_in_a_bucket_a_shard_of_the_same_size_is_told_by_its_checksum(tmp_path, monkeypatch):
+    split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)])
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        shards = [shard._replace(path=f"gs://bucket/out/{shard.info.file}") for shard in split.shards]
+        for shard in shards:
+            server.put(f"out/{shard.info.file}", (tmp_path / shard.info.file).read_bytes())
+        remote = type(split)("train", "gs://bucket/out", shards, CLASSES)
+        for one, other in zip(remote, split, strict=True):
+            assert all(np.array_equal(one[name], other[name]) for name in other)
+        server.put(f"out/{shards[2].info.file}", bytes(shards[2].info.bytes))
+        with pytest.raises(RecordError, match="is not the shard that the manifest lists"):
+            list(remote)

@@ -1,0 +1,199 @@
+"""tf.data gives what the numpy reader gives, and batches of it as a training loop wants them."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.split import Contents
+from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
+
+RECORDS = 6
+_RLE = tuple(each for each in LAYOUTS["detection"].features if each.source != "objects.mask_png")
+ALL = CONTENTS | {"rle": Contents(type(LAYOUTS["detection"])("detection", _RLE), LABELS)}
+
+
+def split_of(folder, name, records=RECORDS, **more):
+    return write_split(folder, ALL[name], [draw(ALL[name], number) for number in range(records)], **more)
+
+
+def ids(data) -> list[int]:
+    return np.concatenate([np.atleast_1d(each["image_id"]) for each in data.as_numpy_iterator()]).tolist()
+
+
+def is_equal(one, other) -> bool:
+    return (
+        type(one) is type(other) and (isinstance(one, bytes) or one.dtype == other.dtype) and np.array_equal(one, other)
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_values_are_those_of_the_numpy_reader(tmp_path, name):
+    split = split_of(tmp_path, name, 4, compressed=name == "keras")
+    data = split.tensorflow()
+    assert int(data.cardinality()) == 4
+    for key, spec in data.element_spec.items():
+        reading = split.features[key]
+        sizes = [LABELS.keypoints if size == "K" else int(size) if size.isdecimal() else None for size in reading.shape]
+        assert spec == tf.TensorSpec(sizes, "string" if reading.dtype == "bytes" else reading.dtype), key
+    for tensors, arrays in zip(data.as_numpy_iterator(), split.numpy(), strict=True):
+        assert tensors.keys() == arrays.keys()
+        assert [key for key in arrays if not is_equal(tensors[key], arrays[key])] == []
+
+
+def test_padded_batches(tmp_path):
+    split = split_of(tmp_path, "detection")
+    batches = list(split.tensorflow(batch=4, resize=(8, 10)))
+    assert [len(batch["image"]) for batch in batches] == [4, 2]
+    whole = list(split)
+    for batch, records in zip(batches, (whole[:4], whole[4:]), strict=True):
+        most = max(len(record["labels"]) for record in records)
+        assert batch["image"].shape == (len(records), 8, 10, 3)
+        assert batch["masks"].shape == (len(records), most, 8, 10)
+        for place, record in enumerate(records):
+            objects = len(record["labels"])
+            for key, padding in (("labels", -1), ("category_ids", -1), ("boxes", 0), ("is_crowd", 0), ("keypoints", 0)):
+                assert (batch[key][place][:objects] == record[key]).numpy().all()
+                assert (batch[key][place][objects:] == padding).numpy().all()
+            assert batch["captions"][place].numpy().tolist() == record["captions"].tolist()
+
+
+def test_ragged_batches_hold_pictures_of_any_size(tmp_path):
+    split = split_of(tmp_path, "detection")
+    (batch,) = split.tensorflow(batch=RECORDS, ragged=True)
+    for place, record in enumerate(split):
+        assert batch["labels"][place].numpy().tolist() == record["labels"].tolist()
+        assert (batch["image"][place].to_tensor().numpy() == record["image"]).all()
+
+
+def test_static_shapes(tmp_path):
+    split = split_of(tmp_path, "detection")
+    data = split.tensorflow(batch=4, resize=(8, 10), pad=5, drop_remainder=True)
+    assert int(data.cardinality()) == 1
+    assert all(spec.shape.is_fully_defined() for spec in data.element_spec.values())
+    (batch,) = data
+    assert batch["labels"].shape == (4, 5)
+    assert batch["caption_tokens"].shape == (4, 5)
+
+
+def test_resizing(tmp_path):
+    """Upwards by whole numbers: each pixel of masks and maps becomes several, and pictures follow TensorFlow."""
+    split = split_of(tmp_path, "rle", 4)[3:]
+    (plain,) = split
+    (found,) = split.tensorflow(resize=(46, 62))
+    assert plain["image"].shape == (23, 31, 3)
+    expected = tf.image.resize(plain["image"], (46, 62))
+    assert np.abs(found["image"].numpy() - expected.numpy()).max() <= 0.5
+    for key in ("masks", "semantic", "instances"):
+        assert (found[key] == np.repeat(np.repeat(plain[key], 2, -2), 2, -1)).numpy().all()
+    assert (found["boxes"] == plain["boxes"]).numpy().all()
+
+
+def test_boxes_in_pixels_are_resized_with_their_picture(tmp_path):
+    split = split_of(tmp_path, "keras", 1)
+    (plain,), (found,) = split, split.tensorflow(resize=(40, 93))
+    assert plain["image"].shape == (20, 31, 3)
+    np.testing.assert_allclose(found["box_xywh_px"], plain["box_xywh_px"] * [3, 2, 3, 2], rtol=1e-6)
+    (segments,) = split_of(tmp_path, "tfds", 1).tensorflow(resize=(3, 3))
+    assert segments["segment_map"].shape == (3, 3)
+
+
+def test_shuffling(tmp_path):
+    split = split_of(tmp_path, "classification", 40)
+    plain = split.tensorflow()
+    assert ids(plain) == ids(plain) == list(range(40))
+    shuffled = split.tensorflow(shuffle=True, seed=1)
+    first, second = ids(shuffled), ids(shuffled)
+    assert first not in (second, list(range(40)))
+    assert sorted(first) == sorted(second) == list(range(40))
+    assert ids(split.tensorflow(shuffle=True, seed=1)) == first
+    assert ids(split.tensorflow(shuffle=True, seed=2)) != first
+    assert sorted(ids(split.tensorflow(shuffle=True))) == list(range(40))
+
+
+def test_hosts(tmp_path):
+    split = split_of(tmp_path, "classification", 11)
+    hosts = [split.tensorflow(shard=(index, 3)) for index in range(3)]
+    assert [id_ for host in hosts for id_ in ids(host)] == list(range(11))
+    assert [int(host.cardinality()) for host in hosts] == [3, 4, 4]
+    assert ids(split[2:5].tensorflow(shard=(1, 2), batch=2, resize=(2, 2))) == [3, 4]
+    (nothing,) = [split[:1].tensorflow(shard=(0, 2))]
+    assert list(nothing) == []
+
+
+def test_supervised(tmp_path):
+    for name, key in (("classification", "image"), ("float32", "feature")):
+        split = split_of(tmp_path, name, 2)
+        for (value, label), record in zip(split.tensorflow(as_supervised=True), split, strict=True):
+            assert (value.numpy() == record[key]).all()
+            assert label == record["label"]
+    split = split_of(tmp_path, "rows", 2)
+    for (row, kind), record in zip(split.tensorflow(as_supervised=True), split, strict=True):
+        assert kind == record["kind"]
+        assert row.keys() == {"note", "numbers"}
+    (batch, kinds), *_ = split.tensorflow(batch=2, as_supervised=True)
+    assert (batch["note"].shape, kinds.shape) == ((2, 1), (2,))
+    with pytest.raises(ConfigError, match="one label a record; there are image, image_id"):
+        split_of(tmp_path, "detection", 1).tensorflow(as_supervised=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "told"),
+    [
+        ("detection", {"batch": 2}, "pictures of several sizes are no batch; give resize"),
+        ("detection", {"batch": 0, "resize": (2, 2)}, "batch=0"),
+        ("detection", {"pad": 3}, "give batch"),
+        ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
+        ("float32", {"resize": (2, 2)}, "hold no picture"),
+        ("rows", {"shard": (2, 2)}, r"shard=\(2, 2\): the index is 0 to hosts - 1"),
+        ("rows", {"shard": (0, 0)}, "the index is 0 to hosts - 1"),
+        (
+            "rows",
+            {"batch": 4, "shard": (0, 2), "drop_remainder": True},
+            "a host has 3 records, which is not one batch of 4",
+        ),
+    ],
+)
+def test_arguments_that_do_not_go_together(tmp_path, name, steps, told):
+    with pytest.raises(ConfigError, match=told):
+        split_of(tmp_path, name).tensorflow(**steps)
+
+
+def test_more_objects_than_are_padded_to(tmp_path):
+    split = split_of(tmp_path, "detection")
+    with pytest.raises(tf.errors.OpError):
+        list(split.tensorflow(batch=4, resize=(2, 2), pad=2))
+    histogram = {"count": 6, "least": 0, "largest": 3, "mean": 1, "p05": 0, "median": 1, "p95": 3, "bins": []}
+    statistics = {
+        "images": 6,
+        "histograms": {"objects_an_image": histogram},
+        "centres": [],
+        "formats": {},
+        "classes": [],
+    }
+    statistics |= {"segments": [], "examples": {}, "findings": {}, "measured": 0}
+    (tmp_path / "statistics-train.json").write_text(json.dumps(statistics))
+    with pytest.raises(ConfigError, match="pad=2, and an image has 3 objects: give pad=3, or more"):
+        split.tensorflow(batch=4, resize=(2, 2), pad=2)
+    split.tensorflow(batch=4, resize=(2, 2), pad=3)
+
+
+def test_a_shard_that_was_replaced_is_told_before_anything_is_read(tmp_path):
+    split = split_of(tmp_path, "classification")
+    split_of(tmp_path, "classification", RECORDS - 1)
+    with pytest.raises(RecordError, match="is not the shard that the manifest lists"):
+        split.tensorflow()
+    assert len(ids(split[:2].tensorflow())) == 2
+
+
+def test_a_damaged_record(tmp_path):
+    split = split_of(tmp_path, "classification")
+    path = tmp_path / split.shards[2].info.file
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(tf.errors.DataLossError):
+        ids(split.tensorflow())
