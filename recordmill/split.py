@@ -1,5 +1,6 @@
 """A split of a data set: its records as numpy arrays, in order or by number, and as what frameworks read."""
 
+import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -12,9 +13,8 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.readings import Reading, listed, readings_of
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.index.record_file import RecordFile, RecordFiles
 from recordmill.transforms.records.open_records import open_records
-from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -109,12 +109,41 @@ class Split:
         """
         if isinstance(index, slice):
             return self._slice(index)
-        place = self._place(index)
-        return self._decoded(self._record(*place), *place)
+        number = operator.index(index)
+        return self.decode(self.read([number])[0], number)
 
     def raw(self, index: SupportsIndex) -> bytes:
         """A record as it is, a serialised tf.train.Example; otherwise as `split[index]`."""
-        return self._record(*self._place(index))
+        return self.read([operator.index(index)])[0]
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """Several records as they are, in any order, read at once; otherwise as `split[index]`."""
+        if self.compression:
+            raise ConfigError(
+                f"{self.folder}, split {self.name}: the shards are GZIP, which is read from its beginning only; read "
+                "the split in order, or convert without --gzip"
+            )
+        return self.files.read([self._global(number) for number in numbers])
+
+    def decode(self, record: bytes, number: int) -> dict[str, Any]:
+        """The values of a record; `number` is its own, for the error.
+
+        Raises:
+            RecordError: it cannot be decoded.
+        """
+        try:
+            return self._decode(record)
+        except RecordError as error:
+            absolute = self._global(number)
+            shard = bisect_right(self._ends, absolute)
+            path, info = self.shards[shard]
+            within = absolute - (self._ends[shard] - info.examples)
+            raise RecordError(f"{path}: record {within} {error}; recordmill verify tells more") from error
+
+    @cached_property
+    def files(self) -> RecordFiles:
+        """The shards, for records by number."""
+        return RecordFiles([RecordFile(*shard) for shard in self.shards])
 
     def numpy(self) -> Iterator[dict[str, Any]]:
         """The records in order, shard by shard, their checksums checked.
@@ -123,9 +152,9 @@ class Split:
             RecordError: at a damaged record, or a shard that is not the one of the manifest.
             OSError: storage fails.
         """
-        for piece in self.pieces():
-            for number, record in enumerate(_records(piece), piece.first):
-                yield self._decoded(record, piece.shard, number)
+        records = (record for piece in self.pieces() for record in _records(piece))
+        for number, record in enumerate(records):
+            yield self.decode(record, number)
 
     __iter__ = numpy
 
@@ -189,17 +218,13 @@ class Split:
         part._numbers = numbers
         return part
 
-    def _place(self, index: SupportsIndex) -> tuple[Shard, int]:
-        """The shard of a record, and its number there."""
+    def _global(self, number: int) -> int:
+        """The number of a record of this slice in the whole split."""
         try:
-            number = self._numbers[index]
+            return self._numbers[number]
         except IndexError:
-            raise IndexError(f"{self.folder}: no record {index}; {self.name} has {len(self):,} here") from None
-        shard = bisect_right(self._ends, number)
-        return self.shards[shard], number - (self._ends[shard] - self.shards[shard].info.examples)
-
-    def _record(self, shard: Shard, number: int) -> bytes:
-        return next(_records(Piece(shard, number, number + 1)))
+            here = f"{self.name} has {len(self):,} here, counted from 0"
+            raise IndexError(f"{self.folder}: there is no record {number:,}; {here}") from None
 
     @cached_property
     def _decode(self) -> "RecordDecoder":
@@ -207,40 +232,13 @@ class Split:
 
         return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
 
-    def _decoded(self, record: bytes, shard: Shard, number: int) -> dict[str, Any]:
-        try:
-            return self._decode(record)
-        except RecordError as error:
-            raise RecordError(f"{shard.path}: record {number} {error}; recordmill verify tells more") from error
-
 
 Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())
 
 
-def check_shard(shard: Shard) -> None:
-    """
-    Raises:
-        RecordError: the file is gone, or not the one that the manifest lists: by its size, and in a bucket, where that
-            costs no reading, by its checksum.
-    """
-    path, info = shard
-    storage = storage_for(path)
-    try:
-        found = storage.checksum(path) if is_remote(path) else (storage.size(path), info.crc32c)
-    except FileNotFoundError:
-        found = None, ""
-    if found[0] is None:
-        raise RecordError(f"{path} is gone; was the data set written anew? Then open it again, or recordmill verify")
-    if found != (info.bytes, info.crc32c):
-        raise RecordError(
-            f"{path} is not the shard that the manifest lists ({found[0]:,} bytes, where it had {info.bytes:,}); was "
-            "the data set written anew? Then open it again, or recordmill verify"
-        )
-
-
 def _records(piece: Piece) -> Iterator[bytes]:
-    check_shard(piece.shard)
     path, info = piece.shard
+    RecordFile(path, info).check()
     number = piece.first
     for record in islice(open_records(path), piece.first, piece.end):
         yield record

@@ -51,10 +51,11 @@ def test_in_a_bucket(tmp_path, copy_converted, monkeypatch):
     copy_converted(tmp_path, "--num-shards", 3)
     with running() as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        for path in tmp_path.iterdir():
-            server.put(f"out/{path.name}", path.read_bytes())
+        for path in filter(Path.is_file, tmp_path.rglob("*")):
+            server.put(f"out/{path.relative_to(tmp_path)}", path.read_bytes())
         remote, local = (recordmill.open(path)["train"] for path in ("gs://bucket/out", str(tmp_path)))
         assert [int(each["image_id"]) for each in remote] == [int(each["image_id"]) for each in local]
+        assert remote.read([20, 3, 4]) == local.read([20, 3, 4])
         with pytest.raises(recordmill.ConfigError, match="no such folder"):
             recordmill.open("gs://bucket/other")
 

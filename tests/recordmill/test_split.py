@@ -19,6 +19,10 @@ def split(request, tmp_path):
     )
 
 
+def plain(folder):
+    return write_split(folder, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)])
+
+
 def ids(records) -> list[int]:
     return [int(record["image_id"]) for record in records]
 
@@ -28,6 +32,38 @@ def test_records_in_order(split):
     assert ids(split) == ids(split.numpy()) == list(range(RECORDS))
     assert list(split.features) == list(next(iter(split)))
     assert split.features["image"].shape == ("height", "width", "3")
+
+
+@pytest.mark.parametrize("number", [0, 2, RECORDS - 1, -1, -RECORDS, np.int64(3)])
+def test_a_record_by_its_number(tmp_path, number):
+    split = plain(tmp_path)
+    place = range(RECORDS)[number]
+    assert ids([split[number]]) == [place]
+    assert split.raw(number) == ExampleWriter(CLASSES.table).write(draw(CLASSES, place).values)
+    if place:
+        assert ids([split[1:][place - 1], split[1:][place - RECORDS]]) == [place, place]
+
+
+def test_records_in_any_order_at_once(tmp_path):
+    split = plain(tmp_path)
+    numbers = [5, 0, -1, 2, 0]
+    assert split.read(numbers) == [split.raw(number) for number in numbers]
+    assert split[2:6].read([3, 0]) == [split.raw(5), split.raw(2)]
+
+
+@pytest.mark.parametrize("number", [RECORDS, -RECORDS - 1, 10**9])
+def test_a_number_beyond_the_records(tmp_path, number):
+    split = plain(tmp_path)
+    with pytest.raises(IndexError, match=f"there is no record {number:,}; train has 7"):
+        split[number]
+    with pytest.raises(IndexError, match="there is no record 2; train has 2"):
+        split[3:5].raw(2)
+
+
+def test_compressed_shards_have_no_records_by_number(tmp_path):
+    split = write_split(tmp_path, CLASSES, [draw(CLASSES, 0)], compressed=True)
+    with pytest.raises(ConfigError, match="GZIP"):
+        split[0]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +99,7 @@ def test_hosts_read_each_record_once_and_as_many_as_the_others(split, hosts):
 
 
 def test_a_damaged_record(tmp_path):
-    split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)])
+    split = plain(tmp_path)
     path = tmp_path / split.shards[2].info.file
     data = bytearray(path.read_bytes())
     data[-10] ^= 1
@@ -80,6 +116,8 @@ def test_a_record_that_cannot_be_decoded_is_named(tmp_path):
     records = [writer.write(each) for each in (values, values | {"image.encoded": b"none"})]
     with pytest.raises(RecordError, match=r"00000-of-00001: record 1 cannot be decoded"):
         list(split_of(tmp_path, CLASSES, [records]))
+    with pytest.raises(RecordError, match=r"00000-of-00001: record 1 cannot be decoded"):
+        split_of(tmp_path, CLASSES, [records])[1:][0]
 
 
 def test_a_shard_that_is_gone_or_replaced(tmp_path):
@@ -89,10 +127,10 @@ def test_a_shard_that_is_gone_or_replaced(tmp_path):
     write_split(tmp_path, CLASSES, drawn[:-1])
     read = iter(split)
     assert ids([next(read), next(read)]) == [0, 1]
-    with pytest.raises(RecordError, match="00002-of-00003 is not the shard that the manifest lists"):
+    with pytest.raises(RecordError, match=r"00002-of-00003 has .* bytes, where its manifest says"):
         next(read)
     path.unlink()
-    with pytest.raises(RecordError, match="00002-of-00003 is gone"):
+    with pytest.raises(RecordError, match="00002-of-00003: no such file"):
         list(split)
 
 
@@ -115,7 +153,7 @@ def test_nothing_to_read(tmp_path):
 
 
 def test_in_a_bucket_a_shard_of_the_same_size_is_told_by_its_checksum(tmp_path, monkeypatch):
-    split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)])
+    split = plain(tmp_path)
     with running() as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         shards = [shard._replace(path=f"gs://bucket/out/{shard.info.file}") for shard in split.shards]
@@ -124,6 +162,7 @@ def test_in_a_bucket_a_shard_of_the_same_size_is_told_by_its_checksum(tmp_path, 
         remote = type(split)("train", "gs://bucket/out", shards, CLASSES)
         for one, other in zip(remote, split, strict=True):
             assert all(np.array_equal(one[name], other[name]) for name in other)
+        assert remote.read([6, 0, 3]) == split.read([6, 0, 3])
         server.put(f"out/{shards[2].info.file}", bytes(shards[2].info.bytes))
-        with pytest.raises(RecordError, match="is not the shard that the manifest lists"):
+        with pytest.raises(RecordError, match=r"has the CRC-32C .* where its manifest says"):
             list(remote)

@@ -184,7 +184,7 @@ def test_more_objects_than_are_padded_to(tmp_path):
 def test_a_shard_that_was_replaced_is_told_before_anything_is_read(tmp_path):
     split = split_of(tmp_path, "classification")
     split_of(tmp_path, "classification", RECORDS - 1)
-    with pytest.raises(RecordError, match="is not the shard that the manifest lists"):
+    with pytest.raises(RecordError, match="bytes, where its manifest says"):
         split.tensorflow()
     assert len(ids(split[:2].tensorflow())) == 2
 

@@ -48,13 +48,17 @@ class RecordFile:
         self.path = path
         self._expected = expected
         if not is_remote(path):
-            _ = self._file  # for another file of this name may come before the first record is read
+            self.check()  # for another file of this name may come before the first record is read
 
     def __len__(self) -> int:
         return self._expected.examples if self._expected else self.index.records
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "index"}
+
+    def check(self) -> None:
+        """Look at the file, if that has not been done; see the class for what it raises."""
+        _ = self._file
 
     @cached_property
     def _file(self) -> StoredFile:
