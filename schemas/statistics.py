@@ -276,7 +276,40 @@ class SplitStatistics(msgspec.Struct, frozen=True):
     measured: int
 
 
+class ClassInOneSplit(msgspec.Struct, frozen=True):
+    """A class that is in one of several splits, and how many `images` there have it."""
+
+    name: str
+    split: str
+    images: int
+
+
+class ClassDrift(msgspec.Struct, frozen=True):
+    """A class that a split has more or less of than the others, see
+    `recordmill.transforms.statistics.compare_splits.compare_splits`.
+
+    Attributes:
+        images: of the split, that have the class.
+        share: what part of the split's images that is.
+        elsewhere: what part of the other splits' images have the class.
+    """
+
+    name: str
+    split: str
+    images: int
+    share: float
+    elsewhere: float
+
+
+class SplitComparison(msgspec.Struct, frozen=True):
+    """What is odd about the classes of several splits."""
+
+    one_split_only: tuple[ClassInOneSplit, ...] = ()
+    drifting: tuple[ClassDrift, ...] = ()
+
+
 class FolderStatistics(msgspec.Struct, frozen=True):
-    """The content of statistics.json."""
+    """The content of statistics.json; `across_splits` where there are two splits or more that have classes."""
 
     splits: dict[str, SplitStatistics]
+    across_splits: SplitComparison | msgspec.UnsetType = msgspec.UNSET

@@ -18,7 +18,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
 from recordmill.schemas.plan_report import Check, Fault, PlanReport, ShardCheck
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FINDINGS, STATISTICS
+from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 
 if TYPE_CHECKING:
@@ -45,14 +45,22 @@ def terminal_of_errors() -> Console:
     return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, file=error_stream())
 
 
-def print_splits(console: Console, folder: str, manifest: Manifest, names: Sequence[str]) -> None:
-    """What is in splits that have just been written."""
+def print_splits(
+    console: Console,
+    folder: str,
+    manifest: Manifest,
+    names: Sequence[str],
+    comparison: SplitComparison | None = None,
+) -> None:
+    """What is in splits that have just been written; `comparison` is of all that the folder has."""
     splits = {name: manifest.splits[name] for name in names}
     for name, split in splits.items():
         console.print(f"{manifest.name}-{name} is in {folder}")
         for label, text in _split_lines(folder, manifest, split, list(splits.values())):
             console.print(f"  {label:<12} {text}")
-    for label, text in _shared_lines(manifest, next(iter(splits.values()))):
+    for label, text in chain(
+        _shared_lines(manifest, next(iter(splits.values()))), _compared_lines(comparison or SplitComparison())
+    ):
         console.print(f"  {label:<12} {text}")
     for text in sorted({text for split in splits.values() for text in split.warnings}):
         console.print(printable(f"  {'warning':<12} {text}"))
@@ -139,6 +147,22 @@ def _shared_lines(manifest: Manifest, split: SplitManifest) -> Iterator[tuple[st
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
         yield "files", f"{unlisted.files:,} in --images that nothing refers to, and that are left out ({shown})"
+
+
+def _compared_lines(comparison: SplitComparison) -> Iterator[tuple[str, str]]:
+    """What is odd about the classes of a folder's splits."""
+    alone = [f"{each.name} ({each.split}, images {each.images:,})" for each in comparison.one_split_only]
+    drifting = [
+        f"{each.name} ({each.share:.1%} of the images of {each.split}, {each.elsewhere:.1%} elsewhere)"
+        for each in comparison.drifting
+    ]
+    for what, found in (
+        ("classes that are in one split only", alone),
+        ("class shares that differ between splits by more than chance", drifting),
+    ):
+        if found:
+            more = " …" if len(found) > _CLASSES_SHOWN else ""
+            yield "perhaps bad", printable(f"{what} {len(found):,}: {', '.join(found[:_CLASSES_SHOWN])}{more}")
 
 
 def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:

@@ -25,7 +25,9 @@ from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageF
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
+from recordmill.transforms.metadata.folder_statistics import read_statistics
 from recordmill.transforms.report.write_report import has_report, try_to_report
+from recordmill.transforms.statistics.compare_splits import compare_splits
 
 if TYPE_CHECKING:
     from recordmill.launch.runners.beam_options import Purpose  # which imports Beam
@@ -123,7 +125,8 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         tidy(options.output, manifest.splits[split])  # a run that was killed as it ended may have left something
     if not has_report(options.output):  # likewise, before it was written
         try_to_report(options.output)
-    print_splits(console, options.output, manifest, conversion.splits)
+    comparison = compare_splits(read_statistics(options.output, manifest.splits))
+    print_splits(console, options.output, manifest, conversion.splits, comparison)
 
 
 class _Job(NamedTuple):

@@ -2,14 +2,17 @@
 
 import json
 
+import msgspec
 import pytest
 
 from recordmill.launch.cli import main
 from recordmill.schemas.manifest import encode_json
+from recordmill.schemas.statistics import SplitComparison, SplitStatistics
 from recordmill.transforms.metadata import commit_splits
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.statistics.add_statistics import add_statistics
+from recordmill.transforms.statistics.compare_splits import compare_splits
 from recordmill.transforms.statistics.count_records import count_records
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from tests.conftest import coco_flags
@@ -69,7 +72,10 @@ def test_boxes_of_records_of_one_object_each_are_those_of_their_images(sample, t
 def test_splits_of_a_folder_each_have_theirs(sample, tmp_path, recordmill):
     flags = ("folder", "--images", sample.classes, "--output", tmp_path, "--split", "train=0.5,val=0.5")
     assert recordmill(*flags, "--writer", "beam").code == 0
-    both = json.loads((tmp_path / "statistics.json").read_bytes())["splits"]
+    whole = json.loads((tmp_path / "statistics.json").read_bytes())
+    both = whole["splits"]
+    expected = compare_splits({name: msgspec.convert(of, SplitStatistics) for name, of in both.items()})
+    assert msgspec.convert(whole["across_splits"], SplitComparison) == expected
     manifest = require_manifest(str(tmp_path))
     for split, statistics in both.items():
         assert json.loads(read_back(tmp_path, split)) == statistics

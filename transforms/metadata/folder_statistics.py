@@ -1,12 +1,13 @@
 """The statistics of a data set's folder: of each split a file, written with the split, and one of all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
 
 from recordmill.schemas.manifest import encode_json
 from recordmill.schemas.statistics import SplitStatistics, split_statistics
+from recordmill.transforms.statistics.compare_splits import compare_splits
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -15,13 +16,19 @@ def statistics_json(output: str, splits: Iterable[str]) -> bytes | None:
     """The bytes of statistics.json, from the files of the splits; None where none has one. A split that an older
     program wrote has none."""
     found = dict(_files(output, sorted(splits)))
-    return encode_json({"splits": found}) if found else None
+    comparison = compare_splits(_decoded(found))
+    compared = {} if comparison is None else {"across_splits": comparison}
+    return encode_json({"splits": found} | compared) if found else None
 
 
 def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:
     """The statistics of those of the splits that have some."""
+    return _decoded(dict(_files(output, splits)))
+
+
+def _decoded(files: Mapping[str, msgspec.Raw]) -> dict[str, SplitStatistics]:
     found = {}
-    for split, data in _files(output, splits):
+    for split, data in files.items():
         with suppress(msgspec.ValidationError):  # of another program
             found[split] = msgspec.json.decode(data, type=SplitStatistics)
     return found

@@ -43,7 +43,8 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
             reduce(add_statistics, parts, Statistics()), manifest.labels, manifest.table, counts
         )
         storage.write(storage.join(folder, split_statistics(split)), encode_json(found))
-    if lacking and (whole := statistics_json(folder, manifest.splits)):
+    whole = statistics_json(folder, manifest.splits)
+    if whole and read_file(folder, STATISTICS) != whole:  # an older program may have written it, too
         storage.write(storage.join(folder, STATISTICS), whole)
     return lacking
 

@@ -13,9 +13,10 @@ from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest, SplitManifest
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitStatistics
+from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitComparison, SplitStatistics
 from recordmill.transforms.report.charts import Show, bar_chart, columns, heat_map, long_tail
 from recordmill.transforms.report.read_examples import Thumbnail
+from recordmill.transforms.statistics.compare_splits import compare_splits
 
 _CLASSES_SHOWN = 30
 _FEW_CLASSES = 10
@@ -81,6 +82,7 @@ def render_page(parts: PageParts) -> bytes:
     manifest = parts.manifest
     splits = list(manifest.splits)
     known = [split for split in splits if split in parts.statistics]
+    comparison = compare_splits(parts.statistics) or SplitComparison()
     text = _template().render(
         manifest=manifest,
         splits=splits,
@@ -100,6 +102,9 @@ def render_page(parts: PageParts) -> bytes:
         rejected=_rejected(manifest, parts.rejects),
         pictures=_gallery(_WHY, parts.pictures),
         findings=_findings(parts.statistics, splits),
+        comparison_of_classes=comparison,
+        in_one_split=_in_one_split(comparison),
+        drifting=_drifting(comparison),
         finding_pictures=_gallery({name: (title, "") for name, title in _FOUND.items()}, parts.pictures),
         measured=sum(of.measured for of in parts.statistics.values()),
         has_pictures=has_picture(manifest.table),
@@ -340,6 +345,17 @@ def _findings(statistics: Mapping[str, SplitStatistics], splits: Sequence[str]) 
     of = [statistics[split].findings if split in statistics else {} for split in splits]
     rows = [(title, [found[name].number if name in found else 0 for found in of]) for name, title in _FOUND.items()]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
+
+
+def _in_one_split(comparison: SplitComparison) -> list[tuple[object, ...]]:
+    return [(each.name, each.split, each.images) for each in comparison.one_split_only[:_CLASSES_SHOWN]]
+
+
+def _drifting(comparison: SplitComparison) -> list[tuple[object, ...]]:
+    return [
+        (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
+        for each in comparison.drifting[:_CLASSES_SHOWN]
+    ]
 
 
 def _gallery(

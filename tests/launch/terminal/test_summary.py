@@ -19,6 +19,7 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
 
 ONE_CATEGORY = (Category(1, "cat"),)
 CLEAN = SplitManifest(
@@ -114,6 +115,22 @@ def test_warnings_of_all_splits_are_told_once(capsys):
     manifest = Manifest(FORMAT, "coco", "detection", (), ONE_CATEGORY, (), {"train": split, "val": split})
     print_splits(terminal(), "out", manifest, ["train", "val"])
     assert capsys.readouterr().out.splitlines()[-2:] == ["  warning      a", "  warning      b\\x1b"]
+
+
+def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_told(capsys):
+    manifest = Manifest(FORMAT, "coco", "detection", (), ONE_CATEGORY, (), {"train": CLEAN, "val": CLEAN})
+    alone = tuple(ClassInOneSplit(f"c\x1b{number}", "train", 1000 + number) for number in range(6))
+    comparison = SplitComparison(alone, (ClassDrift("cat", "val", 5, 0.04, 0.1234),))
+    print_splits(terminal(), "out", manifest, ["train", "val"], comparison)
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert first.startswith(
+        "  perhaps bad  classes that are in one split only 6: c\\x1b0 (train, images 1,000), c\\x1b1 (tr"
+    )
+    assert first.endswith("c\\x1b4 (train, images 1,004) …")
+    assert second == (
+        "  perhaps bad  class shares that differ between splits by more than chance 1: cat (4.0% of the images of val, "
+        "12.3% elsewhere)"
+    )
 
 
 def test_every_kind_is_told(capsys):

@@ -10,7 +10,15 @@ from PIL import Image
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.manifest import FORMAT, Manifest
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.statistics import FINDINGS, Example, Finding, ImageFacts, RecordPlace, SplitStatistics
+from recordmill.schemas.statistics import (
+    FINDINGS,
+    ClassStatistics,
+    Example,
+    Finding,
+    ImageFacts,
+    RecordPlace,
+    SplitStatistics,
+)
 from recordmill.transforms.report.page import PageParts, render_page
 from recordmill.transforms.report.read_examples import Thumbnail, chosen_examples
 from recordmill.transforms.statistics.count_images import ImageCounter
@@ -84,6 +92,23 @@ def test_names_from_the_data_are_text_and_nothing_else():
     assert not re.search("[\x00-\x08\x0e-\x1f]", page.text)
     isolated = [index for index, (tag, _) in enumerate(page.tags) if tag == "bdi"]
     assert len(isolated) >= 4 * len(HOSTILE) - 3  # so that right-to-left names leave the words around them alone
+
+
+def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_tables():
+    manifest = manifest_of((SCRIPT, "dog"), (9, 0), ("train", "val"))
+    found = statistics_of(manifest)
+    alone, both = ClassStatistics(SCRIPT, 90, 90), ClassStatistics("dog", 500, 500)
+    statistics = {
+        "train": msgspec.structs.replace(found["train"], images=1000, classes=(alone, both)),
+        "val": msgspec.structs.replace(
+            found["val"], images=1000, classes=(ClassStatistics(SCRIPT, 0, 0), ClassStatistics("dog", 250, 250))
+        ),
+    }
+    page = Page(render_page(PageParts(manifest, statistics, {}, ())))
+    assert re.search(rf"Classes in one split only: 1\s.*{re.escape(SCRIPT)}\s*train\s*90\s", page.text, re.DOTALL)
+    assert re.search(r"differ between splits: 4\s.*dog\s*val\s*250\s*25.00%\s*50.00%", page.text, re.DOTALL)
+    assert "Nothing was found" not in page.text
+    assert "Nothing was found" in Page(render_page(PageParts(manifest, found, {}, ()))).text
 
 
 def test_nothing_comes_from_elsewhere():
