@@ -27,13 +27,6 @@ def index_file(shard: str) -> str:
     return f"{INDEX}/{shard}{ENDING}"
 
 
-class IndexInfo(msgspec.Struct, frozen=True):
-    """The file of an index: its size, and its CRC-32C as of `recordmill.schemas.shards.ShardInfo`."""
-
-    bytes: int
-    crc32c: str
-
-
 class ShardIndex(msgspec.Struct, frozen=True):
     """Where the records of a shard are.
 

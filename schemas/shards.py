@@ -6,7 +6,6 @@ import msgspec
 
 from recordmill.schemas.features import ShardNaming
 from recordmill.schemas.rejects import Metric, Rejected
-from recordmill.schemas.shard_index import IndexInfo
 from recordmill.schemas.statistics import Statistics
 
 
@@ -24,6 +23,13 @@ class ShardSizing(msgspec.Struct, frozen=True):
     num_shards: int | None = None
     shard_bytes: int | None = None
     examples_per_shard: int | None = None
+
+
+class IndexInfo(msgspec.Struct, frozen=True):
+    """The file of a shard's index: its size, and its CRC-32C as of ShardInfo."""
+
+    bytes: int
+    crc32c: str
 
 
 class ShardInfo(msgspec.Struct, frozen=True):

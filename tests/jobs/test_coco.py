@@ -31,6 +31,7 @@ from tests.conftest import (
     write_coco,
 )
 from tests.faults.warm_process import Command, signal_after_record
+from tests.jobs.folders import whole_folder
 
 # What is in the records
 
@@ -328,6 +329,7 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
     assert "Going on with an unfinished run" in outcome.out
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.tfrecord-*")} == written
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".index",
         "coco-train.tfrecord-00000-of-00001",
         "dataset_info.json",
         "features.json",
@@ -359,7 +361,7 @@ def test_a_second_split_is_added(sample, tmp_path, recordmill, copy_converted):
 
 def test_another_data_set_in_the_folder_is_refused_and_left_alone(sample, tmp_path, recordmill, copy_converted):
     copy_converted(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = whole_folder(tmp_path)
     for flags, told in (
         (("--seed", 1), "seed was 0, now 1"),
         (("--split", "val", "--name", "other"), "--name other would mix two data sets"),
@@ -368,7 +370,7 @@ def test_another_data_set_in_the_folder_is_refused_and_left_alone(sample, tmp_pa
         outcome = recordmill(*coco_flags(sample, tmp_path, *flags))
         assert outcome.code == 2
         assert told in outcome.err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert whole_folder(tmp_path) == before
 
 
 def test_overwrite_replaces_the_split_and_nothing_else(sample, tmp_path, recordmill, copy_converted):
@@ -412,7 +414,7 @@ def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path, rec
     copy_converted(undisturbed, "--num-shards", 4)
     assert shard_bytes(folder) == shard_bytes(undisturbed)
     assert shard_bytes(folder).items() >= left.items()
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".index"]
 
 
 @pytest.mark.parametrize(

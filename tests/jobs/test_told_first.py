@@ -106,7 +106,7 @@ def test_what_an_output_folder_holds_stays_where_no_picture_is_found(tmp_path, r
     wrong = flags(draw(tmp_path / "others", ["a.jpg"]), coco(tmp_path), out, "--split", "val")
     assert recordmill(*wrong).code == 2
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
-    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == []
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == [".index"]
 
 
 @pytest.mark.parametrize("match", ["suffix", "name"])

@@ -28,8 +28,8 @@ from recordmill.schemas.manifest import (
     split_manifest,
     split_rejects,
 )
-from recordmill.schemas.shard_index import IndexInfo, index_file
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shard_index import index_file
+from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files

@@ -22,7 +22,7 @@ from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
-    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz|\.idx)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz|\.idx)?|rows-\d{{5,}}-\d{{5,}}|\.[^/]+\.tmp|beam-temp-.+"
+    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what
 Beam's sink makes."""
@@ -129,6 +129,7 @@ def forget(output: str, split: str) -> None:
     for name in storage.names(folder):
         if name != REJECTS:
             storage.delete(storage.join(folder, name))
+    storage.delete_folder(storage.join(folder, INDEX))
 
 
 def tidy(output: str, split: SplitManifest) -> None:

@@ -11,10 +11,11 @@ import msgspec
 
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import state_folder
-from recordmill.schemas.shard_index import ENDING, IndexInfo, ShardIndex, encode_index, index_file, index_of
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.shard_index import ShardIndex, encode_index, index_file, index_of
+from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace
 from recordmill.schemas.tfrecord import FRAME_BYTES, frame
+from recordmill.transforms.index.read_index import index_path
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.storage.interface import Storage, crc32c_text
@@ -134,9 +135,9 @@ class ShardFile:
 
 
 def write_index(path: str, index: ShardIndex) -> IndexInfo:
-    """Write the index of a shard of an unfinished split beside it; what the manifest says of it."""
+    """Write the index of a shard; what the manifest says of it."""
     data = encode_index(index)
-    storage_for(path).write(path + ENDING, data)
+    storage_for(path).write(index_path(path), data)
     return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
 
 
@@ -198,11 +199,10 @@ class Move(NamedTuple):
 
 def moves(split: str, shard: ShardInfo) -> list[Move]:
     """The shard's own file, and its index."""
-    written = f"{state_folder(split)}/{shard.file}"
-    own = Move(written, shard.file, shard)
-    if shard.index is msgspec.UNSET:
-        return [own]
-    return [Move(written + ENDING, index_file(shard.file), shard.index), own]
+    files: dict[str, ShardInfo | IndexInfo] = {shard.file: shard}
+    if shard.index is not msgspec.UNSET:
+        files = {index_file(shard.file): shard.index} | files
+    return [Move(f"{state_folder(split)}/{name}", name, file) for name, file in files.items()]
 
 
 def is_whole(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:

@@ -182,7 +182,7 @@ def _rejected(encoded: Encoded) -> list[Rejected]:
 
 def describe_shard(path: str, labels: LabelMap, table: FeatureTable) -> tuple[ShardInfo, Statistics]:
     """Count, checksums and statistics of a shard that Beam has written, read back from where it is; its index is
-    written beside it. There are no statistics where an image has several records: they are in several shards."""
+    written. There are no statistics where an image has several records: they are in several shards."""
     reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
     if table.record_of is RecordOf.ANNOTATION:
         deque(reader.records(), maxlen=0)

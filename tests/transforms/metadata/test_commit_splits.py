@@ -14,7 +14,7 @@ from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, dec
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError
 from recordmill.schemas.features import Part
 from recordmill.schemas.manifest import FORMAT, Manifest, decode_manifest
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.transforms.metadata import commit_splits as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests
@@ -220,6 +220,52 @@ def test_a_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_
     commit(tmp_path, of_split("train", 1))
     assert [path.name for path in tmp_path.iterdir() if "tfrec" in path.name] == ["coco-train.tfrecord-00000-of-00001"]
     assert not (tmp_path / "coco-train.tfrecord-00000-of-00001").is_symlink()
+
+
+def with_index(manifest: Manifest, data: bytes) -> Manifest:
+    """Each shard's index is `data`, as far as the manifest says."""
+    ((split, entry),) = manifest.splits.items()
+    index = IndexInfo(len(data), crc32c(data))
+    shards = tuple(msgspec.structs.replace(shard, index=index) for shard in entry.shards)
+    return msgspec.structs.replace(manifest, splits={split: msgspec.structs.replace(entry, shards=shards)})
+
+
+def commit_with_index(folder: Path, manifest: Manifest, data: bytes, written: bytes | None = None) -> None:
+    ((split, entry),) = manifest.splits.items()
+    for shard in entry.shards:
+        index = folder / f".recordmill-{split}" / ".index" / f"{shard.file}.idx"
+        index.parent.mkdir(parents=True, exist_ok=True)
+        index.write_bytes(data if written is None else written)
+    commit(folder, with_index(manifest, data))
+
+
+def indexes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / ".index").iterdir()}
+
+
+def test_indexes_come_and_go_with_their_shards(tmp_path):
+    commit_with_index(tmp_path, of_split("val", 1), b"v")
+    commit_with_index(tmp_path, of_split("train", 3), b"o")
+    commit_with_index(tmp_path, of_split("train", 2), b"n")
+    new = {f"coco-train.tfrecord-0000{each}-of-00002.idx": b"n" for each in range(2)}
+    assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"} | new
+    commit(tmp_path, of_split("train", 1))
+    assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"}
+
+
+def test_what_is_no_shard_of_the_split_has_no_index_left(tmp_path):
+    """Of --overwrite, which replaced somebody else's shards; others in the folder are let be."""
+    (tmp_path / ".index").mkdir()
+    (tmp_path / ".index" / "coco-train.tfrecord-00008-of-00009.idx").write_bytes(b"old")
+    (tmp_path / ".index" / "mine.tfrecord.idx").write_bytes(b"mine")
+    commit_with_index(tmp_path, of_split("train", 1), b"n")
+    assert indexes(tmp_path) == {"coco-train.tfrecord-00000-of-00001.idx": b"n", "mine.tfrecord.idx": b"mine"}
+
+
+def test_an_index_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+    with pytest.raises(JobError, match=r"\.index/coco-train.* is gone, or not as it was written"):
+        commit_with_index(tmp_path, of_split("train", 1), b"mine", written=b"else")
+    assert not (tmp_path / "manifest.json").exists()
 
 
 def test_the_same_split_once_more_is_never_taken_from_the_manifest(tmp_path, monkeypatch):

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.manifest import FORMAT
-from recordmill.schemas.shard_index import IndexInfo
-from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
 from recordmill.transforms.storage.interface import crc32c_text
@@ -74,7 +73,7 @@ def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed
     shard = write(recipe(tmp_path, **changed), records)
     name = name.format(examples=len(records))
     assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
-    names = {name} if changed.get("gzip") else {name, f"{name}.idx"}
+    names = {name} if changed.get("gzip") else {name, ".index"}
     assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == names
     data = (tmp_path / "out" / STATE / name).read_bytes()
     assert read(tmp_path / "out" / STATE / name) == records
@@ -82,7 +81,7 @@ def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed
     index = msgspec.UNSET if changed.get("gzip") else index_info(records)
     assert shard.info == ShardInfo(name, len(records), len(data), crc32c, hashlib.sha256(data).hexdigest(), index)
     if not changed.get("gzip"):
-        assert (tmp_path / "out" / STATE / f"{name}.idx").read_bytes() == index_of(records)
+        assert (tmp_path / "out" / STATE / ".index" / f"{name}.idx").read_bytes() == index_of(records)
 
 
 def test_framed_records_are_in_the_index_too(tmp_path):
@@ -90,7 +89,9 @@ def test_framed_records_are_in_the_index_too(tmp_path):
         shard.append(b"one")
         shard.append_framed(framed(b"two", b"three"), [19, 21])
     assert shard.examples == 3
-    assert (tmp_path / "out" / STATE / f"{shard.info.file}.idx").read_bytes() == index_of([b"one", b"two", b"three"])
+    assert (tmp_path / "out" / STATE / ".index" / f"{shard.info.file}.idx").read_bytes() == index_of(
+        [b"one", b"two", b"three"]
+    )
 
 
 def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp_path):
@@ -105,7 +106,7 @@ def test_a_file_is_not_there_before_it_is_whole(tmp_path, layout):
     with ShardFile(recipe(tmp_path, layout=layout), KEY) as shard:
         shard.append(bytes(3_000_000))
         assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
-    assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == {shard.info.file, f"{shard.info.file}.idx"}
+    assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == {shard.info.file, ".index"}
     assert read(tmp_path / "out" / STATE / shard.info.file) == [bytes(3_000_000)]
 
 

@@ -73,6 +73,7 @@ def source_ids(path: Path) -> list[int]:
 NAME = "coco-train.tfrecord-00001-of-00003"
 FILE = f".recordmill-train/{NAME}"
 STATE = f"{FILE}.json"
+INDEX = f".recordmill-train/.index/{NAME}.idx"
 
 
 def crc32c(data: bytes) -> str:
@@ -165,9 +166,9 @@ def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
     assert finish(reversed(tasks), recipe(tmp_path)) == first
     assert (tmp_path / "out" / FILE).stat().st_mtime_ns == before
     (tmp_path / "out" / ".index").mkdir()
-    (tmp_path / "out" / f"{FILE}.idx").rename(tmp_path / "out" / ".index" / f"{NAME}.idx")
+    (tmp_path / "out" / INDEX).rename(tmp_path / "out" / ".index" / f"{NAME}.idx")
     assert finish(tasks, recipe(tmp_path)) == first  # as a run leaves it that was killed as it ended
-    assert not (tmp_path / "out" / f"{FILE}.idx").exists()
+    assert not (tmp_path / "out" / INDEX).exists()
     (tmp_path / "out" / FILE).rename(tmp_path / "out" / NAME)
     assert finish(tasks, recipe(tmp_path)) == first
     assert not (tmp_path / "out" / FILE).exists()
@@ -197,8 +198,8 @@ def without_index(out: Path) -> None:
         lambda out: (out / FILE).unlink(),
         lambda out: (out / FILE).write_bytes((out / FILE).read_bytes()[:-1]),
         lambda out: (out / FILE).write_bytes(flipped((out / FILE).read_bytes())),
-        lambda out: (out / f"{FILE}.idx").unlink(),
-        lambda out: (out / f"{FILE}.idx").write_bytes(flipped((out / f"{FILE}.idx").read_bytes())),
+        lambda out: (out / INDEX).unlink(),
+        lambda out: (out / INDEX).write_bytes(flipped((out / INDEX).read_bytes())),
         lambda out: without_index(out),
         lambda out: (out / STATE).unlink(),
         lambda out: (out / STATE).write_bytes(b""),

@@ -41,9 +41,9 @@ def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, task
         assert_that(counts, equal_to(expected), "Counted")
         assert_that(written.rejected, equal_to([("val", reject) for reject in usual.rejected]), "Rejected")
     state = tmp_path / "out" / ".recordmill-val"
-    assert {path.name for path in state.iterdir()} - {f"{name}.idx" for name in names} == set(names)
+    assert {path.name for path in state.iterdir()} - {".index"} == set(names)
     for name in [] if gzip else names:
-        assert (state / f"{name}.idx").read_bytes() == index_of(read(state / name))
+        assert (state / ".index" / f"{name}.idx").read_bytes() == index_of(read(state / name))
     records = [record for name in names for record in read(tmp_path / "out" / ".recordmill-val" / name)]
     assert sorted(records) == sorted(read(tmp_path / "usual" / FILE))
 
@@ -58,7 +58,7 @@ def test_a_shard_is_described_by_what_is_in_its_file(tmp_path, name):
     info, statistics = describe_shard(str(tmp_path / name), LABELS, LAYOUTS["table"])
     index = msgspec.UNSET if name.endswith(".gz") else index_info([b"one", b"two", b""])
     assert info == ShardInfo(name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
-    assert (tmp_path / f"{name}.idx").exists() != name.endswith(".gz")
+    assert (tmp_path / ".index" / f"{name}.idx").exists() != name.endswith(".gz")
     assert statistics == Statistics(3)
     assert progress.snapshot().shards_done == 1
 

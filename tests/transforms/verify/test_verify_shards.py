@@ -12,7 +12,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.plan_report import Fault, ShardCheck
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import IndexInfo, ShardInfo
+from recordmill.transforms.index.write_index import index_shard
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
 from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
 
@@ -80,6 +81,21 @@ def test_a_shard_that_is_not_there(tmp_path, good):
     expected = shard(tmp_path / "a", [good])
     (tmp_path / "a").unlink()
     assert verify(expected) == ShardCheck("val", "a", 0, 0, 0, 0, (Fault("a", None, "missing", "no such file"),))
+
+
+def test_an_index_is_that_of_the_shard(tmp_path, good):
+    expected = shard(tmp_path / "a", [good] * 3)
+    assert found(verify(expected)) == []  # of an older program, without one
+    listed = msgspec.structs.replace(expected, info=msgspec.structs.replace(expected.info, index=IndexInfo(1, "")))
+    assert found(verify(listed)) == [(".index/a.idx", None, "missing")]
+    index_shard(str(tmp_path / "a"), None, lambda records: None)
+    assert found(verify(expected)) == found(verify(listed)) == []
+    index = tmp_path / ".index" / "a.idx"
+    index.write_bytes(index.read_bytes()[:-1] + b"7\n")
+    assert found(verify(expected)) == [(".index/a.idx", None, "index")]
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
+    assert ("a", 2, "truncated") in found(verify(expected))
+    assert ".index/a.idx" not in {file for file, _, _ in found(verify(expected))}
 
 
 def test_the_transform_checks_each_shard(tmp_path, good):
