@@ -1,7 +1,7 @@
 """The summary that a command prints when it is done."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -113,6 +113,15 @@ def _split_lines(
     spread = size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
     yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"
     yield "first shard", os.path.join(folder, split.shards[0].file)
+
+
+def print_times(console: Console, seconds: Mapping[str, float]) -> None:
+    """How long a job took, and each of its steps."""
+    if not seconds:
+        return
+    steps = ", ".join(f"{step} {lasted:,.1f} s" for step, lasted in seconds.items())
+    parts = f": {steps}" if len(seconds) > 1 else ""
+    console.print(f"  {'took':<12} {sum(seconds.values()):,.1f} s{parts}")
 
 
 def _groups(split: SplitManifest, of_job: Sequence[SplitManifest]) -> str:

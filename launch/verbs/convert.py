@@ -18,7 +18,14 @@ from recordmill.launch.preflight.claim_output import (
     finished_shards,
     release_output,
 )
-from recordmill.launch.terminal.summary import print_lines, print_plan, print_splits, terminal, terminal_of_errors
+from recordmill.launch.terminal.summary import (
+    print_lines,
+    print_plan,
+    print_splits,
+    print_times,
+    terminal,
+    terminal_of_errors,
+)
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
@@ -101,7 +108,8 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         return
     absent = absent_folders(options.output)
     states = claim_output(options.output, recipes, options.overwrite)
-    if set(states) == {OutputState.COMPLETE}:
+    is_run = set(states) != {OutputState.COMPLETE}
+    if not is_run:
         what = "the whole split" if len(recipes) == 1 else "all these splits"
         said = f"{options.output} holds {what} already; --overwrite would write again."
         console.print(said)
@@ -127,6 +135,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
     print_splits(console, options.output, manifest, conversion.splits, comparison)
+    print_times(console, job.seconds() if is_run else {})
 
 
 class _Job(NamedTuple):
@@ -148,6 +157,13 @@ class _Job(NamedTuple):
         polled = polling(count) if self.beam_arguments else nullcontext()
         with progress.shown(self.progress_mode if shows_progress else "none"), polled:
             run(lambda p: self.conversion.write(p, self.recipes), self.beam_arguments)
+
+    def seconds(self) -> dict[str, float]:
+        """How long each step of the job took; of one that ran elsewhere, the whole."""
+        from recordmill.transforms.runtime.progress import step_seconds
+
+        seconds = step_seconds()
+        return {"the job": sum(seconds.values())} if self.beam_arguments else seconds
 
     def run_nothing(self, reason: str) -> None:
         """What launches a template takes it for a failure where there is no job."""

@@ -343,6 +343,7 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
         "report.html",
         "statistics-train.json",
         "statistics.json",
+        "stats.pb",
     ]
 
 

@@ -16,7 +16,7 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shard_index import ENDING, INDEX, index_file
-from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
+from recordmill.schemas.statistics import REPORT, STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
@@ -90,7 +90,7 @@ def is_metadata(name: str) -> bool:
     """
     if _OF_A_SPLIT.fullmatch(name):
         return True
-    others = (MANIFEST, STATISTICS, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
+    others = (MANIFEST, STATISTICS, STATS_PB, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
     return name in others or name.endswith(".labels.txt")
 
 

@@ -6,19 +6,22 @@ from contextlib import suppress
 import msgspec
 
 from recordmill.schemas.manifest import encode_json
-from recordmill.schemas.statistics import SplitStatistics, split_statistics
+from recordmill.schemas.statistics import STATISTICS, STATS_PB, SplitStatistics, split_statistics
 from recordmill.transforms.statistics.compare_splits import compare_splits
+from recordmill.transforms.statistics.encode_stats import encode_stats
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
 
-def statistics_json(output: str, splits: Iterable[str]) -> bytes | None:
-    """The bytes of statistics.json, from the files of the splits; None where none has one. A split that an older
+def statistics_files(output: str, splits: Iterable[str]) -> dict[str, bytes]:
+    """The files of all splits' statistics by name, from those of each; none where none has one. A split that an older
     program wrote has none."""
     found = dict(_files(output, sorted(splits)))
-    comparison = compare_splits(_decoded(found))
+    known = _decoded(found)
+    comparison = compare_splits(known)
     compared = {} if comparison is None else {"across_splits": comparison}
-    return encode_json({"splits": found} | compared) if found else None
+    files = {STATISTICS: encode_json({"splits": found} | compared)} if found else {}
+    return files | ({STATS_PB: encode_stats(known)} if known else {})
 
 
 def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:

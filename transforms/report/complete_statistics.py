@@ -8,8 +8,8 @@ import msgspec
 
 from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.manifest import Manifest, encode_json
-from recordmill.schemas.statistics import STATISTICS, Statistics, split_statistics
-from recordmill.transforms.metadata.folder_statistics import read_file, statistics_json
+from recordmill.schemas.statistics import Statistics, split_statistics
+from recordmill.transforms.metadata.folder_statistics import read_file, statistics_files
 from recordmill.transforms.records.record_values import RecordParseError
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.statistics.add_statistics import add_statistics
@@ -43,9 +43,9 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
             reduce(add_statistics, parts, Statistics()), manifest.labels, manifest.table, counts
         )
         storage.write(storage.join(folder, split_statistics(split)), encode_json(found))
-    whole = statistics_json(folder, manifest.splits)
-    if whole and read_file(folder, STATISTICS) != whole:  # an older program may have written it, too
-        storage.write(storage.join(folder, STATISTICS), whole)
+    for name, data in statistics_files(folder, manifest.splits).items():
+        if read_file(folder, name) != data:  # an older program may have written it, too
+            storage.write(storage.join(folder, name), data)
     return lacking
 
 

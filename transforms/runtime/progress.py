@@ -53,8 +53,30 @@ class Progress(msgspec.Struct):
     unit: str = "images"
 
 
+class _Times:
+    """How long each step has lasted.
+
+    Attributes:
+        seconds: of the steps before, in their order.
+        step, since: the one that goes on, and `time.monotonic` when it began.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.step, self.since = "starting", time.monotonic()
+
+    def enter(self, step: str) -> None:
+        if step != self.step:
+            self.seconds = self.until_now()
+            self.step, self.since = step, time.monotonic()
+
+    def until_now(self) -> dict[str, float]:
+        lasted = time.monotonic() - self.since
+        return self.seconds | {self.step: self.seconds.get(self.step, 0.0) + lasted}
+
+
 _lock = threading.Lock()
-_progress = Progress()
+_progress, _times = Progress(), _Times()
 
 
 def snapshot() -> Progress:
@@ -64,14 +86,22 @@ def snapshot() -> Progress:
 
 
 def reset() -> None:
-    global _progress
+    global _progress, _times
     with _lock:
-        _progress = Progress()
+        _progress, _times = Progress(), _Times()
 
 
 def set_step(step: str) -> None:
     with _lock:
         _progress.step = step
+        _times.enter(step)
+
+
+def step_seconds() -> dict[str, float]:
+    """How long each step of this process has lasted since `reset`: until the next one began, or until now. Writing
+    begins with the plan."""
+    with _lock:
+        return _times.until_now()
 
 
 def planned(images: int, shards: int, unit: str = "images") -> None:
@@ -80,6 +110,7 @@ def planned(images: int, shards: int, unit: str = "images") -> None:
     with _lock:
         _progress.planned_at = _progress.planned_at or time.monotonic()
         _progress.unit = unit
+        _times.enter("writing")
         _progress.images_planned += images
         _progress.shards_planned += shards
 

@@ -64,12 +64,13 @@ def distribution(histogram: Histogram, is_whole: bool) -> Distribution:
     least, largest = histogram.least or 0.0, histogram.largest or 0.0
     mean = histogram.total / (SCALE * histogram.count)
     p05, median, p95 = (
-        min(max(floor(value) if is_whole else value, least), largest) for value in _quantiles(bins, (0.05, 0.5, 0.95))
+        min(max(floor(value) if is_whole else value, least), largest) for value in quantiles(bins, (0.05, 0.5, 0.95))
     )
     return Distribution(histogram.count, least, largest, mean, p05, median, p95, bins)
 
 
-def _quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
+def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
+    """What so great a share of the numbers is below, as if those of a bin were evenly spread in it."""
     total = sum(each.number for each in bins)
     for share in shares:
         before = 0

@@ -19,11 +19,11 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
-from recordmill.schemas.statistics import STATISTICS, split_statistics
+from recordmill.schemas.statistics import STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
 from recordmill.transforms.metadata.dataset_folder import indexed_shards, read_split_manifests, require_manifest
-from recordmill.transforms.metadata.folder_statistics import read_file, statistics_json
+from recordmill.transforms.metadata.folder_statistics import read_file, statistics_files
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -133,12 +133,14 @@ def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Faul
 
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
-    """statistics.json follows from the splits' own."""
-    expected, found = statistics_json(folder, manifest.splits), read_file(folder, STATISTICS)
-    if expected and found is None:
-        yield Fault(STATISTICS, None, "missing", _GONE)
-    elif expected != found:
-        yield Fault(STATISTICS, None, "edited", "it says otherwise than the statistics of the splits")
+    """Those of all splits follow from each one's own."""
+    expected = statistics_files(folder, manifest.splits)
+    for name in (STATISTICS, STATS_PB):
+        found = read_file(folder, name)
+        if name in expected and found is None:
+            yield Fault(name, None, "missing", _GONE)
+        elif expected.get(name) != found:
+            yield Fault(name, None, "edited", "it says otherwise than the statistics of the splits")
 
 
 def _encoder_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from recordmill.launch.terminal.summary import print_checks, print_plan, print_splits, printable, terminal
+from recordmill.launch.terminal.summary import print_checks, print_plan, print_splits, print_times, printable, terminal
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import Part
@@ -131,6 +131,16 @@ def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_told(capsys):
         "  perhaps bad  class shares that differ between splits by more than chance 1: cat (4.0% of the images of val, "
         "12.3% elsewhere)"
     )
+
+
+def test_times_are_told_of_the_whole_and_its_steps(capsys):
+    print_times(terminal(), {"starting": 2.04, "reading annotations": 1000.0, "writing": 0.34})
+    print_times(terminal(), {"the job": 1.25})
+    print_times(terminal(), {})
+    assert capsys.readouterr().out.splitlines() == [
+        "  took         1,002.4 s: starting 2.0 s, reading annotations 1,000.0 s, writing 0.3 s",
+        "  took         1.2 s",
+    ]
 
 
 def test_every_kind_is_told(capsys):

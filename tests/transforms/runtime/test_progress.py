@@ -1,4 +1,4 @@
-"""Counters that an operator's alerts may be on."""
+"""Counters that an operator's alerts may be on, and how long steps last."""
 
 import re
 from pathlib import Path
@@ -16,3 +16,14 @@ def test_the_guide_names_every_counter():
     named = set(re.findall(r"^\| `(\S+?)`", table, re.M))
     assert counters
     assert named == {*counters, f"{progress._REJECTED}WHAT/REASON"}
+
+
+def test_a_step_lasts_until_the_next_one_and_may_come_again(monkeypatch):
+    clock = iter([10.0, 12.0, 12.0, 13.0, 13.0, 17.0, 17.0, 18.5, 18.5, 20.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress, "_times", progress._Times())
+    monkeypatch.setattr(progress, "_progress", progress.Progress(planned_at=1.0))
+    for step in ("listing", "reading", "reading", "listing"):
+        progress.set_step(step)
+    progress.planned(7, 1)
+    assert progress.step_seconds() == {"starting": 2.0, "listing": 2.5, "reading": 4.0, "writing": 1.5}

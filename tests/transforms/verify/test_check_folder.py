@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.manifest import FORMAT, Manifest, SplitManifest, decode_manifest, encode_manifest
+from recordmill.schemas.manifest import FORMAT, Manifest, SplitManifest, decode_manifest, encode_json, encode_manifest
 from recordmill.schemas.plan_report import ShardCheck
+from recordmill.schemas.statistics import SplitStatistics
 from recordmill.transforms.metadata.commit_splits import publish
 from recordmill.transforms.verify.check_folder import folder_faults
 from tests.transforms.metadata.test_describe_split import SHARDS, SPLIT
@@ -45,7 +46,7 @@ def write(folder: Path, train: SplitManifest = SPLIT, layout: str = "detection",
 def write_alone(folder: Path, name: str, split: SplitManifest, layout: str = "detection") -> None:
     """What a job writes of its own split."""
     rejects = f"of {name}".encode()
-    statistics = b'{"images": "%s"}' % name.encode()
+    statistics = encode_json(SplitStatistics(9, {}, (), {name: 9}, (), (), {}, {}, 0))
     digests = {"rejects_sha256": rejects, "statistics_sha256": statistics}
     split = msgspec.structs.replace(
         split, **{field: hashlib.sha256(data).hexdigest() for field, data in digests.items()}
@@ -161,6 +162,8 @@ def renamed_and_sealed(folder: Path) -> None:
         (edited("statistics-train.json", "}", ""), ("statistics-train.json", "edited")),
         (edited("statistics.json", "train", "trail"), ("statistics.json", "edited")),
         (lambda folder: (folder / "statistics.json").unlink(), ("statistics.json", "missing")),
+        (edited("stats.pb", "train", "trail"), ("stats.pb", "edited")),
+        (lambda folder: (folder / "stats.pb").unlink(), ("stats.pb", "missing")),
         (edited("label_map.json", "dog", "cow"), ("label_map.json", "edited")),
         (edited("label_map.pbtxt", "dog", "cow"), ("label_map.pbtxt", "edited")),
         (edited("labels.csv", "dog", "cow"), ("labels.csv", "edited")),
