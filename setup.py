@@ -9,6 +9,7 @@ FOLDERS = [
     "transforms",
     "transforms/coco",
     "transforms/draw",
+    "transforms/duplicates",
     "transforms/examples",
     "transforms/extract",
     "transforms/folder",

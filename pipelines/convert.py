@@ -92,7 +92,8 @@ def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, rec
     checked = findings | "CheckFindings" >> CheckFindings(demands)
     written = _written(gathered, planned, checked, options, contents.maker, splits)
     written.rejected | "LimitRejects" >> LimitRejects(checked, findings.rejected, demands)
-    target = Target(tuple(recipes), options.output, options.max_rejects)
+    duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
+    target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
     metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
     written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
 
@@ -163,13 +164,14 @@ def _written(
             )
             for split in splits
         ]
-        shards, counted, rejected, classes, statistics = zip(*parts, strict=True)
+        shards, counted, rejected, classes, statistics, fingerprints = zip(*parts, strict=True)
         return Written(
             shards | "Shards" >> beam.Flatten(),
             counted | "Counted" >> beam.Flatten(),
             rejected | "Rejected" >> beam.Flatten(),
             classes | "Classes" >> beam.Flatten(),
             statistics | "Statistics" >> beam.Flatten(),
+            fingerprints | "Fingerprints" >> beam.Flatten(),
         )
     return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
 

@@ -91,6 +91,7 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
         p | "NoRejects" >> beam.Create([]),
         gathered.of_files | "Classes" >> beam.FlatMap(_classes),
         statistics,
+        p | "NoPictures" >> beam.Create([]),
     )
     target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
     metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)

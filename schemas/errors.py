@@ -14,6 +14,7 @@
         ├── SlowPatternError     a regular expression takes too long (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
+        ├── DuplicatesError      pictures are there more than once, which --duplicates forbids
         ├── FaultyDatasetError   a job that verifies has found faults
         ├── IndexMismatchError   an index that is not of its shard
         └── RecordError          a TFRecord file that cannot be read to its end
@@ -82,6 +83,10 @@ class LostImagesError(JobError):
 
 
 class TooManyRejectsError(JobError):
+    pass
+
+
+class DuplicatesError(JobError):
     pass
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import FieldRows
+from recordmill.schemas.duplicates import Duplicates
 from recordmill.schemas.encoders import EncoderInfo, TextCounts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part, is_class_label
@@ -241,6 +242,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
             `recordmill.schemas.statistics.FINDINGS`.
         statistics_sha256: hex digest of the split's file of statistics; UNSET where an older program wrote the split,
             without one.
+        fingerprints_sha256: likewise of its fingerprints; UNSET where records have no pictures, too.
     """
 
     recipe: Recipe
@@ -258,6 +260,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
     texts: dict[str, TextCounts] = {}
     findings: dict[str, int] = {}
     statistics_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def examples(self) -> int:
@@ -278,6 +281,8 @@ class Manifest(msgspec.Struct, frozen=True):
         num_classes: what a model has to be told: the largest label of objects, or of images, + 1.
         features: what is in a record, where that follows from the input and not from the layout alone.
         encoders: of texts, by which all splits are encoded; their files are beside the shards.
+        duplicates: pictures that are there more than once, in whatever splits; UNSET where none has fingerprints, and
+            in the manifest of one split alone.
         sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
     """
 
@@ -291,6 +296,7 @@ class Manifest(msgspec.Struct, frozen=True):
     num_classes: int = 0
     features: tuple[Feature, ...] = ()
     encoders: tuple[EncoderInfo, ...] = ()
+    duplicates: Duplicates | msgspec.UnsetType = msgspec.UNSET
     sha256: str = ""
 
     @property

@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import ShardNaming
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.statistics import Statistics
@@ -62,6 +63,7 @@ class ShardResult(msgspec.Struct, frozen=True):
         rejected: what was left out while writing it.
         statistics: of its records.
         class_counts: see SplitManifest; by class index.
+        fingerprints: of its pictures; None where records have none.
     """
 
     key: ShardKey
@@ -72,6 +74,7 @@ class ShardResult(msgspec.Struct, frozen=True):
     rejected: tuple[Rejected, ...]
     statistics: Statistics
     class_counts: dict[int, int] = {}
+    fingerprints: Fingerprints | None = None
 
 
 class ShardNames(msgspec.Struct, frozen=True):

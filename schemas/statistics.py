@@ -163,11 +163,13 @@ class PixelMeasures(msgspec.Struct, frozen=True):
     Attributes:
         dark, bright: the levels, of 0 to 255, that 5 % and 99 % of the pixels are below.
         sharpness: standard deviation of edges, as a fraction of the difference of the two.
+        grey: HASH_SIDE rows of `recordmill.transforms.images.perceptual_hash`; empty of a picture without content.
     """
 
     dark: int
     bright: int
     sharpness: float
+    grey: bytes = b""
 
 
 class ImageFacts(NamedTuple):
@@ -187,6 +189,8 @@ class ImageFacts(NamedTuple):
         measures: of the picture's pixels, if they were decoded.
         mask_bounds: ymin, xmin, ymax, xmax in pixels of each object's mask, or None of one without; None where records
             have no masks.
+        sha256: hex digest of the picture; empty without one.
+        image_class: class index of an image of one class; None of others.
     """
 
     name: str
@@ -201,6 +205,8 @@ class ImageFacts(NamedTuple):
     is_continuation: bool = False
     measures: PixelMeasures | None = None
     mask_bounds: Sequence[tuple[int, int, int, int] | None] | None = None
+    sha256: str = ""
+    image_class: int | None = None
 
 
 NO_FACTS = ImageFacts("")

@@ -18,6 +18,7 @@ ROOMS = (
     "transforms.records",
     "transforms.masks",
     "transforms.images",
+    "transforms.duplicates",
     "transforms.statistics",
     "transforms.draw",
     "transforms.text",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from recordmill.launch.terminal.duplicate_lines import duplicate_lines
 from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
@@ -61,6 +62,8 @@ def print_splits(
     for label, text in chain(
         _shared_lines(manifest, next(iter(splits.values()))), _compared_lines(comparison or SplitComparison())
     ):
+        console.print(f"  {label:<12} {text}")
+    for label, text in duplicate_lines(folder, manifest, names):
         console.print(f"  {label:<12} {text}")
     for text in sorted({text for split in splits.values() for text in split.warnings}):
         console.print(printable(f"  {'warning':<12} {text}"))

@@ -123,6 +123,18 @@ class PictureOptions(ImageOptions):
         ),
         choices=("none", "header", "decode"),
     )
+    duplicates: str = option(
+        "report",
+        kind=Kind.CHOICE,
+        group=LEAVE_OUT,
+        help="what is done about pictures that are there more than once",
+        docs=(
+            "`report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); `leakage` refuses splits where a "
+            "picture, or one that looks like it, is in another split, too; `fail` also those that have it twice "
+            "themselves. The shards are kept then: the same command with `report` accepts them at once"
+        ),
+        choices=("report", "leakage", "fail"),
+    )
     format: str = option(
         "keep",
         kind=Kind.CHOICE,

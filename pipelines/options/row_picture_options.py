@@ -10,7 +10,7 @@ from recordmill.pipelines.options.option import PICTURES, READ, Kind, flag, opti
 from recordmill.pipelines.options.picture_options import SIZE, PictureOptions, size_of
 from recordmill.schemas.images import PictureRules
 
-_OF_PICTURES = ("images", "raw_size", "check", "format", "max_side", "jpeg_quality", "workers")
+_OF_PICTURES = ("images", "raw_size", "check", "format", "max_side", "jpeg_quality", "workers", "duplicates")
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")
 
 

@@ -114,6 +114,7 @@ TOGETHER = [
     ["--instances", "--images", "--output"],
 ]
 ELSEWHERE = {
+    "--duplicates",
     "--group-from",
     "--groups",
     "--split-seed",

@@ -26,7 +26,9 @@ def read_back(folder, split: str = "train") -> bytes:
     table, labels = manifest.table, manifest.labels
     is_measured = manifest.splits[split].recipe.is_measured
     found = [
-        count_records(ShardReader(str(folder / shard.file)).records(), table, labels, shard.file, is_measured)
+        count_records(
+            ShardReader(str(folder / shard.file)).records(), table, labels, shard.file, is_measured
+        ).statistics
         for shard in manifest.splits[split].shards
     ]
     whole = found[0]

@@ -20,7 +20,7 @@ from recordmill.transforms.examples.encode_examples import (
     transcoding_counts,
 )
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
-from recordmill.transforms.statistics.image_facts import FactsOfValues
+from recordmill.transforms.statistics.image_facts import FactsOfValues, class_source
 
 
 class PictureRowEncoder:
@@ -36,6 +36,7 @@ class PictureRowEncoder:
         features = tuple(filter(is_of_picture, table.features))
         self._writer = ExampleWriter(msgspec.structs.replace(table, features=features))
         self._facts = FactsOfValues(table)
+        self._class_source = class_source(table)
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
     def wants_image(self, task: ImageTask) -> bool:
@@ -51,13 +52,10 @@ class PictureRowEncoder:
         counted: Counter[Metric] = Counter({Metric.IMAGES: 1})
         if picture.transcoding:
             counted += transcoding_counts(picture.transcoding, len(picture.data))
-        return Encoded(
-            (record,),
-            dict(counted),
-            [],
-            row_class(task, self._class_index),
-            self._facts(values, measures=picture.measures),
-        )
+        class_counts = row_class(task, self._class_index)
+        for index in class_counts:  # one at the most
+            values[self._class_source] = index
+        return Encoded((record,), dict(counted), [], class_counts, self._facts(values, measures=picture.measures))
 
     def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
         """The record, and the values of its picture."""

@@ -1,4 +1,4 @@
-"""What a look at the pixels tells of a picture: how dark it is, how bright, how sharp.
+"""What a look at the pixels tells of a picture: how dark it is, how bright, how sharp, and what to know it again by.
 
 It is taken from the decoding that checks a picture anyway, of a JPEG at an eighth of its size.
 """
@@ -10,6 +10,7 @@ from PIL import Image, ImageFilter
 
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images.open_picture import load_small, open_picture
+from recordmill.transforms.images.perceptual_hash import HASH_SIDE
 from recordmill.transforms.images.transcode_picture import for_jpeg
 
 _SIDE = 64
@@ -43,11 +44,12 @@ def measure_pixels(image: Image.Image, width: int, height: int) -> PixelMeasures
     dark, bright = np.searchsorted(np.cumsum(counts), np.floor(_SHARES * counts.sum()), "right").tolist()
     if bright - dark < BLANK_CONTRAST:
         return PixelMeasures(dark, bright, 0.0)
+    hashed = grey.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR).tobytes()
     if min(grey.size) < 3:
-        return PixelMeasures(dark, bright, 1.0)
+        return PixelMeasures(dark, bright, 1.0, hashed)
     # Without the border, which the filter leaves as it was.
     edges = grey.filter(ImageFilter.FIND_EDGES).crop((1, 1, grey.width - 1, grey.height - 1))
-    return PixelMeasures(dark, bright, _deviation(np.array(edges.histogram())) / (bright - dark))
+    return PixelMeasures(dark, bright, _deviation(np.array(edges.histogram())) / (bright - dark), hashed)
 
 
 def _deviation(counts: np.ndarray) -> float:

@@ -1,8 +1,9 @@
 """A finished split takes its place in the data set's folder.
 
 Its shards were written into the folder of its state. They are moved to where readers look, the split's own manifest is
-written, and manifest.json, label maps, statistics.json and TFDS's files follow from those of all splits. Until then an
-older split of that name is what readers find. Whoever is killed in between goes on with the same command.
+written, and manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files follow from those of all
+splits. Until then an older split of that name is what readers find. Whoever is killed in between goes on with the same
+command.
 
 Other jobs may commit other splits of the folder at the same moment. No job writes another split's manifest; and
 whoever has written manifest.json looks at the splits once more, and writes it anew if one has come or gone. So it ends
@@ -13,9 +14,11 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 
 import msgspec
 
+from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import RecordOf, listed
@@ -34,6 +37,7 @@ from recordmill.schemas.statistics import REPORT, STATISTICS, STATS_PB, split_st
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
+from recordmill.transforms.metadata.folder_duplicates import duplicates_of
 from recordmill.transforms.metadata.folder_statistics import statistics_files
 from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
@@ -49,6 +53,7 @@ def commit_splits(
     rejects: Mapping[str, bytes],
     statistics: Mapping[str, bytes],
     encoders: Iterable[TextEncoder] = (),
+    fingerprints: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Manifest:
     """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
 
@@ -56,6 +61,7 @@ def commit_splits(
         rejects: each split's rejects, as JSON Lines.
         statistics: each split's, as JSON.
         encoders: those that the manifest lists.
+        fingerprints: each split's, as JSON Lines, of splits whose records have pictures.
 
     Raises:
         CategoryError: the folder has another split, with other classes, other parts of records or other encoders.
@@ -77,6 +83,7 @@ def commit_splits(
             list(pool.map(partial(_move, storage, output, split), entry.shards))
         storage.write(storage.join(output, split_rejects(split)), rejects[split])
         storage.write(storage.join(output, split_statistics(split)), statistics[split])
+        _write_or_delete(storage, storage.join(output, split_fingerprints(split)), fingerprints.get(split))
         storage.write(storage.join(output, split_manifest(split)), encode_manifest(own[split]))
     try:
         whole = publish(output)
@@ -86,6 +93,13 @@ def commit_splits(
     for entry in manifest.splits.values():
         tidy(output, entry)
     return whole or manifest
+
+
+def _write_or_delete(storage: Storage, path: str, data: bytes | None) -> None:
+    if data is None:
+        storage.delete(path)
+    else:
+        storage.write(path, data)
 
 
 def _of_one(manifest: Manifest, split: str) -> Manifest:
@@ -135,8 +149,8 @@ def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
 
 
 def publish(output: str) -> Manifest | None:
-    """Make manifest.json, label maps, statistics.json and TFDS's files say what the splits' own say; None if there are
-    no splits.
+    """Make manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files say what the splits' own say;
+    None if there are no splits.
 
     Raises:
         CategoryError: the splits do not go together.
@@ -150,6 +164,7 @@ def publish(output: str) -> Manifest | None:
         if manifest is None:
             storage.delete(path)
         else:
+            manifest = _with_duplicates(output, manifest)
             _write_companions(output, manifest)
             storage.write(path, encode_manifest(manifest))
         seen, splits = splits, read_split_manifests(output)
@@ -226,6 +241,14 @@ def _write_companions(output: str, manifest: Manifest) -> None:
         storage.delete(storage.join(output, name))
     for name, data in files.items():
         storage.write(storage.join(output, name), data)
+
+
+def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
+    """The manifest, with what is in the folder more than once, of which duplicates.jsonl is written."""
+    storage = storage_for(output)
+    duplicates, lines = duplicates_of(output, manifest) or (msgspec.UNSET, None)
+    _write_or_delete(storage, storage.join(output, DUPLICATES), lines)
+    return msgspec.structs.replace(manifest, duplicates=duplicates)
 
 
 def _link_shards(output: str, manifest: Manifest) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 
+from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LABEL_FILES
 from recordmill.schemas.manifest import (
@@ -22,12 +23,14 @@ from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
-    rf"{REJECTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
+    rf"{REJECTS}|{DUPLICATES}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
+    rf"rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what
 Beam's sink makes."""
 _OF_A_SPLIT = re.compile(
-    f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}"
+    f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
+    f"{split_fingerprints('[A-Za-z0-9_]+')}"
 )
 
 
@@ -90,7 +93,7 @@ def is_metadata(name: str) -> bool:
     """
     if _OF_A_SPLIT.fullmatch(name):
         return True
-    others = (MANIFEST, STATISTICS, STATS_PB, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
+    others = (MANIFEST, STATISTICS, STATS_PB, DUPLICATES, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
     return name in others or name.endswith(".labels.txt")
 
 

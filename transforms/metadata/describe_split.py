@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
+
 from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
@@ -35,7 +37,8 @@ def describe_split(
     warnings: Iterable[str] = (),
     texts: Iterable[tuple[str, TextCounts]] = (),
     findings: Mapping[str, int] = MappingProxyType({}),
-) -> SplitManifest:  # twelve, as an entry has parts: each comes from a step of its own
+    fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET,
+) -> SplitManifest:  # thirteen, as an entry has parts: each comes from a step of its own
     """The split's entry in the manifest."""
     rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
@@ -55,6 +58,7 @@ def describe_split(
         texts=dict(sorted(texts)),
         findings=dict(findings),
         statistics_sha256=statistics_sha256,
+        fingerprints_sha256=fingerprints_sha256,
     )
 
 

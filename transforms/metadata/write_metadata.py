@@ -10,6 +10,7 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
+from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.encoders import TextCounts, TextEncoder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import UnreferencedFile
@@ -32,6 +33,7 @@ from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.join.compare_names import Names, SampleNames
+from recordmill.transforms.metadata.check_duplicates import check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import (
@@ -42,6 +44,7 @@ from recordmill.transforms.metadata.describe_split import (
     describe_split,
     reject_order,
 )
+from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
 from recordmill.transforms.statistics.combine_statistics import CombineStatistics
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.storage.resolve import storage_for
@@ -77,11 +80,13 @@ class Target(NamedTuple):
         recipes: one a split.
         output: the data set's folder.
         max_rejects: fraction of images, and of annotations, that may be rejected.
+        duplicates: what is done about pictures that are there more than once, see `check_duplicates`.
     """
 
     recipes: tuple[Recipe, ...]
     output: str
     max_rejects: float
+    duplicates: str = "report"
 
 
 class Outcome(NamedTuple):
@@ -94,6 +99,7 @@ class Outcome(NamedTuple):
         warnings: likewise: for a person.
         statistics: likewise, of all its shards.
         texts: likewise: what was encoded of each column.
+        fingerprints: likewise: of pictures, by shard.
     """
 
     labels: LabelMap
@@ -108,6 +114,7 @@ class Outcome(NamedTuple):
     encoders: Iterable[TextEncoder] = ()
     texts: Iterable[tuple[tuple[str, str], TextCounts]] = ()
     statistics: Iterable[tuple[str, Statistics]] = ()
+    fingerprints: Iterable[tuple[str, Fingerprints]] = ()
 
 
 class WriteMetadata(beam.PTransform):
@@ -151,6 +158,7 @@ class WriteMetadata(beam.PTransform):
             "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
             "warnings": AsList(self._findings.warnings),
             "statistics": AsList(written.statistics | "CombineStatistics" >> beam.CombinePerKey(CombineStatistics())),
+            "fingerprints": AsList(written.fingerprints),
             "unlisted": AsSingleton(
                 self._findings.unlisted
                 | "UnlistedNames" >> beam.Map(_name)
@@ -191,6 +199,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     are in the folder of its state, and an older split of that name stays as it was.
 
     Raises:
+        DuplicatesError: see `check_duplicates`. The shards stay.
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects` and `check_examples`. The shards
             stay.
         LostImagesError: see `describe_split.check_whole`.
@@ -199,11 +208,15 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     rejects = _by_split(target.recipes, outcome.rejected)
     lines = {split: reject_lines(split, of_split) for split, of_split in rejects.items()}
     files = _statistics_files(target.recipes, outcome)
-    splits = _described(target.recipes, outcome, rejects, lines, files)
+    fingerprints = {split: of for split, of in _by_split(target.recipes, outcome.fingerprints).items() if of}
+    prints = {split: fingerprint_lines(of_split) for split, of_split in fingerprints.items()}
+    splits = _described(target.recipes, outcome, rejects, lines, files, prints)
     for split in splits.values():
         check_whole(split, outcome.table)
     _check(target, splits, rejects, write_rejects(target.output, lines))
     labels, table, recipe = outcome.labels, outcome.table, target.recipes[0]
+    if target.duplicates != "report":
+        check_duplicates(target.output, fingerprints, table, target.duplicates)
     encoders = sorted(outcome.encoders, key=attrgetter("column"))
     manifest = Manifest(
         FORMAT,
@@ -217,7 +230,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         () if table == LAYOUTS[recipe.layout].with_parts(table.parts) else table.features,
         tuple(encoder.info for encoder in encoders),
     )
-    return commit_splits(target.output, manifest, lines, files, encoders)
+    return commit_splits(target.output, manifest, lines, files, encoders, prints)
 
 
 def _check(
@@ -244,6 +257,7 @@ def _described(
     rejects: Mapping[str, list[Rejected]],
     lines: Mapping[str, bytes],
     statistics: Mapping[str, bytes],
+    fingerprints: Mapping[str, bytes],
 ) -> dict[str, SplitManifest]:
     shards, inputs = _by_split(recipes, outcome.shards), _by_split(recipes, outcome.inputs)
     class_counts = _class_counts(recipes, outcome)
@@ -265,6 +279,7 @@ def _described(
             warnings[recipe.split],
             texts[recipe.split],
             findings.get(recipe.split, {}),
+            sha256(fingerprints[recipe.split]).hexdigest() if recipe.split in fingerprints else msgspec.UNSET,
         )
         for recipe in recipes
     }

@@ -75,6 +75,7 @@ class Written(NamedTuple):
         rejected: (split, Rejected).
         classes: ((split, class index), number) of objects, or of images.
         statistics: (split, Statistics) of shards.
+        fingerprints: (split, Fingerprints) of shards; of those alone whose records have pictures.
     """
 
     shards: PCollection
@@ -82,3 +83,4 @@ class Written(NamedTuple):
     rejected: PCollection
     classes: PCollection
     statistics: PCollection
+    fingerprints: PCollection

@@ -10,9 +10,11 @@ from functools import partial
 import msgspec
 
 from recordmill.schemas.images import ImageTask
+from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import NO_RECORD
@@ -66,7 +68,7 @@ class ShardWriter:
         counted: Counter[Metric] = Counter()
         classes: Counter[int] = Counter()
         rejected: list[Rejected] = []
-        images = ImageCounter()
+        images, fingerprints = ImageCounter(), ImageFingerprints()
         with ShardFile(self.recipe, key) as shard:
             for task, made in self._make(tasks):
                 if isinstance(made, Rejected) and task.is_continuation:
@@ -80,7 +82,9 @@ class ShardWriter:
                 if places:
                     size = sum(place.bytes for place in places)
                     counted[Metric.RECORD_BYTES] += size - len(places) * FRAME_BYTES
-                    images.add(made.facts, places[0]._replace(bytes=size))
+                    place = places[0]._replace(bytes=size)
+                    images.add(made.facts, place)
+                    fingerprints.add(made.facts, place)
                 rejected += made.rejected
                 counted.update(made.counted)
                 classes.update(made.class_counts)
@@ -97,4 +101,5 @@ class ShardWriter:
             tuple(rejected),
             images.statistics(shard.info.file),
             dict(classes),
+            fingerprints.of_shard(shard.info.file) if has_picture(self.table) else None,
         )

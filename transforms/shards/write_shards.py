@@ -9,6 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
@@ -58,6 +59,7 @@ class WriteShards(beam.PTransform):
             results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(Any),
             results | "Classes" >> beam.FlatMap(_classes),
             results | "Statistics" >> beam.Map(statistics_of),
+            results | "Fingerprints" >> beam.FlatMap(_fingerprints).with_output_types(Any),
         )
 
 
@@ -79,6 +81,10 @@ def _classes(result: ShardResult) -> list[tuple[tuple[str, int], int]]:
 
 def statistics_of(result: ShardResult) -> tuple[str, Statistics]:
     return result.key.split, result.statistics
+
+
+def _fingerprints(result: ShardResult) -> list[tuple[str, Fingerprints]]:
+    return [(result.key.split, result.fingerprints)] if result.fingerprints else []
 
 
 def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:

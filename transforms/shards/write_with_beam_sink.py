@@ -15,6 +15,7 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
@@ -31,15 +32,16 @@ from recordmill.transforms.runtime.outputs import REJECTED, Written, count_rejec
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext, RecordMaker
 from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
-from recordmill.transforms.statistics.count_records import count_records
+from recordmill.transforms.statistics.count_records import Counted, count_records
 from recordmill.transforms.storage.resolve import storage_for
 
 
 class Sunk(NamedTuple):
-    """What SinkRecords gives: (split, ShardInfo), and (split, Statistics)."""
+    """What SinkRecords gives: see Written."""
 
     shards: PCollection
     statistics: PCollection
+    fingerprints: PCollection
 
 
 class SinkRecords(beam.PTransform):
@@ -76,8 +78,9 @@ class SinkRecords(beam.PTransform):
             | "DescribeShard" >> beam.Map(describe_shard, AsSingleton(self._labels), AsSingleton(self._table))
         )
         return Sunk(
-            described | "Infos" >> beam.Keys() | "ShardsBySplit" >> of_split(self._split),
-            described | "Statistics" >> beam.Values() | "StatisticsBySplit" >> of_split(self._split),
+            described | "Infos" >> beam.Map(_info) | "ShardsBySplit" >> of_split(self._split),
+            described | "Statistics" >> beam.Map(_statistics) | "StatisticsBySplit" >> of_split(self._split),
+            described | "Fingerprints" >> beam.FlatMap(_fingerprints) | "FingerprintsBySplit" >> of_split(self._split),
         )
 
 
@@ -139,6 +142,7 @@ class WriteWithBeamSink(beam.PTransform):
             rejected | "RejectedBySplit" >> of_split(self._split),
             made.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
             sunk.statistics,
+            sunk.fingerprints,
         )
 
 
@@ -180,16 +184,37 @@ def _rejected(encoded: Encoded) -> list[Rejected]:
     return encoded.rejected
 
 
-def describe_shard(path: str, labels: LabelMap, table: FeatureTable) -> tuple[ShardInfo, Statistics]:
+class DescribedShard(NamedTuple):
+    """A shard that Beam has written. Of `counted` there is nothing where an image has several records: they are in
+    several shards."""
+
+    info: ShardInfo
+    counted: Counted
+
+
+def _info(shard: DescribedShard) -> ShardInfo:
+    return shard.info
+
+
+def _statistics(shard: DescribedShard) -> Statistics:
+    return shard.counted.statistics
+
+
+def _fingerprints(shard: DescribedShard) -> list[Fingerprints]:
+    return [shard.counted.fingerprints] if shard.counted.fingerprints else []
+
+
+def describe_shard(path: str, labels: LabelMap, table: FeatureTable) -> DescribedShard:
     """Count, checksums and statistics of a shard that Beam has written, read back from where it is; its index is
-    written. There are no statistics where an image has several records: they are in several shards."""
+    written."""
     reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
     if table.record_of is RecordOf.ANNOTATION:
         deque(reader.records(), maxlen=0)
-        statistics = Statistics()
+        counted = Counted(Statistics(), None)
     else:
-        statistics = count_records(reader.records(), table, labels, file)
+        counted = count_records(reader.records(), table, labels, file)
     index = msgspec.UNSET if file.endswith(".gz") else write_index(path, index_of(reader.lengths))
     progress.finished_shard()
     _, crc32c = storage_for(path).checksum(path)
-    return ShardInfo(file, reader.examples, reader.size, crc32c, reader.sha256.hexdigest(), index), statistics
+    info = ShardInfo(file, reader.examples, reader.size, crc32c, reader.sha256.hexdigest(), index)
+    return DescribedShard(info, counted)

@@ -3,17 +3,19 @@
 import io
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from PIL import Image
 
+from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.statistics import RecordPlace, Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.masks.bitmaps import mask_bounds, run_lengths
@@ -25,11 +27,18 @@ from recordmill.transforms.statistics.image_facts import EDGES, FactsOfValues
 _Found = tuple[dict[str, Any], RecordPlace]
 
 
+class Counted(NamedTuple):
+    """What is known of some records; `fingerprints` is None where they have no pictures."""
+
+    statistics: Statistics
+    fingerprints: Fingerprints | None
+
+
 def count_records(
     records: Iterable[bytes], table: FeatureTable, labels: LabelMap, shard: str, is_measured: bool = False
-) -> Statistics:
-    """Statistics of the records of the file `shard`. Of stuff, what others hide is not seen, nor things in a semantic
-    mask.
+) -> Counted:
+    """What is known of the records of the file `shard`. Of stuff, what others hide is not seen, nor things in a
+    semantic mask.
 
     Args:
         is_measured: whether to look at the pixels, too.
@@ -39,18 +48,22 @@ def count_records(
         Exception: whatever Pillow raises at a picture that it cannot open.
     """
     if not has_picture(table):
-        return Statistics(sum(1 for _ in records))
-    counter, facts_of, segments_of = ImageCounter(), FactsOfValues(table), _Segments(labels)
+        return Counted(Statistics(sum(1 for _ in records)), None)
+    counter, fingerprints = ImageCounter(), ImageFingerprints()
+    facts_of, segments_of = FactsOfValues(table), _Segments(labels)
     for values, place in _images(_placed(records, RecordParser(table)), table):
         values |= _picture_values(values)
+        values.pop("image.sha256", None)  # of what is there, which may have been changed
         if "objects.class_index" in values:
             values |= dict(zip((f"objects.{edge}" for edge in EDGES), _edges(values), strict=True))
         values.setdefault("segments.class_index", segments_of(values))
         measures = None
         if is_measured and "image.pixels" not in values:
             measures = measure_file(values["image.encoded"], values["image.format"].decode())
-        counter.add(facts_of(values, measures=measures, mask_bounds=_mask_bounds(values)), place)
-    return counter.statistics(shard)
+        facts = facts_of(values, measures=measures, mask_bounds=_mask_bounds(values))
+        counter.add(facts, place)
+        fingerprints.add(facts, place)
+    return Counted(counter.statistics(shard), fingerprints.of_shard(shard))
 
 
 def _placed(records: Iterable[bytes], parse: RecordParser) -> Iterator[_Found]:

@@ -1,9 +1,12 @@
 """What statistics count of an image, from the values of its record."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recordmill.schemas.features import FeatureTable
+import numpy as np
+
+from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
 from recordmill.schemas.statistics import ImageFacts, PixelMeasures
 
 EDGES = ("ymin", "xmin", "ymax", "xmax")
@@ -15,6 +18,7 @@ class FactsOfValues:
     def __init__(self, table: FeatureTable):
         self._has_objects = "objects.class_index" in table.sources
         self._has_captions = "captions.text" in table.sources
+        self._class = class_source(table)
 
     def __call__(
         self,
@@ -40,4 +44,20 @@ class FactsOfValues:
             is_continuation,
             measures,
             mask_bounds,
+            _sha256(values),
+            int(np.ravel(values[self._class])[0]) if self._class in values else None,
         )
+
+
+def class_source(table: FeatureTable) -> str:
+    """The source of the class index of an image that has one class; empty where records have none."""
+    of_images = (each for each in table.sources if each == "image.class_index" or each.startswith(CLASS_OF_ROW))
+    return next(of_images, "")
+
+
+def _sha256(values: Mapping[str, Any]) -> str:
+    """Of the picture, as a hex digest; empty without one."""
+    if digest := values.get("image.sha256"):
+        return digest.decode()
+    data = values.get("image.encoded")
+    return hashlib.sha256(data).hexdigest() if data else ""

@@ -5,6 +5,7 @@ from hashlib import sha256
 
 import msgspec
 
+from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
@@ -52,6 +53,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
         *_statistics_faults(folder, manifest),
         *_encoder_faults(folder, manifest),
+        *_duplicate_faults(folder, manifest),
         *_unlisted_faults(manifest, names - links.keys(), indexed_shards(folder)),
     ]
 
@@ -78,10 +80,10 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
     except ConfigError as error:
         yield Fault(MANIFEST, None, "split_manifest", str(error))
         return
-    for name, split in manifest.splits.items():
+    for name in manifest.splits:
         if name not in alone:
             yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
-        elif encode_manifest(alone[name]) != encode_manifest(msgspec.structs.replace(manifest, splits={name: split})):
+        elif encode_manifest(alone[name]) != encode_manifest(_of_one(manifest, name)):
             yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
         elif storage.read(storage.join(folder, split_manifest(name))) != encode_manifest(alone[name]):
             yield Fault(split_manifest(name), None, "edited", _OTHER_CONTENT)
@@ -89,6 +91,11 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
         yield Fault(
             split_manifest(name), None, "unlisted", f"{MANIFEST} has no such split, and will have with the next run"
         )
+
+
+def _of_one(manifest: Manifest, split: str) -> Manifest:
+    """What the manifest of one split alone says."""
+    return msgspec.structs.replace(manifest, splits={split: manifest.splits[split]}, duplicates=msgspec.UNSET)
 
 
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
@@ -130,6 +137,8 @@ def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Faul
     yield from _digest_faults(folder, split_rejects(name), split.rejects_sha256)
     if split.statistics_sha256 is not msgspec.UNSET:
         yield from _digest_faults(folder, split_statistics(name), split.statistics_sha256)
+    if split.fingerprints_sha256 is not msgspec.UNSET:
+        yield from _digest_faults(folder, split_fingerprints(name), split.fingerprints_sha256)
 
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
@@ -146,6 +155,11 @@ def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
 def _encoder_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
     for encoder in manifest.encoders:
         yield from _digest_faults(folder, encoder.file, encoder.sha256)
+
+
+def _duplicate_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
+    if manifest.duplicates is not msgspec.UNSET:
+        yield from _digest_faults(folder, DUPLICATES, manifest.duplicates.sha256)
 
 
 def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:

@@ -68,6 +68,7 @@ FLAGS = [
     (("--format", "png"), {"format": "png"}),
     (("--max-side", "640"), {"max_side": 640}),
     (("--jpeg-quality", "80"), {"jpeg_quality": 80}),
+    (("--duplicates", "fail"), {"duplicates": "fail"}),
     (("--seed", "-3"), {"seed": -3}),
     (("--writer", "beam"), {"writer": "beam"}),
     (("--max-rejects", "0.5"), {"max_rejects": 0.5}),

@@ -70,6 +70,7 @@ GIVEN = {
     "examples_per_shard": 100,
     "max_side": 512,
     "jpeg_quality": 80,
+    "duplicates": "leakage",
     "workers": 4,
     "seed": 3,
     "split_seed": 5,

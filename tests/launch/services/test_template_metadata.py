@@ -49,7 +49,7 @@ WITH_OF_TABLE = WITH | {
     "classes": {"class_column": "species"},
     "images": {"image_column": "path"},
     "image_column": {"images": "gs://b-1/pictures"},
-    **dict.fromkeys(("raw_size", "check", "format", "max_side", "jpeg_quality", "workers"), OF_PICTURES),
+    **dict.fromkeys(("raw_size", "check", "format", "max_side", "jpeg_quality", "workers", "duplicates"), OF_PICTURES),
     "text": {"text_column": "words"},
     "text_column": {"text": "counts"},
     **{name: {"text_column": "words", "text": "counts"} for name in OF_TEXT},

@@ -255,7 +255,14 @@ DECIDE_WITH_TEXTS = {
     "text_names": "index=i,value=v",
 }
 IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "panoptic_masks", "stop_words", "encoders", "groups", *ANNOTATIONS}
-DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, "dry_run": True, "workers": 3}
+DECIDE_NOTHING = {
+    "output": "elsewhere",
+    "duplicates": "fail",
+    "max_rejects": 0.5,
+    "overwrite": True,
+    "dry_run": True,
+    "workers": 3,
+}
 
 
 def test_every_option_is_of_one_kind():

@@ -230,7 +230,14 @@ NEEDED = {
 }
 """Without which an option would be a fault, or do nothing."""
 IN_THE_RECIPE_ITSELF = {"images", "labels", "groups", "name", "layout"}
-DECIDE_NOTHING = {"output": "elsewhere", "max_rejects": 0.5, "overwrite": True, "dry_run": True, "workers": 3}
+DECIDE_NOTHING = {
+    "output": "elsewhere",
+    "duplicates": "fail",
+    "max_rejects": 0.5,
+    "overwrite": True,
+    "dry_run": True,
+    "workers": 3,
+}
 
 
 def test_every_option_is_of_one_kind():

@@ -303,6 +303,7 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
             created(p, "Rejected", [("train", reject) for reject in REJECTED[:2]]),
             created(p, "Classes", [(("train", 0), 1), (("train", 0), 5), (("train", 0), 3)]),
             created(p, "Statistics", [("train", Statistics(4)), ("train", Statistics(5))]),
+            created(p, "Fingerprints", []),
         )
         findings = Findings(
             created(p, "Inputs", [("train", rows) for rows in INPUTS]),

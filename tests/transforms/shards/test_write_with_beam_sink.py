@@ -16,6 +16,7 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
+from recordmill.transforms.statistics.count_records import Counted
 from tests.transforms.shards.test_shard_file import index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
@@ -55,11 +56,11 @@ def test_a_shard_is_described_by_what_is_in_its_file(tmp_path, name):
             writer.write(record)
     data = (tmp_path / name).read_bytes()
     progress.reset()
-    info, statistics = describe_shard(str(tmp_path / name), LABELS, LAYOUTS["table"])
+    info, counted = describe_shard(str(tmp_path / name), LABELS, LAYOUTS["table"])
     index = msgspec.UNSET if name.endswith(".gz") else index_info([b"one", b"two", b""])
     assert info == ShardInfo(name, 3, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
     assert (tmp_path / ".index" / f"{name}.idx").exists() != name.endswith(".gz")
-    assert statistics == Statistics(3)
+    assert counted == Counted(Statistics(3), None)
     assert progress.snapshot().shards_done == 1
 
 

@@ -1,0 +1,34 @@
+"""What the summary says of pictures that are in a data set more than once."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from recordmill.launch.terminal.error_stream import printable
+from recordmill.schemas.duplicates import DUPLICATES
+from recordmill.schemas.manifest import Manifest
+
+
+def duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Labels and texts, of splits that have just been written: first what is in several splits."""
+    found = manifest.duplicates
+    if found is msgspec.UNSET:
+        return
+    file = os.path.join(folder, DUPLICATES)
+    of = {name: found.splits[name] for name in names if name in found.splits}
+    if any(each.leaked for each in of.values()):
+        leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
+        yield (
+            "LEAKAGE",
+            f"{found.leaks:,} pictures are in several splits, exactly or nearly ({leaked}): a model is measured by "
+            f"what it was trained on. --groups {file} keeps each in one split, in the next run",
+        )
+    for name, each in of.items():
+        if each.exact or each.near:
+            differ = f"; {each.labels_differ:,} of them have other labels there" if each.labels_differ else ""
+            text = f"{each.exact:,} images of {name} are there again exactly, {each.near:,} nearly{differ}; see {file}"
+            yield "duplicates", text
+    for name, number in found.copied_classes.items():
+        copies = f"{number:,} pictures of the class {name} are of other classes, too: does its folder hold theirs?"
+        yield "duplicates", printable(copies)

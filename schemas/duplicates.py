@@ -1,0 +1,127 @@
+"""Fingerprints of pictures, by which those that are in a data set more than once are found, and what is found."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+import numpy as np
+
+DUPLICATES = "duplicates.jsonl"
+"""In a data set's folder: a DuplicateGroup a line, those that are in several splits first."""
+
+NO_HASH = 0
+"""Of a picture that was not decoded, or has no content. No hash of content is 0: about half of its bits are set."""
+
+FINGERPRINT = np.dtype(
+    [
+        ("picture", "<u8", 2),
+        ("hash", "<u8"),
+        ("labels", "<u8"),
+        ("offset", "<u8"),
+        ("bytes", "<u8"),
+        ("record", "<u4"),
+    ]
+)
+"""Of an image: the first 16 bytes of the SHA-256 of its picture; its perceptual hash; its labels; and the place of its
+records, as `recordmill.schemas.statistics.Example` has it.
+
+The upper half of `labels` stands for the image's class, or for the classes of its objects; the lower half for where
+the objects are: see `recordmill.transforms.duplicates.fingerprint_images`."""
+
+
+def split_fingerprints(split: str) -> str:
+    """Name of the file of the fingerprints of one split, a Fingerprints a line.
+
+    >>> split_fingerprints("train")
+    'fingerprints-train.jsonl'
+    """
+    return f"fingerprints-{split}.jsonl"
+
+
+class Fingerprints(msgspec.Struct, frozen=True):
+    """Of the images of a shard that have a picture, in the order of their records.
+
+    Attributes:
+        shard: file of the shard.
+        names: JSON list of the images' file names; decoded of few.
+        rows: of FINGERPRINT, as many as names; bytes, in base64 as JSON.
+    """
+
+    shard: str
+    names: msgspec.Raw
+    rows: bytes
+
+    @property
+    def array(self) -> np.ndarray:
+        return np.frombuffer(self.rows, FINGERPRINT)
+
+
+class Likeness(Enum):
+    """EXACT: the bytes of all pictures of a group are the same. NEAR: each looks like another of the group."""
+
+    EXACT = "exact"
+    NEAR = "near"
+
+
+class Agreement(Enum):
+    """Whether the images of a group have the same labels: classes and boxes of EXACT copies, classes of NEAR ones."""
+
+    SAME = "same"
+    DIFFER = "differ"
+
+
+class DuplicateImage(msgspec.Struct, frozen=True, order=True):
+    """An image of a group, and where its records are, as `recordmill.schemas.statistics.Example` has it."""
+
+    split: str
+    file_name: str
+    shard: str
+    record: int
+    offset: int
+    bytes: int
+
+
+class DuplicateGroup(msgspec.Struct, frozen=True):
+    """Two images or more that show the same; a line of DUPLICATES."""
+
+    kind: Likeness
+    labels: Agreement
+    images: tuple[DuplicateImage, ...]
+
+    @property
+    def is_leak(self) -> bool:
+        """Whether its images are in several splits."""
+        return len({image.split for image in self.images}) > 1
+
+
+class SplitDuplicates(msgspec.Struct, frozen=True):
+    """How many images of a split
+
+    Attributes:
+        exact: have a picture whose bytes another image's are, of whatever split.
+        near: have none, but look like another.
+        leaked: are, exactly or nearly, in another split, too.
+        labels_differ: are in a group with other labels.
+    """
+
+    exact: int = 0
+    near: int = 0
+    leaked: int = 0
+    labels_differ: int = 0
+
+
+class Duplicates(msgspec.Struct, frozen=True):
+    """What was found in a folder, in its manifest.
+
+    Attributes:
+        sha256: hex digest of DUPLICATES.
+        groups, leaks: how many groups there are, and how many of them are in several splits.
+        splits: those that were compared; others have no fingerprints.
+        copied_classes: of classes most of whose pictures are copies of other classes' pictures, how many are.
+    """
+
+    sha256: str
+    groups: int
+    leaks: int
+    splits: Mapping[str, SplitDuplicates]
+    copied_classes: Mapping[str, int] = {}

@@ -1,0 +1,150 @@
+"""Pictures that are in a data set more than once, of whole jobs."""
+
+import io
+import json
+
+import msgspec
+import pytest
+from PIL import Image
+
+from recordmill.launch.cli import main
+from recordmill.schemas.manifest import decode_manifest, encode_manifest
+from recordmill.transforms.metadata import commit_splits
+from recordmill.transforms.metadata.commit_splits import publish
+from tests.conftest import annotation, coco_flags, image_row, manifest_of, write_coco
+from tests.transforms.images.test_measure_pixels import scene
+
+
+def jpeg(picture: Image.Image, quality: int = 90) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, "JPEG", quality=quality)
+    return stream.getvalue()
+
+
+def groups(folder) -> list[tuple[str, str, list[str]]]:
+    lines = (folder / "duplicates.jsonl").read_text().splitlines()
+    found = map(json.loads, lines)
+    return [
+        (each["kind"], each["labels"], [f"{image['split']}/{image['file_name']}" for image in each["images"]])
+        for each in found
+    ]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Drawn scenes in folders of two splits; of some there are copies."""
+    folder = tmp_path_factory.mktemp("planted")
+    first = scene(0)
+    files = {
+        "train/cat/0.jpg": jpeg(first),
+        "train/cat/1.jpg": jpeg(scene(1)),
+        "train/cat/2.jpg": jpeg(scene(2)),
+        "train/dog/2.jpg": jpeg(scene(2)),
+        "val/cat/half.jpg": jpeg(first.resize((160, 120)), 60),
+        "val/dog/1.jpg": jpeg(scene(1)),
+        "val/dog/3.jpg": jpeg(scene(3)),
+    }
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+LEAKS = [
+    ("exact", "differ", ["train/cat/1.jpg", "val/dog/1.jpg"]),
+    ("near", "same", ["train/cat/0.jpg", "val/cat/half.jpg"]),
+]
+WITHIN = ("exact", "differ", ["train/cat/2.jpg", "train/dog/2.jpg"])
+
+
+def flags(planted, out, split: str, *more: object) -> list[object]:
+    return ["folder", "--images", planted / split, "--output", out, "--split", split, *more]
+
+
+def test_a_second_job_finds_what_the_first_has_written_already(planted, tmp_path, recordmill):
+    first = recordmill(*flags(planted, tmp_path, "train"))
+    assert (first.code, "LEAKAGE" in first.out, groups(tmp_path)) == (0, False, [WITHIN])
+    second = recordmill(*flags(planted, tmp_path, "val"))
+    assert (second.code, "LEAKAGE" in second.out) == (0, True)
+    assert groups(tmp_path) == [*LEAKS, WITHIN]
+    found = manifest_of(tmp_path)["duplicates"]
+    assert (found["groups"], found["leaks"]) == (3, 2)
+    assert found["splits"]["val"] == {"exact": 1, "near": 1, "leaked": 2, "labels_differ": 1}
+    assert recordmill("verify", tmp_path, "--check", "hashes").code == 0
+    image = json.loads((tmp_path / "duplicates.jsonl").read_text().splitlines()[0])["images"][1]
+    data = (tmp_path / image["shard"]).read_bytes()[image["offset"] : image["offset"] + image["bytes"]]
+    assert (planted / "val/dog/1.jpg").read_bytes() in data
+    assert b"dog/1.jpg" in data
+
+
+def test_what_is_refused_is_not_visible_and_accepted_at_once(planted, tmp_path, recordmill):
+    refused = recordmill(*flags(planted, tmp_path, "train", "--duplicates", "fail"))
+    assert (refused.code, groups(tmp_path / ".recordmill-train")) == (1, [WITHIN])
+    assert not (tmp_path / "manifest.json").exists()
+    assert recordmill(*flags(planted, tmp_path, "train", "--duplicates", "leakage")).code == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    refused = recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage"))
+    assert refused.code == 1
+    assert "cat/1.jpg" in refused.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != ".recordmill-val") == before
+    assert groups(tmp_path / ".recordmill-val") == LEAKS
+    assert list(manifest_of(tmp_path)["splits"]) == ["train"]
+    accepted = recordmill(*flags(planted, tmp_path, "val"))
+    assert (accepted.code, "1 finished shards are kept" in accepted.out) == (0, True)
+    assert list(manifest_of(tmp_path)["splits"]) == ["train", "val"]
+
+
+def test_of_beam_s_sink_exact_copies_are_found_in_all_splits_of_a_job(planted, tmp_path, recordmill):
+    """It does not look at pixels."""
+    shares = ("--split", "a=0.5,b=0.5", "--classes", "train,val", "--writer", "beam")
+    assert recordmill("folder", "--images", planted, "--output", tmp_path, *shares).code == 0
+    found = sorted(sorted(name.partition("/")[2] for name in each[2]) for each in groups(tmp_path))
+    assert found == [["train/cat/1.jpg", "val/dog/1.jpg"], ["train/cat/2.jpg", "train/dog/2.jpg"]]
+
+
+@pytest.mark.parametrize("layout", ["detection", "keras"])
+def test_copies_with_other_objects_are_found_in_every_layout(tmp_path, recordmill, layout):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number in range(4):
+        (images / f"{number}.jpg").write_bytes(jpeg(scene(number // 2, 40, 30)))
+    rows = [image_row(number + 1, f"{number}.jpg") for number in range(4)]
+    boxes = [annotation(1, 1), annotation(2, 2, (1, 1, 10, 10)), annotation(3, 3), annotation(4, 4)]
+    instances = write_coco(tmp_path, rows, boxes, [{"id": 1, "name": "cat"}])
+    out = tmp_path / "out"
+    code = recordmill("coco", "--images", images, "--instances", instances, "--layout", layout, "--output", out).code
+    assert code == 0
+    assert groups(out) == [
+        ("exact", "differ", ["train/0.jpg", "train/1.jpg"]),
+        ("exact", "same", ["train/2.jpg", "train/3.jpg"]),
+    ]
+
+
+def test_fingerprints_are_the_same_after_a_stop_and_read_back(sample, tmp_path, copy_converted, recordmill):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    copy_converted(whole, "--num-shards", "4")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit_splits, "_move", lambda *_: 1 / 0)
+        assert main([*coco_flags(sample, out, "--num-shards", "4"), "--progress", "none"]) == 1
+    next((out / ".recordmill-train").glob("*00002-of*.json")).unlink()  # one shard is written again
+    assert main([*coco_flags(sample, out, "--num-shards", "4"), "--progress", "none"]) == 0
+    names = ("fingerprints-train.jsonl", "duplicates.jsonl")
+    written = {name: (whole / name).read_bytes() for name in names}
+    assert {name: (out / name).read_bytes() for name in names} == written
+    path = out / "manifest-train.json"
+    manifest = decode_manifest(path.read_bytes(), "manifest-train.json")
+    old = msgspec.structs.replace(manifest.splits["train"], fingerprints_sha256=msgspec.UNSET)
+    path.write_bytes(encode_manifest(msgspec.structs.replace(manifest, splits={"train": old})))
+    (out / "fingerprints-train.jsonl").unlink()
+    publish(str(out))
+    assert not (out / "duplicates.jsonl").exists()
+    assert "counted from the records" in recordmill("report", out).out
+    assert {name: (out / name).read_bytes() for name in names} == written
+
+
+@pytest.mark.parametrize("name", ["fingerprints-train.jsonl", "duplicates.jsonl"])
+def test_verify_tells_what_was_edited(tmp_path, copy_converted, recordmill, name):
+    copy_converted(tmp_path)
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b"\n")
+    outcome = recordmill("verify", tmp_path, "--check", "hashes")
+    assert (outcome.code, name in outcome.out) == (1, True)

@@ -1,0 +1,76 @@
+"""What is kept of each image, by which others that show the same are found."""
+
+import hashlib
+
+import msgspec
+import numpy as np
+import pytest
+
+from recordmill.schemas.duplicates import NO_HASH
+from recordmill.schemas.statistics import ImageFacts, PixelMeasures, RecordPlace
+from recordmill.transforms.duplicates import fingerprint_images as module
+from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints, image_class, label_digest
+from recordmill.transforms.images.perceptual_hash import perceptual_hashes
+
+GREY = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
+
+
+def facts(name: str = "a.jpg", grey: bytes = b"", **more) -> ImageFacts:
+    measures = PixelMeasures(0, 255, 1.0, grey) if grey else None
+    return ImageFacts(name, sha256=hashlib.sha256(name.encode()).hexdigest(), measures=measures, **more)
+
+
+@pytest.mark.parametrize("at_once", [2, 1024])
+def test_an_image_has_its_name_digest_hash_and_place(at_once, monkeypatch):
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    found = ImageFingerprints()
+    for index in range(5):
+        found.add(facts(f"{index}.jpg", GREY[index].tobytes() if index != 3 else b""), RecordPlace(index, 7 * index, 9))
+    found.add(ImageFacts("no picture"), RecordPlace(5, 0, 0))
+    found.add(facts("0.jpg", is_continuation=True), RecordPlace(6, 0, 0))
+    of = found.of_shard("s")
+    names = [f"{index}.jpg" for index in range(5)]
+    assert (of.shard, msgspec.json.decode(of.names)) == ("s", names)
+    assert [row["picture"].tobytes() for row in of.array] == [
+        hashlib.sha256(name.encode()).digest()[:16] for name in names
+    ]
+    expected = perceptual_hashes(GREY)
+    expected[3] = NO_HASH
+    assert of.array["hash"].tolist() == expected.tolist()
+    assert of.array[["record", "offset", "bytes"]].tolist() == [(index, 7 * index, 9) for index in range(5)]
+
+
+def test_of_no_image_there_is_nothing():
+    found = ImageFingerprints().of_shard("s")
+    assert (bytes(found.names), found.rows) == (b"[]", b"")
+
+
+def of_objects(*objects: tuple[int, float, float, float, float]) -> int:
+    edges = tuple(zip(*(each[1:] for each in objects), strict=True)) or ((), (), (), ())
+    return label_digest(facts(boxes=edges, classes=[each[0] for each in objects]))
+
+
+def classes(digest: int) -> int:
+    return int(image_class(np.array([digest], np.uint64))[0])
+
+
+def test_labels_are_equal_where_objects_are_in_whatever_order():
+    one, other = (1, 0.1, 0.2, 0.3, 0.4), (2, 0, 0, 1, 1)
+    moved = (2, 0, 0, 1, 0.5)
+    assert of_objects(one, other) == of_objects(other, one)
+    assert of_objects(one) != of_objects(one, one) != of_objects()
+    assert of_objects(one, other) != of_objects(one, moved)
+    assert classes(of_objects(one, other)) == classes(of_objects(moved, one))
+    assert classes(of_objects(one)) != classes(of_objects(other))
+    swapped = of_objects((2, *one[1:]), (1, *other[1:]))
+    assert classes(of_objects(one, other)) == classes(swapped)
+    assert of_objects(one, other) != swapped
+
+
+def test_boxes_are_those_of_the_record():
+    assert of_objects((1, 0.1, 0.2, 0.3, 0.4)) == of_objects((1, *map(float, np.float32([0.1, 0.2, 0.3, 0.4]))))
+
+
+def test_of_images_of_one_class_the_class_is_known():
+    assert classes(label_digest(facts(image_class=7))) == 7
+    assert label_digest(facts()) not in {label_digest(facts(image_class=index)) for index in range(3)}

@@ -1,0 +1,51 @@
+"""Near hashes are found, all of them, and no others."""
+
+import numpy as np
+import pytest
+
+from recordmill.transforms.duplicates import near_groups as module
+from recordmill.transforms.duplicates.near_groups import bits_set, near_groups
+
+
+def distinct(number: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 1 << 64, number, dtype=np.uint64)
+
+
+def flipped(hashes: np.ndarray, bits: int, seed: int = 1) -> np.ndarray:
+    of = np.random.default_rng(seed)
+    masks = [sum(1 << int(bit) for bit in of.choice(64, bits, replace=False)) for _ in hashes]
+    return hashes ^ np.array(masks, np.uint64)
+
+
+def test_bits_are_counted():
+    numbers = distinct(50)
+    assert bits_set(numbers).tolist() == [int(number).bit_count() for number in numbers]
+
+
+@pytest.mark.parametrize("pairs_at_once", [3, 1 << 19])
+@pytest.mark.parametrize("bits", range(1, 8))
+def test_hashes_that_differ_in_less_than_eight_bits_are_found(bits, pairs_at_once, monkeypatch):
+    monkeypatch.setattr(module, "_PAIRS_AT_ONCE", pairs_at_once)
+    hashes = distinct(200)
+    groups = near_groups(np.concatenate([hashes, flipped(hashes, bits)]))
+    assert groups.tolist() == [*range(200), *range(200)]
+
+
+def test_most_that_differ_in_eight_are_found_and_none_that_differ_in_nine():
+    hashes = distinct(1000)
+    both = near_groups(np.concatenate([hashes, flipped(hashes, 8)]))
+    assert 0.94 < np.mean(both[:1000] == both[1000:]) < 0.99
+    assert near_groups(np.concatenate([hashes, flipped(hashes, 9)])).tolist() == [*range(2000)]
+
+
+def test_a_group_holds_what_is_near_in_steps():
+    (first,) = distinct(1)
+    steps = [first ^ np.uint64((1 << 5 * step) - 1) for step in range(12)]
+    order = [7, 0, 3, 11, 5, 1, 9, 2, 10, 4, 8, 6]
+    hashes = np.concatenate([distinct(3, seed=5), np.array(steps)[order]])
+    assert near_groups(hashes).tolist() == [0, 1, 2, *[3] * 12]
+
+
+def test_of_none_and_of_one():
+    assert near_groups(distinct(0)).tolist() == []
+    assert near_groups(distinct(1)).tolist() == [0]

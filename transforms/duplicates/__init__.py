@@ -1,0 +1,1 @@
+"""Pictures that are in a data set more than once, exactly or nearly."""

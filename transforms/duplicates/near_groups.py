@@ -1,0 +1,83 @@
+"""Which of many perceptual hashes are near each other, in memory of some bytes a hash."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+NEAR_BITS = 8
+"""Hashes that differ in so many bits at the most are near: see docs/decisions/0026-duplicates.md."""
+
+_BANDS = range(0, 64, 16)
+"""Hashes are cut into four bands. Of two that differ in less than 8 bits, one band differs in one bit at the most. So
+it is with 96 % of those that differ in 8."""
+_FLIPS = np.array([0, *(1 << bit for bit in range(16))], np.uint64)
+_PAIRS_AT_ONCE = 1 << 16
+_BITS_SET = np.array([number.bit_count() for number in range(1 << 16)], np.uint8)
+
+
+def near_groups(hashes: np.ndarray) -> np.ndarray:
+    """For each hash the index of the first hash of its group. Hashes of a group are near another of it, not all of them
+    near each other.
+
+    Args:
+        hashes: uint64 [n], of which none is there twice.
+
+    Returns:
+        int64 [n].
+    """
+    first = np.arange(len(hashes))
+    for one, other in _near_pairs(hashes):
+        _join(first, one, other)
+    return first
+
+
+def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
+    """Let the groups of pairs be the same, in place."""
+    while True:
+        ends = first[one], first[other]
+        low = np.minimum(*ends)
+        if all(np.array_equal(end, low) for end in ends):
+            break
+        for end in ends:
+            np.minimum.at(first, end, low)
+        while not np.array_equal(first, shorter := first[first]):
+            first[:] = shorter
+
+
+def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Indices of the one and the other of hashes that are near each other; some pairs more than once."""
+    for band in _BANDS:
+        values = hashes >> np.uint64(band) & np.uint64(0xFFFF)
+        order = np.argsort(values, kind="stable")
+        ordered, sorted_hashes = values[order], hashes[order]
+        for flip in _FLIPS:
+            starts, ends = (np.searchsorted(ordered, ordered ^ flip, side) for side in ("left", "right"))
+            # Each pair once: of equal bands the later hashes, of others those of the larger value.
+            starts = np.arange(1, len(ordered) + 1) if not flip else np.where(ordered < ordered ^ flip, starts, ends)
+            for one, other in _ranges(starts, ends):
+                near = bits_set(sorted_hashes[one] ^ sorted_hashes[other]) <= NEAR_BITS
+                if near.any():
+                    yield order[one[near]], order[other[near]]
+
+
+def _ranges(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Every index with each of its range, some at a time."""
+    lengths = ends - starts
+    total = np.cumsum(lengths)
+    begin = 0
+    while begin < len(lengths):
+        before = total[begin] - lengths[begin]
+        end = max(begin + 1, int(np.searchsorted(total, before + _PAIRS_AT_ONCE, "right")))
+        number = lengths[begin:end]
+        one = np.repeat(np.arange(begin, end), number)
+        within = np.arange(len(one)) - np.repeat(total[begin:end] - number - before, number)
+        yield one, starts[one] + within
+        begin = end
+
+
+def bits_set(numbers: np.ndarray) -> np.ndarray:
+    """How many bits are set in each uint64."""
+    if hasattr(np, "bitwise_count"):  # of numpy 2
+        return np.bitwise_count(numbers)
+    parts = numbers.astype("<u8").view("<u2").reshape(-1, 4)
+    return _BITS_SET[parts].sum(1, dtype=np.uint8)

@@ -1,0 +1,55 @@
+"""A split is refused whose pictures are in the data set more than once, where that was asked for."""
+
+from collections.abc import Mapping, Sequence
+
+from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Fingerprints
+from recordmill.schemas.errors import DuplicatesError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.manifest import state_folder
+from recordmill.transforms.metadata.dataset_folder import read_split_manifests
+from recordmill.transforms.metadata.folder_duplicates import compared, json_lines, read_fingerprints
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def check_duplicates(
+    output: str, fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable, policy: str
+) -> None:
+    """Compare a job's splits with each other, and with those that jobs before have written to the folder.
+
+    Args:
+        fingerprints: of the job's splits.
+        policy: `leakage` refuses images that are in several splits, `fail` all that are there more than once.
+
+    Raises:
+        DuplicatesError: there are some, of which a list is in the folder of the first split's state.
+    """
+    if not fingerprints:
+        return
+    others = read_fingerprints(output, read_split_manifests(output).keys() - fingerprints.keys())
+    groups = [
+        group
+        for group in compared({**others, **fingerprints}, table).groups
+        if (policy == "fail" or group.is_leak) and any(image.split in fingerprints for image in group.images)
+    ]
+    if not groups:
+        return
+    storage = storage_for(output)
+    path = storage.join(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
+    storage.write(path, json_lines(groups))
+    raise DuplicatesError(
+        f"{_counted(groups)}, which --duplicates {policy} refuses; for example {_example(groups[0])}. All are in "
+        f"{path}. The shards are kept: leave some of the images out, or keep those of a group in one split, and run "
+        "again; or run again with --duplicates report to accept this"
+    )
+
+
+def _counted(groups: Sequence[DuplicateGroup]) -> str:
+    images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
+    across = f", {leaks:,} of them in several splits" if leaks else ""
+    return f"{images:,} images are {len(groups):,} pictures, exactly or nearly{across}"
+
+
+def _example(group: DuplicateGroup) -> str:
+    first = group.images[0]
+    other = next((image for image in group.images if image.split != first.split), group.images[1])
+    return " and ".join(f"{image.file_name!r} of {image.split}" for image in (first, other))

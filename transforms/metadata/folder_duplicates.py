@@ -1,0 +1,69 @@
+"""Pictures that are in a data set's folder more than once: fingerprints are a file of each split, written with the
+split; duplicates.jsonl follows from those of all."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from operator import attrgetter
+
+import msgspec
+
+from recordmill.schemas.duplicates import DuplicateGroup, Duplicates, Fingerprints, split_fingerprints
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.manifest import Manifest
+from recordmill.transforms.duplicates.find_duplicates import Found, find_duplicates
+from recordmill.transforms.metadata.folder_statistics import read_file
+from recordmill.transforms.statistics.image_facts import class_source
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Fingerprints)
+
+
+def json_lines(values: Iterable[Fingerprints] | Iterable[DuplicateGroup]) -> bytes:
+    return _ENCODER.encode_lines(values)
+
+
+def fingerprint_lines(fingerprints: Iterable[Fingerprints]) -> bytes:
+    """The bytes of fingerprints-SPLIT.jsonl."""
+    return json_lines(sorted(fingerprints, key=attrgetter("shard")))
+
+
+def read_fingerprints(output: str, splits: Iterable[str]) -> dict[str, list[Fingerprints]]:
+    """The fingerprints of those of the splits that have some."""
+    found = {}
+    for split in splits:
+        data = read_file(output, split_fingerprints(split))
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
+            if data is not None:
+                found[split] = _DECODER.decode_lines(data)
+    return found
+
+
+def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] | None:
+    """What is in a folder more than once, for its manifest, and the bytes of duplicates.jsonl; None where no split has
+    fingerprints, as records have no pictures."""
+    fingerprints = read_fingerprints(output, manifest.splits)
+    if not fingerprints:
+        return None
+    found = compared(fingerprints, manifest.table)
+    data = json_lines(found.groups)
+    return describe_duplicates(found, manifest.labels, data), data
+
+
+def compared(fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable) -> Found:
+    return find_duplicates(fingerprints, has_classes=bool(class_source(table)))
+
+
+def describe_duplicates(found: Found, labels: LabelMap, data: bytes) -> Duplicates:
+    """
+    Args:
+        data: the bytes of duplicates.jsonl.
+    """
+    return Duplicates(
+        sha256(data).hexdigest(),
+        len(found.groups),
+        sum(group.is_leak for group in found.groups),
+        found.splits,
+        {labels.categories[index].name: number for index, number in found.copied.items()},
+    )
