@@ -103,7 +103,7 @@ lock-image: $(VENV)/installed-dev  ## Pin what Dataflow's image installs, as con
 
 lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs, where it can be as in constraints.txt
 	$(BIN)/pip install --quiet uv
-	grep -v -E "^(protobuf|tensorflow|tensorflow-metadata)==" constraints.txt > constraints.new
+	grep -v -E "^(numpy|protobuf|tensorflow|tensorflow-metadata)==" constraints.txt > constraints.new
 	grep "^tensorflow==" tests/consumers/model_garden.in > overrides.new
 	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock-consumers\`: all there is to install, so with --no-deps."; \
 	 $(BIN)/uv pip compile tests/consumers/model_garden.in --universal --python-version 3.10 --no-python-downloads \

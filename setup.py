@@ -8,6 +8,7 @@ FOLDERS = [
     "schemas",
     "transforms",
     "transforms/coco",
+    "transforms/config",
     "transforms/draw",
     "transforms/duplicates",
     "transforms/examples",
@@ -40,7 +41,8 @@ FOLDERS = [
     "launch/terminal",
     "launch/verbs",
 ]
-PACKAGES = {"recordmill": "recordmill"} | {f"recordmill.{folder.replace('/', '.')}": folder for folder in FOLDERS}
+PACKAGES = {"recordmill": "recordmill", "recordmill.consumers": "docs/consumers"}  # templates that `config` fills
+PACKAGES |= {f"recordmill.{folder.replace('/', '.')}": folder for folder in FOLDERS}
 
 setup(
     name="recordmill",
@@ -50,7 +52,11 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=list(PACKAGES),
     package_dir=PACKAGES,
-    package_data={"recordmill": ["py.typed"], "recordmill.transforms.report": ["page.html"]},
+    package_data={
+        "recordmill": ["py.typed"],
+        "recordmill.consumers": ["*.yaml"],
+        "recordmill.transforms.report": ["page.html"],
+    },
     # All that readers need, and that workers need besides Beam, which their images have.
     install_requires=[
         "google-cloud-storage>=3.2,<4",

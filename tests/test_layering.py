@@ -35,6 +35,7 @@ ROOMS = (
     "transforms.verify",
     "transforms.extract",
     "transforms.show",
+    "transforms.config",
     "transforms.sample",
     "pipelines.options",
     "pipelines",
@@ -49,11 +50,19 @@ ROOMS = (
 LIGHT = (
     *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
-    *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
+    *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.config", "launch.verbs.sample"),
 )
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""
 EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
+TEMPLATES = "recordmill.consumers"
+"""The package that docs/consumers is installed as."""
+DATA = (
+    *(ROOT / "docs" / "consumers").glob("*.yaml"),
+    *(ROOT / "docs" / "consumers" / "__init__.py", ROOT / "recordmill" / "py.typed"),
+    ROOT / "transforms" / "report" / "page.html",
+)
+"""What is installed besides modules of rooms."""
 LAYERS = ("schemas", "transforms", "pipelines", "launch")
 
 
@@ -81,7 +90,7 @@ def room_of(module: str) -> str:
 def installed_name(path: Path) -> str:
     """`recordmill/schemas/labels.py`, of `schemas/labels.py` in the clone."""
     parts = path.relative_to(ROOT).parts
-    return "/".join(parts if parts[0] == "recordmill" else ("recordmill", *parts))
+    return "/".join(parts if parts[0] == "recordmill" else ("recordmill", *(part for part in parts if part != "docs")))
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -180,7 +189,7 @@ def test_the_distribution_holds_every_room_and_nothing_else(monkeypatch):
     monkeypatch.setattr("setuptools.setup", given.update)
     runpy.run_path(str(ROOT / "setup.py"))
     packages = {f"recordmill.{room}" for room in (*ROOMS, "transforms") if room != "recordmill"} | {"recordmill"}
-    assert set(given["packages"]) == packages
+    assert set(given["packages"]) == packages | {TEMPLATES}
     assert packages <= FILES.keys()
 
 

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 
 from recordmill.launch.command_line.parameters import TEMPLATES
 from tests.gcs_stand_in import GcsStandIn, running
-from tests.test_layering import FILES, installed_name
+from tests.test_layering import DATA, FILES, installed_name
 
 ROOT = Path(__file__).resolve().parents[2]
 DATAFLOW = ROOT / "launch" / "dataflow"
@@ -87,8 +87,7 @@ def test_all_that_is_copied_is_there(context):
 def test_the_wheel_that_it_builds_of_a_copy_holds_every_module(context):
     (wheel,) = context.glob("*.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    data = {"recordmill/py.typed", "recordmill/transforms/report/page.html"}
-    assert held == {*map(installed_name, FILES.values()), *data}
+    assert held == {*map(installed_name, FILES.values()), *map(installed_name, DATA)}
 
 
 def listed(name: str) -> dict[str, tuple[str, int]]:

@@ -16,7 +16,7 @@ from tests.engines.worker_pool import (
     site_packages,
     worker_environment,
 )
-from tests.test_layering import FILES, installed_name
+from tests.test_layering import DATA, FILES, installed_name
 
 METADATA = {"LICENSE", "METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"}
 """Of a wheel; where the licence is in there is setuptools' matter."""
@@ -36,7 +36,7 @@ def python(built_wheel, tmp_path_factory) -> Path:
 
 def modules(built: Path) -> dict[Path, bytes]:
     """Files of the package as the clone had them when a distribution was built, by their place in the checkout."""
-    files = [*FILES.values(), ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "report" / "page.html"]
+    files = [*FILES.values(), *DATA]
     return {file: (built.with_name("clone") / file.relative_to(ROOT)).read_bytes() for file in files}
 
 

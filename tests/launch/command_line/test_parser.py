@@ -233,7 +233,8 @@ def test_a_fault_is_told_and_where_help_is(arguments, told):
         (("help", "exract"), "'exract' is no verb; did you mean extract?"),
         (
             ("xyz",),
-            "'xyz' is no verb; they are coco, folder, embed, table, verify, extract, show, report, index, sample",
+            "'xyz' is no verb; they are coco, folder, embed, table, verify, extract, show, report, index, config, "
+            "sample",
         ),
         (("--gzip", "coco"), "--gzip must stand after the verb"),
         (("--debug", "coco"), "--debug must stand after the verb"),

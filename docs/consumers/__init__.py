@@ -1,0 +1,1 @@
+"""Templates that `recordmill config` fills: of this folder of the documentation, what is installed."""

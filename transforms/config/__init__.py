@@ -1,0 +1,1 @@
+"""Configurations of trainers for a data set."""
