@@ -84,7 +84,9 @@ def bar_chart(columns: Sequence[Column], label: str) -> Markup:
                 )
                 parts.append(_BAR.format(*of_bar))
         if index % every == 0:
-            parts.append(_text(left + across / 2, _HEIGHT - 8, column.begin, "middle"))
+            middle, half = left + across / 2, len(column.begin) * _CHARACTER_PX / 2
+            at, anchor = (_WIDTH, "end") if middle + half > _WIDTH else (middle, "middle")
+            parts.append(_text(at, _HEIGHT - 8, column.begin, anchor))
     return _svg(_WIDTH, _HEIGHT, label, parts)
 
 
@@ -93,8 +95,17 @@ def _grid(most: float, down: float) -> Markup:
     for quarter in (0, 0.5, 1):
         y = _TOP + down * (1 - quarter)
         lines.append(_LINE.format(_LEFT, _WIDTH, y, y))
-        lines.append(_text(_LEFT - 6, y + 4, f"{100 * quarter * most:.2g}%", "end"))
+        lines.append(_text(_LEFT - 6, y + 4, _percent(quarter * most), "end"))
     return Markup("").join(lines)
+
+
+def _percent(share: float) -> str:
+    """Two digits, or all three of a hundred.
+
+    >>> _percent(1), _percent(0.125), _percent(0.004)
+    ('100%', '12%', '0.4%')
+    """
+    return "100%" if share > 0.995 else f"{100 * share:.2g}%"
 
 
 def long_tail(counts: Sequence[Sequence[int]], label: str) -> Markup:

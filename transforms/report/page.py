@@ -109,7 +109,7 @@ def render_page(parts: PageParts) -> bytes:
         measured=sum(of.measured for of in parts.statistics.values()),
         has_pictures=has_picture(manifest.table),
         features=[(each.name, each.kind.value, " × ".join(each.shape), each.unit) for each in manifest.features],
-        shown=_CLASSES_SHOWN,
+        shown=_shown(manifest),
     )
     return text.encode(errors="backslashreplace")
 
@@ -251,6 +251,12 @@ def _hosts(shards: int) -> str:
     many = shards // _HOSTS
     each = f"; {_HOSTS} shards each for {many:,}" if many else ""
     return f"up to {shards:,} host{'s' if shards > 1 else ''}{each}"
+
+
+def _shown(manifest: Manifest) -> int:
+    """How many classes are not folded away: those that there are any of, up to a number that is looked through."""
+    counts = zip(*(split.class_counts for split in manifest.splits.values()), strict=True)
+    return min(_CLASSES_SHOWN, max(1, sum(any(of_class) for of_class in counts)))
 
 
 def _classes(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ET
 
 from recordmill.schemas.statistics import Bin, Distribution
-from recordmill.transforms.report.charts import bar_chart, columns, heat_map, long_tail
+from recordmill.transforms.report.charts import Column, bar_chart, columns, heat_map, long_tail
 
 
 def distribution(*bins: tuple[float, float, int]) -> Distribution:
@@ -12,6 +12,20 @@ def distribution(*bins: tuple[float, float, int]) -> Distribution:
 
 def shapes(svg: str, tag: str) -> list[ET.Element]:
     return [each for each in ET.fromstring(svg).iter() if each.tag == tag]
+
+
+def test_texts_stay_within_the_chart():
+    """As the last of several, which is longer than its bar is wide."""
+    svg = bar_chart([Column("x", f"{number:02}.5 kB", [number == 18]) for number in range(19)], "sizes")
+    texts = {each.text: each for each in shapes(svg, "text") if each.text.endswith("kB")}
+    assert "18.5 kB" in texts
+    for text, each in texts.items():
+        assert float(each.get("x")) + (0 if each.get("text-anchor") == "end" else len(text) * 4) <= 480
+
+
+def test_all_of_one_bin_is_a_hundred_percent():
+    svg = bar_chart([Column("x", "1", [7])], "sizes")
+    assert {each.text for each in shapes(svg, "text")} == {"0%", "50%", "100%", "1"}
 
 
 def test_bins_are_there_from_the_first_to_the_last_with_something_in_it():

@@ -111,6 +111,11 @@ def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_tables():
     assert "Nothing was found" in Page(render_page(PageParts(manifest, found, {}, ()))).text
 
 
+def test_classes_that_there_are_none_of_are_folded_away():
+    manifest = manifest_of([f"c{number}" for number in range(20)], [9, 5, 0, 4, *[0] * 16])
+    assert "The other 17 classes" in page_of(manifest).text
+
+
 def test_nothing_comes_from_elsewhere():
     page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
     addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
