@@ -2,7 +2,7 @@
 
 import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import accumulate, islice
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from recordmill.decode_record import RecordDecoder
+    from recordmill.grain_source import RecordSource
 
 
 class Contents(NamedTuple):
@@ -196,6 +197,49 @@ class Split:
 
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
         return tensorflow_dataset(self, steps)
+
+    def torch(
+        self,
+        *,
+        iterable: bool = False,
+        seed: int | None = None,
+        part: tuple[int, int] | None = None,
+        transform: Callable[[Any, Any], Any] | None = None,
+    ) -> Any:
+        """The records as a data set of PyTorch, of pairs as torchvision's models take them, without TensorFlow.
+
+        The first of a pair is the picture, uint8 [3, height, width], or the feature. The second is, of images of one
+        class, its index, int64 []; and of objects a dict of tensors:
+
+            boxes      float32 [N, 4]: xmin, ymin, xmax, ymax in pixels
+            labels     int64 [N]: class index + 1, as 0 is the background of torchvision's detectors
+            masks      uint8 [N, height, width]
+            keypoints  float32 [N, K, 3]: x and y in pixels, visibility
+            iscrowd    int64 [N]
+
+        and all else of `split[index]` as it is there, texts as bytes. Of a table without pictures it is a dict alone.
+
+        Args:
+            iterable: give an IterableDataset, which reads each record in one worker of one rank, instead of one from
+                which a sampler takes records by number. The epoch of its order is that of `set_epoch`.
+            seed: of an IterableDataset's order, another each epoch; None for the order of the data set.
+            part: rank and number of ranks of an IterableDataset; by default those of torch.distributed.
+            transform: what becomes of the two of a pair.
+        """
+        from recordmill.torch_dataset import torch_dataset
+
+        return torch_dataset(self, iterable=iterable, seed=seed, part=part, transform=transform)
+
+    def grain(self, *, raw: bool = False) -> "RecordSource":
+        """The records as a RandomAccessDataSource of Grain, dicts of numpy arrays:
+        `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
+
+        Args:
+            raw: give serialised tf.train.Examples.
+        """
+        from recordmill.grain_source import RecordSource
+
+        return RecordSource(self, raw)
 
     def pieces(self, host: int = 0, hosts: int = 1) -> list[Piece]:
         """Where the records are, of one of several hosts."""

@@ -24,6 +24,7 @@ from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.manifest import FORMAT, state_folder
+from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
@@ -182,8 +183,11 @@ class Job:
 
 def assert_whole(files: Files) -> None:
     """A finished data set and nothing besides."""
-    assert listed_shards(files) == {name for name in files if is_shard(name)}
-    assert [name for name in files if name.startswith(".") or name.endswith(("/", ".tmp"))] == []
+    shards = listed_shards(files)
+    assert shards == {name for name in files if is_shard(name)}
+    indexes = {index_file(name) for name in shards if not name.endswith(".gz")}
+    hidden = {name for name in files if name.startswith(".") or name.endswith(("/", ".tmp"))}
+    assert hidden - {f"{INDEX}/"} == indexes
     assert_consistent(files, files)
 
 
