@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recordmill.data_set import DataSet, open
+    from recordmill.global_order import GlobalOrder
     from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
     from recordmill.schemas.features import FeatureTable, parse_spec
     from recordmill.schemas.layouts import LAYOUTS
@@ -26,6 +27,7 @@ __all__ = [
     "ConfigError",
     "DataSet",
     "FeatureTable",
+    "GlobalOrder",
     "JobError",
     "Manifest",
     "RecordmillError",
@@ -42,6 +44,7 @@ _HOMES = {
     "ConfigError": "schemas.errors",
     "DataSet": "data_set",
     "FeatureTable": "schemas.features",
+    "GlobalOrder": "global_order",
     "JobError": "schemas.errors",
     "Manifest": "schemas.manifest",
     "RecordmillError": "schemas.errors",

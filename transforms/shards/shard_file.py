@@ -201,7 +201,7 @@ def moves(split: str, shard: ShardInfo) -> list[Move]:
     """The shard's own file, and its index."""
     files: dict[str, ShardInfo | IndexInfo] = {shard.file: shard}
     if shard.index is not msgspec.UNSET:
-        files = {index_file(shard.file): shard.index} | files
+        files = {index_file(shard.file): shard.index, **files}
     return [Move(f"{state_folder(split)}/{name}", name, file) for name, file in files.items()]
 
 
