@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DUPLICATES = "duplicates.jsonl"
 """In a data set's folder: a DuplicateGroup a line, those that are in several splits first."""
@@ -12,18 +15,16 @@ DUPLICATES = "duplicates.jsonl"
 NO_HASH = 0
 """Of a picture that was not decoded, or has no content. No hash of content is 0: about half of its bits are set."""
 
-FINGERPRINT = np.dtype(
-    [
-        ("picture", "<u8", 2),
-        ("hash", "<u8"),
-        ("labels", "<u8"),
-        ("offset", "<u8"),
-        ("bytes", "<u8"),
-        ("record", "<u4"),
-    ]
-)
-"""Of an image: the first 16 bytes of the SHA-256 of its picture; its perceptual hash; its labels; and the place of its
-records, as `recordmill.schemas.statistics.Example` has it.
+FINGERPRINT = [
+    ("picture", "<u8", 2),
+    ("hash", "<u8"),
+    ("labels", "<u8"),
+    ("offset", "<u8"),
+    ("bytes", "<u8"),
+    ("record", "<u4"),
+]
+"""A dtype, of an image: the first 16 bytes of the SHA-256 of its picture; its perceptual hash; its labels; and the
+place of its records, as `recordmill.schemas.statistics.Example` has it.
 
 The upper half of `labels` stands for the image's class, or for the classes of its objects; the lower half for where
 the objects are: see `recordmill.transforms.duplicates.fingerprint_images`."""
@@ -52,7 +53,9 @@ class Fingerprints(msgspec.Struct, frozen=True):
     rows: bytes
 
     @property
-    def array(self) -> np.ndarray:
+    def array(self) -> "np.ndarray":
+        import numpy as np  # not with each manifest
+
         return np.frombuffer(self.rows, FINGERPRINT)
 
 
