@@ -9,7 +9,7 @@ import recordmill
 
 PUBLIC = {
     *("LAYOUTS", "ConfigError", "FeatureTable", "JobError", "Manifest", "RecordmillError"),
-    *("DataSet", "Split", "__version__", "decode_manifest", "encoders", "open", "parse_spec"),
+    *("DataSet", "GlobalOrder", "Split", "__version__", "decode_manifest", "encoders", "open", "parse_spec"),
 }
 
 
