@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,9 @@ text {{ font: {char_height}px Menlo, Consolas, "DejaVu Sans Mono", monospace; wh
 </svg>
 """
 """Without the font that rich would fetch from the web."""
+_PERCENT = re.compile(r"\(([0-9]+)%\)")
+_CONTROL = re.compile(r"\r|\n|\x1b\[[0-9;?]*[A-HJKhl]")
+"""What moves the cursor or erases, and leaves colours."""
 
 
 def main() -> None:
@@ -39,18 +43,35 @@ def main() -> None:
             " --panoptic sample/annotations/panoptic.json --panoptic-masks sample/panoptic --masks rle"
             " --split train=0.8,val=0.2 --num-shards 4 --output tfrecords"
         )
+        progress_line()
         show_screen()
         show_saved()
         report_page()
 
 
+def progress_line() -> None:
+    """The line that a conversion shows while it runs, of those that it showed the one nearest to two thirds."""
+    command = "recordmill coco --images sample/images --instances sample/annotations/instances.json --output progress"
+    frames = [(frame, _PERCENT.search(frame)) for frame in _CONTROL.split(_typed(command))]
+    far = {frame: abs(66 - int(done[1])) for frame, done in frames if done}
+    if not far:
+        raise SystemExit("the job was done before it showed how far it was: draw more pictures")
+    _draw("progress", command, min(far, key=far.__getitem__))
+
+
 def show_screen() -> None:
     """`recordmill show` of a data set, as a terminal shows it."""
     command = "recordmill show tfrecords"
+    _draw("show", command, _typed(command))
+
+
+def _draw(name: str, command: str, printed: str) -> None:
+    """A terminal in which a command was typed, as SVG."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    console.print(f"[bold]$ {command}[/bold]")
-    console.print(Text.from_ansi(_typed(command)), soft_wrap=True)
-    console.save_svg(str(PICTURES / "show.svg"), title="recordmill show", code_format=_STYLE, unique_id="show")
+    console.print(f"[bold]$ {command}[/bold]", highlight=False)
+    console.print(Text.from_ansi(printed), soft_wrap=True)
+    title = " ".join(command.split()[:2])
+    console.save_svg(str(PICTURES / f"{name}.svg"), title=title, code_format=_STYLE, unique_id=name)
 
 
 def show_saved() -> None:
@@ -84,7 +105,7 @@ def _typed(command: str) -> str:
     """What a command prints on a terminal of COLUMNS columns."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
-    process = subprocess.Popen(_words(command), stdout=theirs, env=environment)
+    process = subprocess.Popen(_words(command), stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     printed = b""
     while True:

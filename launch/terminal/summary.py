@@ -124,7 +124,7 @@ def print_times(console: Console, seconds: Mapping[str, float]) -> None:
         return
     steps = ", ".join(f"{step} {lasted:,.1f} s" for step, lasted in seconds.items())
     parts = f": {steps}" if len(seconds) > 1 else ""
-    console.print(f"  {'took':<12} {sum(seconds.values()):,.1f} s{parts}")
+    console.print(f"That took {sum(seconds.values()):,.1f} s{parts}")
 
 
 def _groups(split: SplitManifest, of_job: Sequence[SplitManifest]) -> str:

@@ -138,8 +138,8 @@ def test_times_are_told_of_the_whole_and_its_steps(capsys):
     print_times(terminal(), {"the job": 1.25})
     print_times(terminal(), {})
     assert capsys.readouterr().out.splitlines() == [
-        "  took         1,002.4 s: starting 2.0 s, reading annotations 1,000.0 s, writing 0.3 s",
-        "  took         1.2 s",
+        "That took 1,002.4 s: starting 2.0 s, reading annotations 1,000.0 s, writing 0.3 s",
+        "That took 1.2 s",
     ]
 
 
