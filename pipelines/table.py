@@ -4,14 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardSizing
@@ -280,5 +278,4 @@ def labels_of(chosen: ChosenSchema) -> LabelMap:
 
 def table_of(chosen: ChosenSchema, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
     """The features of columns, and of the pictures that rows name."""
-    features = sorted((*chosen.schema.features, *pictures), key=lambda feature: feature.name)
-    return msgspec.structs.replace(LAYOUTS["table"], features=tuple(features))
+    return chosen.schema.table(pictures)

@@ -4,11 +4,16 @@ data = recordmill.open("out")
 data["train"][17]["boxes"]
 """
 
+from typing import TYPE_CHECKING
+
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import Manifest, SplitManifest
+from recordmill.schemas.manifest import Manifest, Recipe, state_folder
 from recordmill.split import Contents, Shard, Split
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.metadata.dataset_folder import read_manifest, require_manifest
 from recordmill.transforms.storage.resolve import storage_for
+
+if TYPE_CHECKING:
+    from recordmill.unfinished import Unfinished
 
 
 class DataSet:
@@ -49,20 +54,52 @@ class DataSet:
         return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {self.num_classes:,} classes)"
 
 
-def open(path: str) -> DataSet:
+def open(path: str, *, unfinished: bool = False) -> DataSet:
     """Open a data set, local or in a bucket: one read, of its manifest.
 
+    Args:
+        unfinished: open splits that a job has not finished, too, if there are some: the shards that are, which stay as
+            they are, in the order of the finished split. What has been finished since is there when it is opened again.
+
     Raises:
-        ConfigError: `path` is no folder, or has no manifest: it is no data set of Recordmill's, or not finished.
+        ConfigError: `path` is no folder, or has no manifest: it is no data set of Recordmill's, or not finished; or
+            nothing of an unfinished one can be read.
         OSError: storage fails; a PermissionError: it may not be read.
     """
-    manifest = require_manifest(path)
-    return DataSet(path, manifest, {name: _split(path, manifest, entry) for name, entry in manifest.splits.items()})
+    if not unfinished:
+        manifest = require_manifest(path)
+        return DataSet(path, manifest, _complete(path, manifest))
+    from recordmill.unfinished import read_unfinished
+
+    found, complete = read_unfinished(path), read_manifest(path)
+    splits = {name: _unfinished(path, each) for name, each in found.items()}
+    splits |= _complete(path, complete) if complete else {}
+    if not splits:
+        raise ConfigError(
+            f"{path} has no split, and no job has finished a shard of one there; with --writer beam none is before the "
+            "job ends"
+        )
+    return DataSet(path, complete or next(iter(found.values())).described, splits)
 
 
-def _split(path: str, manifest: Manifest, entry: SplitManifest) -> Split:
+def _complete(path: str, manifest: Manifest) -> dict[str, Split]:
     storage = storage_for(path)
-    shards = [Shard(storage.join(path, info.file), info) for info in entry.shards]
-    shape = entry.recipe.options.get("feature_shape")
-    contents = Contents(manifest.table, manifest.labels, tuple(shape) if isinstance(shape, list) else ())
-    return Split(entry.recipe.split, path, shards, contents, entry.compression)
+    splits = {}
+    for name, entry in manifest.splits.items():
+        shards = [Shard(storage.join(path, info.file), info) for info in entry.shards]
+        splits[name] = Split(name, path, shards, _contents(manifest, entry.recipe), entry.compression)
+    return splits
+
+
+def _unfinished(path: str, found: "Unfinished") -> Split:
+    storage, recipe = storage_for(path), found.recipe
+    folder = storage.join(path, state_folder(recipe.split))
+    shards = [Shard(storage.join(folder, result.info.file), result.info) for result in found.results]
+    compression = "GZIP" if recipe.options["gzip"] else ""
+    missing = found.shards - len(shards)
+    return Split(recipe.split, path, shards, _contents(found.described, recipe), compression, missing)
+
+
+def _contents(manifest: Manifest, recipe: Recipe) -> Contents:
+    shape = recipe.options.get("feature_shape")
+    return Contents(manifest.table, manifest.labels, tuple(shape) if isinstance(shape, list) else ())

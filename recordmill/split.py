@@ -68,14 +68,24 @@ class Split:
         shards: in the order of the data set.
         contents: what is in the records.
         compression: `GZIP`, or nothing.
+        missing: how many shards a job has yet to finish; their records are not counted.
     """
 
-    def __init__(self, name: str, folder: str, shards: Sequence[Shard], contents: Contents, compression: str = ""):
+    def __init__(
+        self,
+        name: str,
+        folder: str,
+        shards: Sequence[Shard],
+        contents: Contents,
+        compression: str = "",
+        missing: int = 0,
+    ):
         self.name = name
         self.folder = folder
         self.shards = tuple(shards)
         self.contents = contents
         self.compression = compression
+        self.missing = missing
         self._readings = readings_of(contents.table, contents.feature_shape)
         self._ends = tuple(accumulate(shard.info.examples for shard in shards))
         self._numbers = range(self._ends[-1] if shards else 0)
@@ -89,9 +99,9 @@ class Split:
         return len(self._numbers)
 
     def __repr__(self) -> str:
-        return (
-            f"Split({self.name!r}, {len(self):,} records in {len(self.pieces()):,} shards: {', '.join(self._readings)})"
-        )
+        missing = f", {self.missing:,} more are not finished" if self.missing else ""
+        shards = f"{len(self.pieces()):,} shards{missing}"
+        return f"Split({self.name!r}, {len(self):,} records in {shards}: {', '.join(self._readings)})"
 
     @overload
     def __getitem__(self, index: slice) -> "Split": ...

@@ -28,6 +28,8 @@ FORMAT = 4
 MANIFEST = "manifest.json"
 RECIPE = "recipe.json"
 """In the folder of a split's state: the recipe of a run that is not finished."""
+DESCRIPTION = "description.json"
+"""There, too, as soon as a shard is finished: what is in the records, as a manifest without splits."""
 REJECTS = "rejects.jsonl"
 """Likewise: the rejects of a run that failed."""
 LISTING = "images"
@@ -329,6 +331,28 @@ def num_classes(labels: LabelMap, table: FeatureTable) -> int:
         return len(labels.categories)
     label = label_by_id(labels, table)
     return max((label[category.id] for category in labels.categories), default=-1) + 1
+
+
+def manifest_of(
+    name: str,
+    labels: LabelMap,
+    table: FeatureTable,
+    splits: dict[str, SplitManifest],
+    encoders: tuple[EncoderInfo, ...] = (),
+) -> Manifest:
+    """The manifest of a data set with these classes and records."""
+    return Manifest(
+        FORMAT,
+        name,
+        table.layout,
+        table.parts,
+        labels.categories,
+        labels.segments,
+        splits,
+        num_classes(labels, table),
+        () if table == LAYOUTS[table.layout].with_parts(table.parts) else table.features,
+        encoders,
+    )
 
 
 class _Format(msgspec.Struct):

@@ -6,8 +6,8 @@ from enum import Enum
 
 import msgspec
 
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, Kind
-from recordmill.schemas.layouts import is_of_picture
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
+from recordmill.schemas.layouts import TABLE, is_of_picture
 
 
 class ColumnType(str, Enum):
@@ -122,6 +122,11 @@ class TableSchema(msgspec.Struct, frozen=True):
     @property
     def features(self) -> tuple[Feature, ...]:
         return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
+
+    def table(self, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
+        """The features of columns, and of the pictures that rows name."""
+        features = sorted((*self.features, *pictures), key=lambda feature: feature.name)
+        return msgspec.structs.replace(TABLE, features=tuple(features))
 
     @classmethod
     def of_features(cls, features: Iterable[Feature]) -> "TableSchema":

@@ -103,7 +103,8 @@ def shard_bytes(folder: Path) -> dict[str, bytes]:
 
 def staged_shards(folder: Path) -> dict[str, Path]:
     """Shards that an unfinished run has finished, by name."""
-    return {path.name: path for path in folder.glob(".recordmill-*/[!.]*.tfrec*") if path.suffix != ".json"}
+    found = folder.glob(".recordmill-*/[!.]*.tfrec*")
+    return {path.name: path for path in found if path.suffix not in (".json", ".idx")}
 
 
 def read_examples(folder: Path, split: str = "train") -> list[dict[str, list]]:

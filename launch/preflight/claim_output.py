@@ -16,6 +16,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import (
+    DESCRIPTION,
     RECIPE,
     InputFile,
     Manifest,
@@ -211,7 +212,11 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
     """How many finished shards unfinished runs have left; a rerun keeps those that it would write as they are."""
     storage = storage_for(output)
     folders = (storage.join(output, state_folder(recipe.split)) for recipe in recipes)
-    return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
+    return sum(
+        name not in (RECIPE, DESCRIPTION) and name.endswith(".json")
+        for folder in folders
+        for name in storage.names(folder)
+    )
 
 
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:

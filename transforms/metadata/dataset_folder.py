@@ -6,6 +6,7 @@ from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LABEL_FILES
 from recordmill.schemas.manifest import (
+    DESCRIPTION,
     MANIFEST,
     RECIPE,
     REJECTS,
@@ -23,7 +24,7 @@ from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
-    rf"{REJECTS}|{DUPLICATES}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
+    rf"{REJECTS}|{DESCRIPTION}|{DUPLICATES}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
     rf"rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what

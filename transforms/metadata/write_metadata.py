@@ -15,9 +15,7 @@ from recordmill.schemas.encoders import TextCounts, TextEncoder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import (
-    FORMAT,
     REJECTS,
     InputFile,
     InputRows,
@@ -26,7 +24,7 @@ from recordmill.schemas.manifest import (
     SplitManifest,
     Unlisted,
     encode_json,
-    num_classes,
+    manifest_of,
     state_folder,
 )
 from recordmill.schemas.rejects import Count, Rejected
@@ -214,22 +212,12 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     for split in splits.values():
         check_whole(split, outcome.table)
     _check(target, splits, rejects, write_rejects(target.output, lines))
-    labels, table, recipe = outcome.labels, outcome.table, target.recipes[0]
     if target.duplicates != "report":
-        check_duplicates(target.output, fingerprints, table, target.duplicates)
+        check_duplicates(target.output, fingerprints, outcome.table, target.duplicates)
     encoders = sorted(outcome.encoders, key=attrgetter("column"))
-    manifest = Manifest(
-        FORMAT,
-        recipe.name,
-        recipe.layout,
-        table.parts,
-        labels.categories,
-        labels.segments,
-        dict(sorted(splits.items())),
-        num_classes(labels, table),
-        () if table == LAYOUTS[recipe.layout].with_parts(table.parts) else table.features,
-        tuple(encoder.info for encoder in encoders),
-    )
+    infos = tuple(encoder.info for encoder in encoders)
+    splits = dict(sorted(splits.items()))
+    manifest = manifest_of(target.recipes[0].name, outcome.labels, outcome.table, splits, infos)
     return commit_splits(target.output, manifest, lines, files, encoders, prints)
 
 

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import google_crc32c
 import msgspec
 
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import state_folder
+from recordmill.schemas.manifest import DESCRIPTION, encode_manifest, manifest_of, state_folder
 from recordmill.schemas.shard_index import ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace
@@ -148,19 +150,33 @@ class Note(msgspec.Struct, frozen=True):
     result: msgspec.Raw
 
 
+def decode_note(data: bytes) -> ShardResult | None:
+    """What a note says; None of one that is damaged."""
+    try:
+        note = msgspec.json.decode(data, type=Note)
+        result = msgspec.json.decode(note.result, type=ShardResult)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return result if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
+
+
 class FinishedShards:
     """The shards that runs have finished: each leaves its ShardResult beside it, until its split's manifest is
     written."""
 
-    def __init__(self, place: ShardPlace):
+    def __init__(self, place: ShardPlace, labels: LabelMap, table: FeatureTable):
         self._place = place
         self._storage = storage_for(place.output)
+        self._described = manifest_of(place.name, labels, table, {})
 
     def _note(self, key: ShardKey) -> str:
         names = shard_names(self._place.name, key.split, self._place.layout)
         return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
     def note(self, result: ShardResult) -> None:
+        description = self._storage.join(self._place.output, f"{state_folder(result.key.split)}/{DESCRIPTION}")
+        if self._storage.size(description) is None:
+            self._storage.write(description, encode_manifest(self._described))
         data = msgspec.json.encode(result)
         note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
         self._storage.write(self._note(result.key), msgspec.json.encode(note))
@@ -171,13 +187,10 @@ class FinishedShards:
         if self._storage.size(note) is None:
             return None
         try:
-            noted = msgspec.json.decode(self._storage.read(note), type=Note)
-            result = msgspec.json.decode(noted.result, type=ShardResult)
-        except (msgspec.DecodeError, UnicodeDecodeError, FileNotFoundError):  # another run may be done just now
+            result = decode_note(self._storage.read(note))
+        except FileNotFoundError:  # another run may be done just now
             return None
-        if hashlib.sha256(noted.result).hexdigest() != noted.sha256:
-            return None
-        if (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
+        if result is None or (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
             return None
         if (result.info.index is msgspec.UNSET) != self._place.gzip:  # an older program's
             return None

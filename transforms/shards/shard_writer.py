@@ -36,7 +36,7 @@ class ShardWriter:
         self.recipe = recipe
         self.labels = of.labels
         self.table = of.table
-        self._finished = FinishedShards(recipe)
+        self._finished = FinishedShards(recipe, of.labels, of.table)
         self._make = recipe.maker.start(of)
 
     def finish(self, key: ShardKey, tasks: Iterable[ImageTask]) -> ShardResult:

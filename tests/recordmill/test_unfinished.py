@@ -1,0 +1,114 @@
+"""What a job has finished of a split is read in the order that the finished split will have."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import recordmill
+from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.manifest import RECIPE, encode_json
+from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace
+from tests.gcs_stand_in import running
+from tests.recordmill.splits import CONTENTS, draw
+from tests.transforms.metadata import test_describe_split
+
+SHARDS = 4
+
+
+def finish(output: str, index: int, count: int = SHARDS, name: str = "classification", gzip: bool = False) -> None:
+    """Write shard `index`, of two records, as a job does."""
+    table, labels, _ = CONTENTS[name]
+    place = ShardPlace(output, "coco", table.layout, gzip)
+    key = ShardKey("train", index, count)
+    with ShardFile(place, key) as shard:
+        for number in (2 * index, 2 * index + 1):
+            shard.append(ExampleWriter(table).write(draw(CONTENTS[name], number).values))
+    FinishedShards(place, labels, table).note(ShardResult(key, "plan", {}, shard.info, {}, (), Statistics()))
+
+
+def claim(folder, name: str = "classification", **options) -> None:
+    recipe = test_describe_split.RECIPE
+    recipe = msgspec.structs.replace(
+        recipe, layout=CONTENTS[name].table.layout, options={**recipe.options, "gzip": False, **options}
+    )
+    state = folder / ".recordmill-train"
+    state.mkdir()
+    (state / RECIPE).write_bytes(encode_json(recipe))
+
+
+def ids(split) -> list[int]:
+    return [int(example["image_id"]) for example in split]
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+def test_finished_shards_are_in_the_order_of_the_finished_split(tmp_path, gzip, caplog):
+    claim(tmp_path, gzip=gzip)
+    for index in (3, 0):
+        finish(str(tmp_path), index, gzip=gzip)
+    data = recordmill.open(str(tmp_path), unfinished=True)
+    train = data["train"]
+    assert data.classes == ("cat", "dog")
+    assert (ids(train), train.missing) == ([0, 1, 6, 7], 2)
+    assert "2 more are not finished" in repr(train)
+    if not gzip:
+        assert train[-1]["image_id"] == 7
+    assert len(list(train.tensorflow())) == 4
+    finish(str(tmp_path), 1, gzip=gzip)
+    assert ids(train) == [0, 1, 6, 7]
+    assert ids(recordmill.open(str(tmp_path), unfinished=True)["train"]) == [0, 1, 2, 3, 6, 7]
+    assert caplog.text == ""  # of an index that is not there
+
+
+def test_the_shape_of_features_is_the_recipes(tmp_path):
+    claim(tmp_path, "float16", feature_shape=["2", "3", "5"])
+    finish(str(tmp_path), 0, name="float16")
+    train = recordmill.open(str(tmp_path), unfinished=True)["train"]
+    assert train.features["feature"].static_shape == train[0]["feature"].shape == (2, 3, 5)
+
+
+def test_what_is_half_written_or_damaged_is_left_out(tmp_path):
+    claim(tmp_path)
+    finish(str(tmp_path), 0)
+    finish(str(tmp_path), 1)
+    state = tmp_path / ".recordmill-train"
+    (state / "coco-train.tfrecord-00002-of-00004").write_bytes(b"no note of it")
+    note = state / "coco-train.tfrecord-00001-of-00004.json"
+    note.write_text(note.read_text().replace("plan", "plam"))
+    train = recordmill.open(str(tmp_path), unfinished=True)["train"]
+    assert (ids(train), train.missing) == ([0, 1], 3)
+
+
+def test_nothing_is_finished_and_shards_of_two_plans(tmp_path):
+    with pytest.raises(recordmill.ConfigError, match="no job has finished a shard"):
+        recordmill.open(str(tmp_path), unfinished=True)
+    claim(tmp_path)
+    with pytest.raises(recordmill.ConfigError, match="no job has finished a shard"):
+        recordmill.open(str(tmp_path), unfinished=True)
+    finish(str(tmp_path), 0)
+    with pytest.raises(recordmill.ConfigError, match=r"has no manifest\.json"):
+        recordmill.open(str(tmp_path))
+    finish(str(tmp_path), 0, count=5)
+    with pytest.raises(recordmill.ConfigError, match="two plans, of 4 and of 5 shards"):
+        recordmill.open(str(tmp_path), unfinished=True)
+
+
+def test_in_a_bucket_and_while_a_complete_split_is_replaced(tmp_path, copy_converted, monkeypatch):
+    claim(tmp_path)
+    finish(str(tmp_path), 1)
+    copy_converted(tmp_path / "whole", "--num-shards", 3)
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        put_all(server, tmp_path / ".recordmill-train", "out/.recordmill-train")
+        train = recordmill.open("gs://bucket/out", unfinished=True)["train"]
+        assert (ids(train), ids([train[1]]), train.missing) == ([2, 3], [3], 3)
+        put_all(server, tmp_path / "whole", "out")
+        train = recordmill.open("gs://bucket/out", unfinished=True)["train"]
+        assert (len(train), train.missing) == (22, 0)
+
+
+def put_all(server, folder: Path, target: str) -> None:
+    for path in filter(Path.is_file, folder.rglob("*")):
+        server.put(f"{target}/{path.relative_to(folder)}", path.read_bytes())
