@@ -13,7 +13,7 @@ DUPLICATES = "duplicates.jsonl"
 """In a data set's folder: a DuplicateGroup a line, those that are in several splits first."""
 
 NO_HASH = 0
-"""Of a picture that was not decoded, or has no content. No hash of content is 0: about half of its bits are set."""
+"""Of a picture that was not decoded, or has no content."""
 
 FINGERPRINT = [
     ("picture", "<u8", 2),
@@ -22,9 +22,11 @@ FINGERPRINT = [
     ("offset", "<u8"),
     ("bytes", "<u8"),
     ("record", "<u4"),
+    ("form", "u1", 17),
 ]
-"""A dtype, of an image: the first 16 bytes of the SHA-256 of its picture; its perceptual hash; its labels; and the
-place of its records, as `recordmill.schemas.statistics.Example` has it.
+"""A dtype, of an image: the first 16 bytes of the SHA-256 of its picture; its perceptual hash; its labels; the place of
+its records, as `recordmill.schemas.statistics.Example` has it; and of what form the picture is: mean levels of grey of
+4 x 4 parts, by rows, and 128 + 80 times the binary logarithm of width / height, as far as that fits.
 
 The upper half of `labels` stands for the image's class, or for the classes of its objects; the lower half for where
 the objects are: see `recordmill.transforms.duplicates.fingerprint_images`."""

@@ -1,6 +1,6 @@
 """Fingerprints of splits become groups of images that show the same.
 
-All is in memory, as arrays: some 150 bytes an image, see docs/decisions/0026-duplicates.md.
+All is in memory, as arrays: some 150 bytes an image, see docs/decisions/0028-duplicates.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,14 +86,11 @@ class _Images:
     def _groups_of_near(self) -> np.ndarray:
         """Of each image the index of the first of those that show the same."""
         hashes = np.zeros(len(self.rows), np.uint64)
-        np.maximum.at(hashes, self.picture, self.rows["hash"])  # not every copy need have been looked at
+        seen = self.rows["hash"] != NO_HASH  # not every copy need have been looked at
+        hashes[self.picture[seen]] = self.rows["hash"][seen]
         looked_at = np.flatnonzero(hashes != NO_HASH)
-        unique, first, which = np.unique(hashes[looked_at], return_index=True, return_inverse=True)
         group = np.arange(len(self.rows))
-        least = np.full(len(unique), len(self.rows))
-        near = near_groups(unique)
-        np.minimum.at(least, near, looked_at[first])
-        group[looked_at] = least[near][which]
+        group[looked_at] = looked_at[near_groups(hashes[looked_at], self.rows["form"][looked_at])]
         return group[self.picture]
 
     def counts(self, split: str) -> SplitDuplicates:

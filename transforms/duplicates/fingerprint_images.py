@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from math import log2
 
 import msgspec
 import numpy as np
 
-from recordmill.schemas.duplicates import FINGERPRINT, NO_HASH, Fingerprints
+from recordmill.schemas.duplicates import FINGERPRINT, Fingerprints
 from recordmill.schemas.statistics import ImageFacts, RecordPlace
 from recordmill.transforms.images.perceptual_hash import HASH_SIDE, perceptual_hashes
 
 _AT_ONCE = 1024
 """Images that are hashed together: numpy takes as long for one as for dozens."""
+_PARTS = 4
 _HALF = 32
 """Bits of the label digest that stand for classes, and for places."""
 _NO_CLASS = (1 << _HALF) - 1
@@ -50,19 +52,27 @@ def fingerprint_images(images: Sequence[Placed]) -> np.ndarray:
     found = np.zeros(len(images), FINGERPRINT)
     pictures = b"".join(bytes.fromhex(facts.sha256[:32]) for facts, _ in images)
     found["picture"] = np.frombuffer(pictures, "<u8").reshape(-1, 2)
-    found["hash"] = _hashes([facts for facts, _ in images])
+    has_grey = np.array([bool(facts.measures and facts.measures.grey) for facts, _ in images], bool)
+    grey = b"".join(facts.measures.grey for facts, _ in images if facts.measures)
+    small = np.frombuffer(grey, np.uint8).reshape(-1, HASH_SIDE, HASH_SIDE)
+    found["hash"][has_grey] = perceptual_hashes(small)
+    found["form"][has_grey, :-1] = _levels(small)
+    found["form"][:, -1] = [_shape(facts.width, facts.height) for facts, _ in images]
     found["labels"] = [label_digest(facts) for facts, _ in images]
     for index, name in enumerate(RecordPlace._fields):
         found[name] = [place[index] for _, place in images]
     return found
 
 
-def _hashes(images: Sequence[ImageFacts]) -> np.ndarray:
-    grey = [facts.measures.grey if facts.measures else b"" for facts in images]
-    hashes = np.full(len(images), NO_HASH, np.uint64)
-    small = np.frombuffer(b"".join(grey), np.uint8).reshape(-1, HASH_SIDE, HASH_SIDE)
-    hashes[np.array([bool(each) for each in grey], bool)] = perceptual_hashes(small)
-    return hashes
+def _levels(grey: np.ndarray) -> np.ndarray:
+    """Mean levels of 4 x 4 parts of grey pictures: uint8 [n, 16]."""
+    part = HASH_SIDE // _PARTS
+    parts = grey.reshape(-1, _PARTS, part, _PARTS, part).sum(axis=(2, 4), dtype=np.uint32) // part**2
+    return parts.reshape(-1, _PARTS**2)
+
+
+def _shape(width: int, height: int) -> int:
+    return min(255, max(0, 128 + round(80 * log2(width / height)))) if width and height else 0
 
 
 def label_digest(facts: ImageFacts) -> int:

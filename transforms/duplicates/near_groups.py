@@ -5,30 +5,47 @@ from collections.abc import Iterator
 import numpy as np
 
 NEAR_BITS = 8
-"""Hashes that differ in so many bits at the most are near: see docs/decisions/0026-duplicates.md."""
+"""Hashes that differ in so many bits at the most are near: see docs/decisions/0028-duplicates.md."""
 
 _BANDS = range(0, 64, 16)
 """Hashes are cut into four bands. Of two that differ in less than 8 bits, one band differs in one bit at the most. So
 it is with 96 % of those that differ in 8."""
 _FLIPS = np.array([0, *(1 << bit for bit in range(16))], np.uint64)
+_SURE_BITS = 24
+"""Hashes with so many bits in common are of pictures full of detail. Those of drawings of a few flat shapes have less:
+half of their frequencies are 0."""
+_NEAR_FORM = 4
+"""Steps of the 256 that every part of a form may be apart by, of pictures without much detail."""
+_MOST = 1024
+"""Hashes that one is compared with, of the next ones of a band: data of which more are equal there (a million icons)
+takes minutes so, not days, and their groups are long anyway."""
 _PAIRS_AT_ONCE = 1 << 16
 _BITS_SET = np.array([number.bit_count() for number in range(1 << 16)], np.uint8)
 
 
-def near_groups(hashes: np.ndarray) -> np.ndarray:
-    """For each hash the index of the first hash of its group. Hashes of a group are near another of it, not all of them
+def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
+    """For each picture the index of the first of its group. Pictures of a group are near another of it, not all of them
     near each other.
 
     Args:
-        hashes: uint64 [n], of which none is there twice.
+        hashes: uint64 [n].
+        forms: uint8 [n, m], see `recordmill.schemas.duplicates.FINGERPRINT`.
 
     Returns:
         int64 [n].
     """
     first = np.arange(len(hashes))
     for one, other in _near_pairs(hashes):
-        _join(first, one, other)
+        alike = _are_alike(hashes, forms, one, other)
+        _join(first, one[alike], other[alike])
     return first
+
+
+def _are_alike(hashes: np.ndarray, forms: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether pictures whose hashes are near are of the same form, too, where their hashes say too little."""
+    is_sure = bits_set(hashes[one] & hashes[other]) >= _SURE_BITS
+    apart = np.abs(forms[one].astype(np.int16) - forms[other]).max(axis=1, initial=0)
+    return is_sure | (apart <= _NEAR_FORM)
 
 
 def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
@@ -48,13 +65,13 @@ def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Indices of the one and the other of hashes that are near each other; some pairs more than once."""
     for band in _BANDS:
         values = hashes >> np.uint64(band) & np.uint64(0xFFFF)
-        order = np.argsort(values, kind="stable")
+        order = np.lexsort((hashes, values))
         ordered, sorted_hashes = values[order], hashes[order]
         for flip in _FLIPS:
             starts, ends = (np.searchsorted(ordered, ordered ^ flip, side) for side in ("left", "right"))
             # Each pair once: of equal bands the later hashes, of others those of the larger value.
             starts = np.arange(1, len(ordered) + 1) if not flip else np.where(ordered < ordered ^ flip, starts, ends)
-            for one, other in _ranges(starts, ends):
+            for one, other in _ranges(starts, np.minimum(ends, starts + _MOST)):
                 near = bits_set(sorted_hashes[one] ^ sorted_hashes[other]) <= NEAR_BITS
                 if near.any():
                     yield order[one[near]], order[other[near]]

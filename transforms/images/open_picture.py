@@ -16,6 +16,8 @@ _OTHERS = ("WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
 """Formats that Pillow reads and TensorFlow, or a reader of records, does not. Not those that run programs (EPS)."""
 _START = {"jpeg": check_jpeg.START, "png": check_png.START}
 _WITHOUT_METADATA = {"jpeg": check_jpeg.without_metadata, "png": check_png.without_metadata}
+_ENOUGH = 48
+"""Pixels of the longer side that `load_small` leaves."""
 _NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
 """What Pillow's plugins raise on a file of another format."""
 
@@ -53,12 +55,14 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
 
 
 def load_small(image: Image.Image) -> None:
-    """Decode an opened picture; a JPEG at an eighth of its size, which walks all of the stream in 60 % of the time.
+    """Decode an opened picture; a JPEG at an eighth of its size, which walks all of the stream in 60 % of the time, or,
+    if it is small, at more, so that enough is left to know it by.
 
     Raises:
         Exception: whatever Pillow raises on pixels that do not decode.
     """
-    image.draft("L", (max(1, image.width // 8), max(1, image.height // 8)))  # of JPEGs alone
+    part = max(1, min(8, max(image.size) // _ENOUGH))
+    image.draft("L", (max(1, image.width // part), max(1, image.height // part)))  # of JPEGs alone
     image.load()
 
 

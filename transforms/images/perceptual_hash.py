@@ -1,6 +1,7 @@
 """Numbers of 64 bits of which few differ between pictures that look the same, whatever their size and compression.
 
-As pHash: the lowest frequencies of a small grey picture, each a bit: whether it is above their median.
+As pHash: the lowest frequencies of a small grey picture, each a bit: whether it is above their median; but by more than
+noise makes of it, as half of a drawing's frequencies are 0.
 """
 
 import numpy as np
@@ -10,6 +11,9 @@ HASH_SIDE = 32
 HASH_BITS = 64
 _FREQUENCIES = 9
 _SCALE = 1 << 12
+_NOISE = 100 * _SCALE**2
+"""What a coefficient has to be above the median by: that of a cosine of a tenth of a level. See
+docs/decisions/0028-duplicates.md."""
 
 
 def _cosines() -> np.ndarray:
@@ -35,9 +39,9 @@ def perceptual_hashes(grey: np.ndarray) -> np.ndarray:
         grey: uint8 [n, HASH_SIDE, HASH_SIDE].
 
     Returns:
-        uint64 [n]; none of a picture with content is 0.
+        uint64 [n]; 0 where no frequency is above noise.
     """
     found = (_COSINES @ grey.astype(np.float64) @ _COSINES.T)[:, _ROWS, _COLUMNS]
     median = np.partition(found, HASH_BITS // 2 - 1, axis=1)[:, HASH_BITS // 2 - 1]
-    bits = np.packbits(found > median[:, None], axis=1)
+    bits = np.packbits(found > median[:, None] + _NOISE, axis=1)
     return np.frombuffer(bits.tobytes(), ">u8").astype(np.uint64)

@@ -8,15 +8,19 @@ from operator import attrgetter
 
 import msgspec
 
-from recordmill.schemas.duplicates import DuplicateGroup, Duplicates, Fingerprints, split_fingerprints
+from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Duplicates, Fingerprints, split_fingerprints
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.duplicates.find_duplicates import Found, find_duplicates
 from recordmill.transforms.metadata.folder_statistics import read_file
 from recordmill.transforms.statistics.image_facts import class_source
+from recordmill.transforms.storage.interface import UnreadableFileError
+from recordmill.transforms.storage.resolve import storage_for
 
 _ENCODER = msgspec.json.Encoder()
+_GROUP = msgspec.json.Decoder(DuplicateGroup)
+_READ_BYTES = 1 << 22
 _DECODER = msgspec.json.Decoder(Fingerprints)
 
 
@@ -49,6 +53,19 @@ def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] |
     found = compared(fingerprints, manifest.table)
     data = json_lines(found.groups)
     return describe_duplicates(found, manifest.labels, data), data
+
+
+def first_groups(output: str, number: int) -> list[DuplicateGroup]:
+    """The first lines of duplicates.jsonl, as far as they are not too long to be read."""
+    storage = storage_for(output)
+    try:
+        data = storage.read_range(storage.join(output, DUPLICATES), 0, _READ_BYTES)
+    except (FileNotFoundError, UnreadableFileError):
+        return []
+    lines = data.splitlines(keepends=True)[:number]
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
+        return [_GROUP.decode(line) for line in lines if line.endswith(b"\n")]
+    return []
 
 
 def compared(fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable) -> Found:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from recordmill.schemas.duplicates import DuplicateGroup
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest, SplitManifest
@@ -16,6 +17,7 @@ from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitComparison, SplitStatistics
 from recordmill.transforms.report.charts import Show, bar_chart, columns, heat_map, long_tail
 from recordmill.transforms.report.read_examples import Thumbnail
+from recordmill.transforms.report.show_duplicates import duplicate_rows, duplicate_titles
 from recordmill.transforms.statistics.compare_splits import compare_splits
 
 _CLASSES_SHOWN = 30
@@ -53,12 +55,14 @@ class PageParts(NamedTuple):
     Attributes:
         statistics: by split; a split that an older program wrote may lack them.
         rejects: a few of each split.
+        duplicates: the first of them, of which pictures are shown.
     """
 
     manifest: Manifest
     statistics: Mapping[str, SplitStatistics]
     rejects: Mapping[str, Sequence[RejectLine]]
     pictures: Sequence[Thumbnail]
+    duplicates: Sequence[DuplicateGroup] = ()
 
 
 class Chart(NamedTuple):
@@ -106,6 +110,10 @@ def render_page(parts: PageParts) -> bytes:
         in_one_split=_in_one_split(comparison),
         drifting=_drifting(comparison),
         finding_pictures=_gallery({name: (title, "") for name, title in _FOUND.items()}, parts.pictures),
+        duplicates=duplicate_rows(manifest),
+        leaks=manifest.duplicates.leaks if manifest.duplicates else 0,
+        copied=manifest.duplicates.copied_classes if manifest.duplicates else {},
+        duplicate_pictures=_gallery(duplicate_titles(parts.duplicates), parts.pictures),
         measured=sum(of.measured for of in parts.statistics.values()),
         has_pictures=has_picture(manifest.table),
         features=[(each.name, each.kind.value, " × ".join(each.shape), each.unit) for each in manifest.features],

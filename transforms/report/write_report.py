@@ -8,6 +8,7 @@ from recordmill.schemas.manifest import split_rejects
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.metadata.folder_duplicates import first_groups
 from recordmill.transforms.metadata.folder_statistics import read_file, read_statistics
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -47,15 +48,18 @@ def write_report(output: str) -> str:
     # With each job's report come the libraries that draw it, and no earlier.
     from recordmill.transforms.report.page import PageParts, render_page
     from recordmill.transforms.report.read_examples import chosen_examples, read_examples
+    from recordmill.transforms.report.show_duplicates import GROUPS_SHOWN, chosen_duplicates
 
     storage = storage_for(output)
     path = storage.join(output, REPORT)
     manifest = require_manifest(output)
     while True:
         statistics = read_statistics(output, manifest.splits)
-        pictures = read_examples(output, manifest, chosen_examples(statistics))
+        duplicates = first_groups(output, GROUPS_SHOWN)
+        chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
+        pictures = read_examples(output, manifest, chosen)
         rejects = {split: _rejects(output, split) for split in manifest.splits}
-        storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures)))
+        storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures, duplicates)))
         seen, manifest = manifest, require_manifest(output)
         if manifest == seen:  # no other job has added a split meanwhile
             return path

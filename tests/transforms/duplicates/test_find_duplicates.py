@@ -18,7 +18,7 @@ def image(name: str, picture: int, hash_: int = 0, labels: int = 0) -> tuple[str
 def shard(name: str, *images: tuple[str, int, int, int]) -> Fingerprints:
     rows = np.zeros(len(images), FINGERPRINT)
     for index, (_, picture, hash_, labels) in enumerate(images):
-        rows[index] = ((picture % 3, picture), hash_, labels, 100 * index, 90, index)
+        rows[index] = ((picture % 3, picture), hash_, labels, 100 * index, 90, index, 0)
     return Fingerprints(name, msgspec.Raw(msgspec.json.encode([each[0] for each in images])), rows.tobytes())
 
 

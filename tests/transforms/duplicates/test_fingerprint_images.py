@@ -25,7 +25,9 @@ def test_an_image_has_its_name_digest_hash_and_place(at_once, monkeypatch):
     monkeypatch.setattr(module, "_AT_ONCE", at_once)
     found = ImageFingerprints()
     for index in range(5):
-        found.add(facts(f"{index}.jpg", GREY[index].tobytes() if index != 3 else b""), RecordPlace(index, 7 * index, 9))
+        width, height = ((0, 0), (50, 50), (80, 40), (900, 30), (1, 900))[index]
+        grey = GREY[index].tobytes() if index != 3 else b""
+        found.add(facts(f"{index}.jpg", grey, width=width, height=height), RecordPlace(index, 7 * index, 9))
     found.add(ImageFacts("no picture"), RecordPlace(5, 0, 0))
     found.add(facts("0.jpg", is_continuation=True), RecordPlace(6, 0, 0))
     of = found.of_shard("s")
@@ -38,6 +40,10 @@ def test_an_image_has_its_name_digest_hash_and_place(at_once, monkeypatch):
     expected[3] = NO_HASH
     assert of.array["hash"].tolist() == expected.tolist()
     assert of.array[["record", "offset", "bytes"]].tolist() == [(index, 7 * index, 9) for index in range(5)]
+    parts = GREY.reshape(5, 4, 8, 4, 8).astype(int)
+    for index, form in enumerate(of.array["form"]):
+        levels = [parts[index, y, :, x].sum() // 64 for y in range(4) for x in range(4)]
+        assert form.tolist() == [*(levels if index != 3 else [0] * 16), {0: 0, 1: 128, 2: 208, 3: 255, 4: 0}[index]]
 
 
 def test_of_no_image_there_is_nothing():

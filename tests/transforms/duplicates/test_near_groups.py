@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.duplicates import near_groups as module
-from recordmill.transforms.duplicates.near_groups import bits_set, near_groups
+from recordmill.transforms.duplicates.near_groups import bits_set
+
+
+def near_groups(hashes: np.ndarray) -> np.ndarray:
+    """Of pictures of one form."""
+    return module.near_groups(hashes, np.zeros((len(hashes), 2), np.uint8))
 
 
 def distinct(number: int, seed: int = 0) -> np.ndarray:
@@ -49,3 +54,21 @@ def test_a_group_holds_what_is_near_in_steps():
 def test_of_none_and_of_one():
     assert near_groups(distinct(0)).tolist() == []
     assert near_groups(distinct(1)).tolist() == [0]
+
+
+def test_hashes_of_few_bits_count_where_forms_are_alike():
+    """As of drawings, whose hashes say little."""
+    few, many = np.uint64((1 << 20) - 1), np.uint64((1 << 32) - 1)
+    forms = np.array([[100, 7], [104, 3], [105, 7], [100, 7], [200, 7]], np.uint8)
+    hashes = np.array([few, few ^ np.uint64(1), few ^ np.uint64(2), many, many ^ np.uint64(1 << 5)])
+    assert module.near_groups(hashes, forms).tolist() == [0, 0, 0, 3, 3]
+    forms[2] = 116, 7
+    assert module.near_groups(hashes, forms).tolist() == [0, 0, 2, 3, 3]
+    forms[1] = 255, 3  # less and more by more than a byte holds
+    forms[0] = 3, 3
+    assert module.near_groups(hashes, forms).tolist() == [0, 1, 2, 3, 3]
+
+
+def test_of_many_equal_hashes_each_is_compared_with_some(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 2)
+    assert near_groups(np.repeat(distinct(2), 50)[np.random.default_rng(0).permutation(100)]).max() < 20
