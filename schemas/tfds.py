@@ -3,6 +3,7 @@
 The files are those that `tfds.core.DatasetInfo` and `tfds.features.FeaturesDict.save_config` write (TFDS 4.9).
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +11,13 @@ from typing import Any
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, ShardNaming
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.shards import ShardKey, ShardNames
 
 DATASET_INFO = "dataset_info.json"
 FEATURES = "features.json"
 
+_ADDED_FORMATS = "alternativeFileFormats"
 _FEATURES = "tensorflow_datasets.core.features."
 _DTYPES = {Kind.FLOAT: "float32", Kind.INT64: "int64"}
 _TRUTHS = ("objects.is_crowd", "segments.is_crowd")
@@ -27,6 +28,8 @@ _CLASSES_OF = {
     "segments.class_index": "segments",
 }
 """Sources that are class indices, and which categories of the label map they index."""
+_PICTURES = ("image.encoded", "image.pixels", "feature.values")
+"""Sources of what a class is learned from."""
 
 
 def is_readable(manifest: Manifest) -> bool:
@@ -57,6 +60,15 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
     return files
 
 
+def is_dataset_info(found: bytes, expected: bytes) -> bool:
+    """Whether `found` says what `expected` does, but for formats that convert_format adds."""
+    try:
+        stated = json.loads(found)
+    except ValueError:
+        return False
+    return isinstance(stated, dict) and stated | {_ADDED_FORMATS: None} == json.loads(expected) | {_ADDED_FORMATS: None}
+
+
 def class_names(categories: Sequence[Category]) -> list[str]:
     """Names by class index, one line each; where categories share one, ids are added, as TFDS wants all to differ.
 
@@ -85,14 +97,25 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
     return {
         "fileFormat": "tfrecord",
         "name": manifest.name,
-        "splits": [_split(manifest, name, split) for name, split in manifest.splits.items()],
+        "splits": [_split(name, split) for name, split in manifest.splits.items()],
+        **_supervised_keys(manifest.table, manifest.labels),
         "version": "1.0.0",
     }
 
 
-def _split(manifest: Manifest, name: str, split: SplitManifest) -> dict[str, Any]:
+def _supervised_keys(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
+    """What `as_supervised` gives: the picture, or a model's feature, and its class, where a record has one of each."""
+    pictures = [feature.name for feature in table.features if feature.source in _PICTURES]
+    classes = [feature.name for feature in table.features if not feature.shape and _classes(feature, labels)]
+    if len(pictures) != 1 or len(classes) != 1:
+        return {}
+    return {"supervisedKeys": {"tuple": {"items": [{"featureKey": name} for name in pictures + classes]}}}
+
+
+def _split(name: str, split: SplitManifest) -> dict[str, Any]:
     return {
-        "filepathTemplate": shard_names(manifest.name, name, manifest.layout).stable_prefix + "-{SHARD_X_OF_Y}",
+        # Not the shards' own names: TFDS's convert_format puts array_record for {FILEFORMAT}, and reads that name.
+        "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
         "name": name,
         "numBytes": str(split.record_bytes),
         "shardLengths": [str(shard.examples) for shard in split.shards],

@@ -21,7 +21,7 @@ from recordmill.schemas.plan_report import Fault, ShardCheck
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics import STATISTICS, STATS_PB, split_statistics
-from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
+from recordmill.schemas.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
 from recordmill.transforms.metadata.dataset_folder import indexed_shards, read_split_manifests, require_manifest
 from recordmill.transforms.metadata.folder_statistics import read_file, statistics_files
@@ -128,7 +128,7 @@ def _companion_faults(folder: str, manifest: Manifest, lacking: set[str]) -> Ite
         found = read_file(folder, name)
         if found is None:
             yield Fault(name, None, "missing", _GONE)
-        elif found != data:
+        elif found != data and not (name == DATASET_INFO and is_dataset_info(found, data)):
             yield Fault(name, None, "edited", f"it says otherwise than {MANIFEST}")
 
 

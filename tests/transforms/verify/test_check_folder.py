@@ -210,3 +210,21 @@ def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):
     for file in ("dataset_info.json", "features.json", *(path.name for path in tmp_path.glob("*.labels.txt"))):
         (tmp_path / file).unlink()  # as in a bucket, which has no links
     assert faults(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"alternativeFileFormats": ["array_record"]}, []),  # as TFDS's convert_format does
+        ({"name": "another"}, [("dataset_info.json", "edited")]),
+    ],
+)
+def test_what_tfds_adds_to_its_file_is_no_fault(tmp_path, change, expected):
+    write(tmp_path)
+    file = tmp_path / "dataset_info.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | change))
+    assert faults(tmp_path) == expected
+    file.write_text("[]")
+    assert faults(tmp_path) == [("dataset_info.json", "edited")]
+    file.write_text("{")
+    assert faults(tmp_path) == [("dataset_info.json", "edited")]
