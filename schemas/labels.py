@@ -98,13 +98,15 @@ Object Detection API, takes 0 for the background."""
 
 
 def label_map_pbtxt(named: Iterable[tuple[int, Category]], is_shifted: bool) -> str:
-    """`label_map.pbtxt` as the Object Detection API reads it."""
+    """`label_map.pbtxt` as the Object Detection API reads it.
+
+    Without display_name, which would be the name: the API takes the name for it. Datumaro reads no item that has one.
+    """
     lines = []
     if is_shifted:
         lines.append("# id = class index + 1: the data set has a category id below 1, and 0 means background here")
     for label, category in named:
-        name = _text_format(category.name)
-        lines.append(f"item {{\n  id: {label}\n  name: {name}\n  display_name: {name}\n}}")
+        lines.append(f"item {{\n  id: {label}\n  name: {_text_format(category.name)}\n}}")
     return "\n".join(lines) + "\n" if lines else ""
 
 
