@@ -9,6 +9,9 @@ LIGHT := .venv-light
 AIRFLOW := .venv-airflow
 ENGINES := .engines
 BROWSER := .browser
+# Each an environment on top of $(VENV): tests/consumers/environments has what it adds, and its tests.
+CONSUMERS := datumaro jax keras_hub tfds tfrecord torchvision
+LARGE_CONSUMERS := dali fiftyone
 DEMO := demo
 JOBS ?= 2
 LOCK_IMAGE := --generate-hashes -c constraints.txt --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
@@ -19,7 +22,13 @@ NEEDS = $(BIN)/python -c "import sys; from importlib.metadata import requires; \
     print(*(need for line in requires('recordmill') for need, _, when in [line.partition('; ')] \
         if not when or when in extras), sep='\n')"
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates pictures clean
+.PHONY: demo test test-airflow test-browser test-consumers test-consumers-all test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates pictures clean
+
+# One after the other in as many lanes as there are jobs, as each is a process of its own.
+define test_environments
+printf '%s\n' $(1) | xargs -P $(JOBS) -I NAME .consumers/NAME/bin/python -m pytest -n0 \
+	    tests/consumers/environments/NAME $(PYTEST_ARGS)
+endef
 
 demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -45,8 +54,12 @@ test: $(VENV)/installed-dev  ## Run the tests
 test-faults: $(VENV)/installed-dev  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 	$(BIN)/python -m pytest -n $(JOBS) tests/faults $(PYTEST_ARGS)
 
-test-consumers: $(VENV)/installed-dev $(GARDEN)/installed  ## Have Model Garden, TFDS, Keras, pycocotools read it
-	$(BIN)/python -m pytest -n $(JOBS) tests/consumers $(PYTEST_ARGS)
+test-consumers: $(VENV)/installed-dev $(GARDEN)/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
+	$(BIN)/python -m pytest -n $(JOBS) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)
+	$(call test_environments,$(CONSUMERS))
+
+test-consumers-all: test-consumers $(LARGE_CONSUMERS:%=.consumers/%/installed)  ## Those, too, that are large: DALI, FiftyOne (2 GB more)
+	$(call test_environments,$(LARGE_CONSUMERS))
 
 test-airflow: $(VENV)/installed $(AIRFLOW)/installed  ## Have Airflow run the DAGs, in an environment that has only our wheel
 	rm -rf build
@@ -101,7 +114,7 @@ lock-image: $(VENV)/installed-dev  ## Pin what Dataflow's image installs, as con
 	    | xargs $(BIN)/uv pip compile setup.py --extra beam --extra tensorflow $(LOCK_IMAGE) > launch/dataflow/requirements-embed.txt
 	mv requirements.new launch/dataflow/requirements.txt
 
-lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs, where it can be as in constraints.txt
+lock-consumers: $(VENV)/installed-dev  ## Pin what consumers need, where it can be as in constraints.txt
 	$(BIN)/pip install --quiet uv
 	grep -v -E "^(numpy|protobuf|tensorflow|tensorflow-metadata)==" constraints.txt > constraints.new
 	grep "^tensorflow==" tests/consumers/model_garden.in > overrides.new
@@ -110,7 +123,16 @@ lock-consumers: $(VENV)/installed-dev  ## Pin what Model Garden's decoder needs,
 	    -c constraints.new --override overrides.new --no-header --no-annotate --quiet && \
 	 echo "tf-models-official==2.20.0") > model_garden.new
 	mv model_garden.new tests/consumers/model_garden.txt
-	rm constraints.new overrides.new
+	rm overrides.new
+	for folder in $(addprefix tests/consumers/environments/,$(CONSUMERS) $(LARGE_CONSUMERS)); do \
+	    sed -n 's/^\([A-Za-z0-9._-]*\).*/^\1==/p' $$folder/requirements.in > named.new; \
+	    grep -v -f named.new constraints.txt > constraints.new; \
+	    $(BIN)/uv pip compile $$folder/requirements.in --excludes tests/consumers/environments/left_out.txt --universal \
+	        --python-version 3.10 --no-python-downloads -c constraints.new --no-header --no-annotate --quiet > pins.new || exit 1; \
+	    (echo "# Made by \`make lock-consumers\`: what constraints.txt has not."; \
+	     grep -v -x -F -f constraints.txt pins.new) > $$folder/requirements.txt; \
+	done
+	rm named.new constraints.new pins.new
 
 templates: $(VENV)/installed-dev  ## Write what is made of the options anew: metadata of Dataflow templates, tables of docs/cli.md
 	$(BIN)/python -m recordmill.launch.services.template_metadata
@@ -129,6 +151,15 @@ $(VENV)/installed: setup.py constraints.txt
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing what tests and checks need into $(VENV), once"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[beam,tensorflow,dev]"
+	touch $@
+
+# $(VENV) is on the path last, so that what an environment has of its own comes first. pip is not to see it.
+.consumers/%/installed: tests/consumers/environments/%/requirements.txt $(VENV)/installed-dev
+	$(BIN)/python -m venv --clear --without-pip $(@D)
+	$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps -r $<
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
+	    > $$(echo $(@D)/lib/python3*/site-packages)/below.pth
+	if [ -x $(<D)/install.sh ]; then $(<D)/install.sh $(@D); fi
 	touch $@
 
 $(GARDEN)/installed: tests/consumers/model_garden.txt
@@ -160,4 +191,4 @@ $(LIGHT)/installed: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf .types $(VENV) $(GARDEN) $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .types $(VENV) $(GARDEN) .consumers $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,7 @@
 """What a COCO data set says, read by json, pycocotools and Pillow: the other side of every comparison here."""
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,25 @@ def assert_boxes_equal(actual: np.ndarray, expected: np.ndarray) -> None:
     """Equal but for the rounding to float32."""
     assert actual.shape == expected.shape
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def assert_detection(record: Mapping[str, Any], truth: Truth) -> int:
+    """That a record of the layout `detection`, values by feature name, is what the data set says of its image; the
+    image's id."""
+    image_id = int(record["image/source_id"])
+    row = truth.row(image_id)
+    assert bytes(record["image/encoded"]) == truth.path(image_id).read_bytes()
+    assert bytes(record["image/filename"]).decode() == row["file_name"]
+    for side in ("height", "width"):
+        assert np.asarray(record[f"image/{side}"]).item() == row[side]
+    edges = [np.asarray(record[f"image/object/bbox/{edge}"]) for edge in ("ymin", "xmin", "ymax", "xmax")]
+    assert_boxes_equal(np.stack(edges, axis=-1), truth.boxes_yxyx_frac(image_id))
+    assert list(record["image/object/id"]) == truth.values(image_id, "id")
+    assert list(record["image/object/class/label"]) == truth.values(image_id, "category_id")
+    assert list(record["image/object/class/index"]) == truth.class_indices(image_id)
+    assert list(record["image/object/is_crowd"]) == truth.values(image_id, "iscrowd")
+    np.testing.assert_allclose(record["image/object/area"], truth.values(image_id, "area"), rtol=1e-6)
+    return image_id
 
 
 needs_shared_data = pytest.mark.skipif(not SHARED_DATA.exists(), reason="the real data sets are not on this machine")

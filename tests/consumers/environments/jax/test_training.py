@@ -1,0 +1,19 @@
+"""The section of docs/training.md that JAX and Grain run."""
+
+import numpy as np
+
+from tests.consumers.pages import run_section
+
+
+def test_a_classifier_learns_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    left = run_section("training.md", "A classifier in JAX, with Grain", SIZE=16, BATCH=16, STEPS=120)
+    assert np.mean(left["history"][-10:]) < left["history"][0] * 0.8
+    record = left["data"]["train"][7]
+    assert np.array_equal(left["prepare"](record)["image"].shape, (16, 16, 3))
+    following = next(left["iterator"])
+    again = iter(left["batches"])
+    again.set_state(left["state"])
+    batch = next(again)
+    assert np.array_equal(batch["image"], following["image"])
+    assert np.array_equal(batch["label"], following["label"])

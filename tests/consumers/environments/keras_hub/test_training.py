@@ -1,0 +1,53 @@
+"""The sections of docs/training.md that Keras runs: they train, on what the records hold."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.consumers.pages import run_section
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_keras_recipe():
+    left = run_section("training.md", "The Keras recipe", SIZE=32, BATCH=8, STEPS=2)
+    assert np.isfinite(left["history"].history["loss"]).all()
+    assert left["model"].output_shape == (None, 12)
+    (picture,) = Path().glob("category *.png")
+    with Image.open(picture) as image:
+        assert image.size == (left["picture"].shape[1], left["picture"].shape[0])
+
+
+def test_a_classifier_learns():
+    left = run_section("training.md", "A classifier in Keras", SIZE=64, BATCH=32, EPOCHS=12)
+    history = left["history"].history
+    assert history["loss"][-1] < history["loss"][0] / 2
+    assert history["val_accuracy"][-1] > 0.6
+
+
+def test_a_tpu_host_reads_its_part_in_static_shapes():
+    left = run_section("training.md", "On a TPU host", SIZE=32, BATCH=16, STEPS=5)
+    losses = left["history"].history["loss"]
+    assert losses[1] < losses[0]
+    for host in range(left["hosts"]):
+        batches = left["batches"](host)
+        image, label = batches.element_spec
+        assert image.shape == (8, 32, 32, 3)
+        assert label.shape == (8,)
+        assert sum(1 for _ in batches) == len(left["data"]["train"]) // 2 // 8
+
+
+def test_a_detector_in_keras_hub():
+    left = run_section("training.md", "A detector in KerasHub", SIZE=128, BATCH=2, STEPS=2)
+    assert np.isfinite(left["history"].history["loss"]).all()
+    images, targets = next(iter(left["batches"].map(left["prepare"])))
+    assert images.shape == (2, 128, 128, 3)
+    found = left["model"].label_encoder(images=images, gt_boxes=targets["boxes"], gt_classes=targets["labels"])
+    classes = set(np.unique(found[1].numpy())) - {-1.0, -2.0}  # background, and what is left out
+    assert classes
+    assert classes <= set(targets["labels"].numpy().ravel().tolist())

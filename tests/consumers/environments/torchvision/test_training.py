@@ -1,0 +1,27 @@
+"""The section of docs/training.md that torchvision runs: it trains, on the boxes of the JSON."""
+
+import numpy as np
+import torch
+
+from tests.consumers.coco_truth import Truth
+from tests.consumers.pages import run_section
+
+
+def test_a_detector(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    left = run_section("training.md", "A detector in torchvision", BATCH=2, STEPS=2)
+    assert len(left["history"]) == 2
+    assert np.isfinite(left["history"]).all()
+    truth = Truth("sample/images", "sample/annotations/instances.json")
+    names = left["data"].classes
+    seen = set()
+    for example in left["data"]["train"][:40]:
+        ((image,), (target,)) = left["prepare"]([example])
+        image_id = int(example["image_id"])
+        seen.add(image_id)
+        assert image.shape == (3, *example["image"].shape[:2])
+        np.testing.assert_allclose(target["boxes"].numpy(), truth.boxes_xyxy_px(image_id), atol=1e-3)
+        expected = [truth.coco.cats[id_]["name"] for id_ in truth.values(image_id, "category_id")]
+        assert [names[label - 1] for label in target["labels"]] == expected
+    assert len(seen) == 40
