@@ -49,6 +49,14 @@ def test_a_difference_of_less_than_a_quarter_is_none_however_certain(number, dri
     assert arc_sine_distance((1240, 10_000), (100_000, 1_000_000)) > 7
 
 
+@pytest.mark.parametrize(("number", "drifts"), [(137, False), (138, True)])
+def test_two_shares_drift_at_one_of_a_hundred(number, drifts):
+    """2.58 standard deviations, to whichever side."""
+    assert 2.56 < arc_sine_distance((137, 1000), (100, 1000)) < 2.576 < arc_sine_distance((138, 1000), (100, 1000))
+    found = compare_splits({"a": split(1000, number), "b": split(1000, 100)})
+    assert bool(found.drifting) == drifts
+
+
 def test_the_more_classes_the_further_off_one_has_to_be():
     few = {"a": split(1000, 100), "b": split(1000, 145)}
     many = {"a": split(1000, 100, *[9] * 99), "b": split(1000, 145, *[9] * 99)}

@@ -90,6 +90,17 @@ def test_numbers(read):
     )
 
 
+def test_the_deviation_of_whole_numbers_that_fill_their_bins_is_theirs():
+    widths = range(128, 192)
+    found = statistics_pb2.DatasetFeatureStatisticsList()
+    images = [ImageFacts(str(width), width, 80, "jpeg", 9000) for width in widths]
+    found.ParseFromString(encode_stats({"train": described(images, [0] * 5)}))
+    of_images = features(found.datasets[0])
+    assert of_images["image_width"].num_stats.std_dev == pytest.approx(np.std(widths))
+    shapes = np.array(widths) / 80
+    assert of_images["image_aspect"].num_stats.std_dev == pytest.approx(shapes.std(), rel=0.05)
+
+
 def test_numbers_of_objects(read):
     found = features(read.datasets[0])
     objects = np.array([0] * 4 + [number // 4 + 2 for number in range(4, 32)])
