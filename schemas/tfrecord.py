@@ -29,7 +29,8 @@ class SeekableStream(ByteStream, Protocol):
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
-HEADER_BYTES = _LENGTH.size + _CRC.size
+CRC_BYTES = _CRC.size
+HEADER_BYTES = _LENGTH.size + CRC_BYTES
 _READ_BYTES = 1 << 20
 
 
@@ -70,12 +71,12 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
     index = offset = 0
     while header := _read_up_to(stream, HEADER_BYTES):
         length = _checked_length(header, index, offset)
-        body = _read_up_to(stream, length + _CRC.size)
-        if len(body) < length + _CRC.size:
-            raise RecordError(
-                f"the file ends {len(body)} bytes into a record of {length} bytes", index, "truncated", offset
-            )
-        yield _checked_record(body, length, index, offset)
+        record, crc = _read_up_to(stream, length), _read_up_to(stream, _CRC.size)
+        if len(crc) < _CRC.size:
+            read = len(record) + len(crc)
+            raise RecordError(f"the file ends {read} bytes into a record of {length} bytes", index, "truncated", offset)
+        _check_record(record, crc, index, offset)
+        yield record
         index += 1
         offset += length + FRAME_BYTES
 
@@ -98,8 +99,8 @@ def read_lengths(stream: SeekableStream, size: int) -> Iterator[int]:
         stream.seek(offset)
 
 
-def unframe(framed: bytes, index: int, offset: int) -> bytes:
-    """The record in `framed`, which is as long as it is with its frame; both checksums checked.
+def check_frame(header: bytes, record: bytes, crc: bytes, index: int, offset: int) -> None:
+    """Hold a record against what stands around it, the HEADER_BYTES before and the CRC_BYTES after.
 
     Args:
         index, offset: which it is and where it begins, for the error.
@@ -107,11 +108,11 @@ def unframe(framed: bytes, index: int, offset: int) -> bytes:
     Raises:
         RecordError: it is damaged; with the reason `length`, where the frame is that of a record of another length.
     """
-    length = _checked_length(framed[:HEADER_BYTES], index, offset)
-    if length + FRAME_BYTES != len(framed):
-        detail = f"{len(framed):,} bytes are read, and the record has {length + FRAME_BYTES:,} with its frame"
+    length = _checked_length(header, index, offset)
+    if length != len(record) or len(crc) < CRC_BYTES:
+        detail = f"{len(record):,} bytes were read, where the record has {length:,}"
         raise RecordError(detail, index, "length", offset)
-    return _checked_record(framed[HEADER_BYTES:], length, index, offset)
+    _check_record(record, crc, index, offset)
 
 
 def _checked_length(header: bytes, index: int, offset: int) -> int:
@@ -122,11 +123,10 @@ def _checked_length(header: bytes, index: int, offset: int) -> int:
     return int(_LENGTH.unpack_from(header)[0])
 
 
-def _checked_record(body: bytes, length: int, index: int, offset: int) -> bytes:
-    record = body[:length]
-    if _CRC.unpack_from(body, length)[0] != masked_crc32c(record):
-        raise RecordError(f"the checksum of the record's {length} bytes is wrong", index, "data_crc", offset)
-    return record
+def _check_record(record: bytes, crc: bytes, index: int, offset: int) -> None:
+    if _CRC.unpack(crc)[0] != masked_crc32c(record):
+        detail = f"the checksum of the record's {len(record)} bytes is wrong"
+        raise RecordError(detail, index, "data_crc", offset)
 
 
 def _read_up_to(stream: ByteStream, count: int) -> bytes:

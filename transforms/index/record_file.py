@@ -1,8 +1,10 @@
 """Any records of a TFRecord file, by their numbers."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.shard_index import ShardIndex
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfrecord import unframe
+from recordmill.schemas.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame
 from recordmill.transforms.index.build_index import located
 from recordmill.transforms.index.read_index import read_index
 from recordmill.transforms.storage.interface import StoredFile, is_remote
@@ -20,8 +22,12 @@ _GAP_BYTES = 256 << 10
 """Between two records that one request to a bucket fetches: as long as a request takes to be answered."""
 _SPAN_BYTES = 8 << 20
 """The most that is read at once, unless a record is larger."""
+_LARGE_BYTES = 16 << 10
+"""Records that are more than this are worth two reads more, rather than a copy."""
 _FILES = 32
-"""Files in a bucket that are read at once."""
+"""Files that are read at once."""
+_BATCH_BYTES = 1 << 20
+"""Of local files: less is read sooner than threads have begun to."""
 
 
 class _Place(NamedTuple):
@@ -31,6 +37,14 @@ class _Place(NamedTuple):
     end: int
     number: int
     position: int
+
+
+class _Framed(NamedTuple):
+    """A record, and the bytes before and after it."""
+
+    header: bytes
+    record: bytes
+    crc: bytes
 
 
 class RecordFile:
@@ -52,6 +66,12 @@ class RecordFile:
 
     def __len__(self) -> int:
         return self._expected.examples if self._expected else self.index.records
+
+    @property
+    def mean_bytes(self) -> float:
+        """Of a record, with its frame."""
+        size = self._expected.bytes if self._expected else self.index.size
+        return size / max(1, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "index"}
@@ -94,18 +114,40 @@ class RecordFile:
             raise IndexError(f"{self.path} has {index.records:,} records, counted from 0; there is no {outside[0]:,}")
         ends = index.bounds[wanted + 1].tolist()
         places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
-        spans = list(_spans(places, _GAP_BYTES if is_remote(self.path) else 0))
         records = [b""] * len(ends)
-        for span, data in zip(spans, self._read(spans), strict=True):
-            start = span[0].start
-            for place in span:
-                framed = data[place.start - start : place.end - start] if len(span) > 1 else data
-                records[place.position] = self._unframe(framed, place)
+        for place, framed in self._framed(places):
+            try:
+                check_frame(*framed, place.number, place.start)
+            except RecordError as error:
+                cure = "; the file is damaged, or its index is of another: recordmill verify says which"
+                raise located(self.path, error, cure) from error
+            records[place.position] = framed.record
         return records
 
-    def _read(self, spans: Sequence[Sequence[_Place]]) -> list[bytes]:
+    def _framed(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, _Framed]]:
+        """The bytes of each record, and of its frame. What is near is read at once from a bucket; of a local file, a
+        large record alone, as taking it out of what is around it would copy it."""
+        is_far = is_remote(self.path)
+        spans = list(_spans(places, _GAP_BYTES if is_far else 0))
+        alone = [not is_far and len(span) == 1 and span[0].end - span[0].start > _LARGE_BYTES for span in spans]
+        ranges: list[tuple[int, int]] = []
+        for span, is_alone in zip(spans, alone, strict=True):
+            start, end = span[0].start, span[-1].end
+            cuts = (start, start + HEADER_BYTES, end - CRC_BYTES, end) if is_alone else (start, end)
+            ranges += [(first, last - first) for first, last in pairwise(cuts)]
+        found = iter(self._read(ranges))
+        for span, is_alone in zip(spans, alone, strict=True):
+            data = next(found)
+            if is_alone:
+                yield span[0], _Framed(data, next(found), next(found))
+                continue
+            for place in span:
+                start, end = place.start - span[0].start, place.end - span[0].start
+                body = start + HEADER_BYTES, end - CRC_BYTES
+                yield place, _Framed(data[start : body[0]], data[slice(*body)], data[body[1] : end])
+
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         file = self._file
-        ranges = [(span[0].start, span[-1].end - span[0].start) for span in spans]
         try:
             return storage_for(self.path).read_ranges(self.path, ranges, file.version)
         except FileNotFoundError as error:
@@ -113,13 +155,6 @@ class RecordFile:
                 "has changed since it was opened, or is gone, so other records may be there; open the data set again"
             )
             raise RecordError(f"{self.path} {detail}") from error
-
-    def _unframe(self, framed: bytes, place: _Place) -> bytes:
-        try:
-            return unframe(framed, place.number, place.start)
-        except RecordError as error:
-            cure = "; the file is damaged, or its index is of another: recordmill verify says which"
-            raise located(self.path, error, cure) from error
 
 
 def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
@@ -134,6 +169,12 @@ def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
         yield span
 
 
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """That read files at once; none of them survives a fork."""
+    return ThreadPoolExecutor(_FILES, "records")
+
+
 class RecordFiles:
     """Files of records as one, their records numbered through. See `RecordFile`."""
 
@@ -143,6 +184,11 @@ class RecordFiles:
     @cached_property
     def _ends(self) -> np.ndarray:
         return np.cumsum([len(file) for file in self.files], dtype=np.int64)
+
+    def _is_worth_threads(self, records: int) -> bool:
+        """Whether so many records come faster if several files are read at once."""
+        first = self.files[0]
+        return is_remote(first.path) or records * first.mean_bytes > _BATCH_BYTES
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if self.files else 0
@@ -156,11 +202,11 @@ class RecordFiles:
         of_file = np.searchsorted(self._ends, wanted, side="right")
         within = wanted - np.concatenate([[0], self._ends])[of_file]
         parts = [(self.files[each], np.flatnonzero(of_file == each)) for each in np.unique(of_file).tolist()]
-        if len(parts) > 1 and is_remote(parts[0][0].path):
-            with ThreadPoolExecutor(min(_FILES, len(parts))) as pool:
-                found = list(pool.map(lambda part: part[0].read(within[part[1]]), parts))
+        reads = [partial(file.read, within[positions]) for file, positions in parts]
+        if len(parts) > 1 and self._is_worth_threads(len(wanted)):
+            found = [each.result() for each in [_threads(os.getpid()).submit(read) for read in reads]]
         else:
-            found = [file.read(within[positions]) for file, positions in parts]
+            found = [read() for read in reads]
         records = [b""] * len(wanted)
         for (_, positions), read in zip(parts, found, strict=True):
             for position, record in zip(positions.tolist(), read, strict=True):
