@@ -93,6 +93,8 @@ bench: $(VENV)/installed-dev  ## Measure speed and memory (minutes)
 	cd benchmarks && ../$(BIN)/python table.py
 	cd benchmarks && ../$(BIN)/python embed.py
 	cd benchmarks && ../$(BIN)/python text.py
+	$(BIN)/pip install --quiet --no-deps --target .readers array_record==0.8.6 tfrecord==1.14.6 crc32c==2.9.post0
+	cd benchmarks && PYTHONPATH=../.readers ../$(BIN)/python read.py
 
 bench-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Measure one job on each engine
 	$(BIN)/python tests/engines/fetch.py $(ENGINES)
