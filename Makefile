@@ -87,6 +87,7 @@ format: $(VENV)/installed-dev  ## Rewrite the code in its style
 bench: $(VENV)/installed-dev  ## Measure speed and memory (minutes)
 	cd benchmarks && ../$(BIN)/python masks.py
 	cd benchmarks && ../$(BIN)/python pictures.py
+	cd benchmarks && ../$(BIN)/python duplicates.py
 	cd benchmarks && ../$(BIN)/python read_coco.py
 	cd benchmarks && ../$(BIN)/python coco.py
 	cd benchmarks && ../$(BIN)/python buckets.py

@@ -1,9 +1,10 @@
-"""What statistics and the page cost a job, by processor time, in one sitting.
+"""What statistics, fingerprints and the page cost a job, by processor time, in one sitting.
 
     python benchmarks/report.py [--images 2000] [--runs 5] [--folder DIR]
 
-The same job with and without them, in turn, round after round: the table gives medians of user and system time of whole
-processes, and of rounds' ratios; and the peak memory of the process. Other work on the machine changes these little.
+The same job with and without them (by fingerprints duplicates are found), in turn, round after round: the table gives
+medians of user and system time of whole processes, and of rounds' ratios; and the peak memory of the process. Other
+work on the machine changes these little.
 """
 
 import os
@@ -25,6 +26,12 @@ WITHOUT_STATISTICS = """
 from recordmill.transforms.statistics import count_images
 count_images.ImageCounter.add = lambda *_: None
 """
+WITHOUT_FINGERPRINTS = """
+from recordmill.transforms.duplicates import fingerprint_images
+from recordmill.transforms.images import measure_pixels
+fingerprint_images.ImageFingerprints.add = lambda *_: None
+measure_pixels.hashable = lambda grey: b""
+"""
 RUN = "import sys; from recordmill.launch.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -43,9 +50,10 @@ def main() -> None:
     data, output = folder / "data", folder / "out"
     make(data, arguments.images)
     ways = {
-        "neither": WITHOUT_STATISTICS + WITHOUT_REPORT,
-        "statistics": WITHOUT_REPORT,
-        "statistics and page": "",
+        "none": WITHOUT_STATISTICS + WITHOUT_FINGERPRINTS + WITHOUT_REPORT,
+        "statistics": WITHOUT_FINGERPRINTS + WITHOUT_REPORT,
+        "statistics and fingerprints": WITHOUT_REPORT,
+        "all, with the page": "",
     }
     for check in ("decode", "header"):
         found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
@@ -56,7 +64,7 @@ def main() -> None:
                 more = ("--output", str(output), "--num-shards", "8", "--progress", "none", "--check", check)
                 found[way].append(processor_seconds(patch + RUN, "coco", *flags, *more))
         for way, runs in found.items():
-            ratio = statistics.median(one[0] / none[0] for one, none in zip(runs, found["neither"], strict=True))
+            ratio = statistics.median(one[0] / none[0] for one, none in zip(runs, found["none"], strict=True))
             seconds, memory = (statistics.median(each[part] for each in runs) for part in (0, 1))
             print(f"--check {check}, {way}: {seconds:.2f} s, {ratio:.3f} times, {memory:.0f} MB", flush=True)
 

@@ -44,12 +44,17 @@ def measure_pixels(image: Image.Image, width: int, height: int) -> PixelMeasures
     dark, bright = np.searchsorted(np.cumsum(counts), np.floor(_SHARES * counts.sum()), "right").tolist()
     if bright - dark < BLANK_CONTRAST:
         return PixelMeasures(dark, bright, 0.0)
-    hashed = grey.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR).tobytes()
+    hashed = hashable(grey)
     if min(grey.size) < 3:
         return PixelMeasures(dark, bright, 1.0, hashed)
     # Without the border, which the filter leaves as it was.
     edges = grey.filter(ImageFilter.FIND_EDGES).crop((1, 1, grey.width - 1, grey.height - 1))
     return PixelMeasures(dark, bright, _deviation(np.array(edges.histogram())) / (bright - dark), hashed)
+
+
+def hashable(grey: Image.Image) -> bytes:
+    """What `recordmill.transforms.images.perceptual_hash` takes."""
+    return grey.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR).tobytes()
 
 
 def _deviation(counts: np.ndarray) -> float:
