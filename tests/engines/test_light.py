@@ -1,13 +1,16 @@
 """The wheel without its extras: what reads does so without Beam and TensorFlow, and what needs them says so."""
 
+import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from recordmill import open as open_dataset
 from tests.conftest import coco_flags
-from tests.engines.test_wheel import OF_AIRFLOW, output
+from tests.engines.test_wheel import OF_OTHERS, output
 from tests.engines.worker_pool import LIGHT_PYTHON, pip, site_packages, worker_environment
 from tests.test_layering import EXTRAS, FILES, reached, roots
 
@@ -44,7 +47,7 @@ def test_the_environment_is_whole_small_and_has_no_extra(python, tmp_path):
 
 def test_all_modules_that_reach_no_extra_can_be_imported(python, tmp_path):
     code = "import importlib, json, sys; print(json.dumps([importlib.import_module(n).__name__ for n in sys.argv[1:]]))"
-    light = sorted(name for name in FILES.keys() - OF_AIRFLOW if not roots(reached(name)) & EXTRAS)
+    light = sorted(name for name in FILES.keys() - OF_OTHERS if not roots(reached(name)) & EXTRAS)
     assert json.loads(output(python, code, *light, cwd=tmp_path)) == light
     assert len(light) > 100
 
@@ -61,6 +64,35 @@ def test_a_data_set_is_looked_at_and_reported_as_with_beam(run, tmp_path, copy_c
     (tmp_path / "out" / "statistics-train.json").unlink()  # so its records are read
     assert run("report", tmp_path / "out").returncode == 0
     assert (tmp_path / "out" / "report.html").read_bytes() == page
+
+
+def test_records_are_read_as_with_beam(python, tmp_path, copy_converted):
+    copy_converted(tmp_path / "out", "--masks", "png")
+    split = open_dataset(str(tmp_path / "out"))["train"]
+    code = (
+        "import sys, hashlib, recordmill; split = recordmill.open(sys.argv[1])['train']\n"
+        "digest = lambda example: hashlib.sha256(example['image'].tobytes() + example['masks'].tobytes()).hexdigest()\n"
+        "print([digest(example) for example in split.numpy()] + [digest(split[-1])])\n"
+        "print(sorted({'apache_beam', 'pyarrow', 'tensorflow'} & sys.modules.keys()))"
+    )
+    read, loaded = output(python, code, str(tmp_path / "out"), cwd=tmp_path).splitlines()
+    assert read == str([digest_of(example) for example in split.numpy()] + [digest_of(split[-1])])
+    assert len(split) == 22
+    assert loaded == "[]"
+
+
+def digest_of(example: dict) -> str:
+    return hashlib.sha256(example["image"].tobytes() + example["masks"].tobytes()).hexdigest()
+
+
+def test_an_index_is_written_and_a_configuration_filled(run, tmp_path, copy_converted):
+    copy_converted(tmp_path / "out", "--split", "train=0.5,val=0.5")
+    shutil.rmtree(tmp_path / "out" / ".index")
+    assert run("index", tmp_path / "out").returncode == 0
+    assert len(list((tmp_path / "out" / ".index").iterdir())) == 2
+    printed = run("config", "model-garden-retinanet", tmp_path / "out", "--batch-size", 2)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert "coco-val.tfrecord" in printed.stdout
 
 
 def test_a_sample_is_drawn_and_its_conversion_names_the_extra(run, sample, tmp_path):

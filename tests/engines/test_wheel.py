@@ -24,8 +24,9 @@ EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt
 SOURCES = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 """Of a source distribution besides the packages: what it is built by, and what setuptools adds to every one."""
 
-OF_AIRFLOW = {"recordmill.launch.services.dataflow_trigger"}
-"""Airflow's triggerer imports it, where there is Airflow, as tests/airflow/test_dataflow_request.py does."""
+OF_OTHERS = {"recordmill.launch.services.dataflow_trigger", "recordmill.torch_dataset"}
+"""Imported where there is Airflow, by its triggerer, and where there is PyTorch, by who asks for its data sets; as
+tests/airflow/test_dataflow_request.py and the consumers' tests do."""
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +80,9 @@ def test_all_that_the_wheel_needs_is_there(python):
 def test_every_module_of_the_wheel_can_be_imported(python, built_wheel, tmp_path):
     """Without TensorFlow, and without the files that are beside the packages in a clone."""
     code = "import importlib, json, sys; print(json.dumps([importlib.import_module(n).__file__ for n in sys.argv[1:]]))"
-    importable = FILES.keys() - OF_AIRFLOW
+    importable = FILES.keys() - OF_OTHERS
     files = json.loads(output(python, code, *importable, cwd=tmp_path))
-    assert len(files) == len(importable) == len(FILES) - len(OF_AIRFLOW) > 80
+    assert len(files) == len(importable) == len(FILES) - len(OF_OTHERS) > 80
     assert {Path(file).relative_to(site_packages(python)).parts[0] for file in files} == {"recordmill"}
 
 
