@@ -60,6 +60,8 @@ def read_groups(path: str) -> dict[str, str]:
         raise ConfigError(f"--groups {path} is not UTF-8 ({error.reason} at byte {error.start})") from error
     except AnnotationFileError as error:  # of gzip
         raise ConfigError(f"--groups {error}") from error
+    if not text.strip():
+        raise ConfigError(f"--groups {path} is empty: leave the option out, if there are no groups")
     is_json = text.lstrip().startswith(("{", "["))
     try:
         groups = merge_groups(_of_json(text) if is_json else _of_csv(text))

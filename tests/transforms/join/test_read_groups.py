@@ -50,8 +50,12 @@ def test_names_are_found_however_they_are_spelt(read):
 
 
 FAULTS = [
-    ("", "has no column file_name and no column group: its first line has nothing; it is to be duplicates.jsonl of a"),
-    ("\n", "has no column file_name and no column group: its first line has nothing"),
+    ("", "is empty: leave the option out, if there are no groups"),
+    ("\n", "is empty: leave the option out, if there are no groups"),
+    (
+        ",\na,1\n",
+        "has no column file_name and no column group: its first line has '', ''; it is to be duplicates.jsonl of",
+    ),
     ("path,group\na,1\n", "has no column file_name: its first line has 'path', 'group'"),
     ("file_name,class\na,1\n", "has no column group: its first line has 'file_name', 'class'"),
     ("file_name,group\n", "has no group in it: leave the option out, if there are none"),
