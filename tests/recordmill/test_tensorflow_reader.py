@@ -114,6 +114,12 @@ def test_shuffling(tmp_path):
     assert sorted(ids(split.tensorflow(shuffle=True))) == list(range(40))
 
 
+def test_shards_are_visited_in_another_order(tmp_path, monkeypatch):
+    monkeypatch.setattr("recordmill.tensorflow_reader._BUFFER_RECORDS", 1)
+    split = split_of(tmp_path, "classification")
+    assert {ids(split.tensorflow(shuffle=True, seed=seed))[0] for seed in range(8)} == {0, 2}
+
+
 def test_hosts(tmp_path):
     split = split_of(tmp_path, "classification", 11)
     hosts = [split.tensorflow(shard=(index, 3)) for index in range(3)]

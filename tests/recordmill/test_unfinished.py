@@ -76,7 +76,7 @@ def test_what_is_half_written_or_damaged_is_left_out(tmp_path):
     state = tmp_path / ".recordmill-train"
     (state / "coco-train.tfrecord-00002-of-00004").write_bytes(b"no note of it")
     note = state / "coco-train.tfrecord-00001-of-00004.json"
-    note.write_text(note.read_text().replace("plan", "plam"))
+    note.write_text(note.read_text().replace('"plan":"plan"', '"plan":"other"'))
     train = recordmill.open(str(tmp_path), unfinished=True)["train"]
     assert (ids(train), train.missing) == ([0, 1], 3)
 
