@@ -1,10 +1,13 @@
 """TensorFlow Datasets opens the folder itself."""
 
+import json
+
 import numpy as np
 import pytest
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.tfds import class_names
+from recordmill.schemas.manifest import FORMAT, Manifest
+from recordmill.schemas.tfds import class_names, tfds_files
 from tests.conftest import annotation, coco_flags, convert, draw_jpeg, image_row, read_examples, write_coco
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="the extra dev is not installed")
@@ -47,6 +50,22 @@ def test_class_names_that_two_ids_share(tmp_path, recordmill):
     assert convert(recordmill, tmp_path, instances).code == 0
     features = tfds.builder_from_directory(str(tmp_path / "out")).info.features
     assert features["image/object/class/index"].feature.names == ["face (id 0)", "face (id 1)"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "keys"),
+    [
+        ("classification", ["image/encoded", "image/class/label"]),
+        ("keras", ["image", "class_index"]),
+        ("detection", None),
+        ("tfds", None),
+    ],
+)
+def test_pairs_are_of_records_with_one_picture_and_one_class(layout, keys):
+    manifest = Manifest(FORMAT, "coco", layout, (), (Category(1, "cat"), Category(2, "dog")), (), {})
+    info = json.loads(tfds_files(manifest)["dataset_info.json"])
+    expected = {"tuple": {"items": [{"featureKey": key} for key in keys]}} if keys else None
+    assert info.get("supervisedKeys") == expected
 
 
 @pytest.mark.parametrize("name", ["", " \n"])
