@@ -117,7 +117,7 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
         edges = np.stack([xmin, ymin, xmax, ymax], axis=-1)
         target["boxes"] = torch.from_numpy(edges * np.array([width, height, width, height], np.float32))
     if "labels" in values:
-        target["labels"] = torch.from_numpy(values["labels"] + 1)
+        target["labels"] = _tensor(values["labels"] + 1)
     if "is_crowd" in values:
         target["iscrowd"] = _tensor(values["is_crowd"])
     if "keypoints" in values:
