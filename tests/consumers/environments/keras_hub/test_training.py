@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,6 +15,7 @@ from tests.recordmill.test_unfinished import claim, finish
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    keras.utils.set_random_seed(0)
 
 
 def test_the_keras_recipe():
