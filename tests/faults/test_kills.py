@@ -58,7 +58,7 @@ def rows_in_many_shards(pictures: Path, output: str) -> list[object]:
     return rows(pictures, output, "--num-shards", 20, "--gzip")
 
 
-@pytest.mark.parametrize(("command", "shards", "changes"), [(embed, 6, 3 + 2 * 2 + 1), (rows_in_many_shards, 40, 40)])
+@pytest.mark.parametrize(("command", "shards", "changes"), [(embed, 6, 3 + 2 + 2 * 3), (rows_in_many_shards, 40, 60)])
 def test_a_kill_between_shards(command, shards, changes, pictures, tmp_path):
     """Records that were on their way are made again; shards that were finished are kept. Folders, recipes and sorted
     files of rows are made before the last of `changes`, and some shards and their notes."""
