@@ -72,7 +72,7 @@ def _levels(grey: np.ndarray) -> np.ndarray:
 
 
 def _shape(width: int, height: int) -> int:
-    return min(255, max(0, 128 + round(80 * log2(width / height)))) if width and height else 0
+    return min(255, max(0, 128 + round(80 * log2(width / height)))) if height else 0
 
 
 def label_digest(facts: ImageFacts) -> int:

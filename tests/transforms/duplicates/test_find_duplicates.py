@@ -49,7 +49,7 @@ def test_pictures_that_look_alike_are_a_group_with_their_copies():
     found = find_duplicates(
         {
             "train": [
-                shard("t", image("a", 1, HASHES[0]), image("b", 2, near), image("c", 2), image("d", 3, HASHES[1]))
+                shard("t", image("a", 1, HASHES[0]), image("c", 2), image("b", 2, near), image("d", 3, HASHES[1]))
             ],
             "val": [shard("v", image("e", 4, HASHES[0]), image("f", 5), image("g", 3))],
         },

@@ -1,0 +1,112 @@
+"""Duplicates of a folder, from the fingerprints of its splits; and splits that are refused for them."""
+
+import json
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.duplicates import Fingerprints, SplitDuplicates
+from recordmill.schemas.errors import DuplicatesError
+from recordmill.schemas.layouts import CLASSIFICATION
+from recordmill.schemas.manifest import FORMAT, Manifest
+from recordmill.transforms.metadata.check_duplicates import check_duplicates
+from recordmill.transforms.metadata.commit_splits import commit_splits
+from recordmill.transforms.metadata.folder_duplicates import duplicates_of, fingerprint_lines, first_groups
+from tests.transforms.duplicates.test_find_duplicates import image, shard
+from tests.transforms.metadata.test_commit_splits import of_split, stage, statistics_of
+
+CATS = tuple(image(f"cat/{n}.jpg", n, labels=0 << 32) for n in range(6))
+ALL = tuple(image(f"all/{n}.jpg", n, labels=1 << 32) for n in range(6))
+OTHER = (image("cat/7.jpg", 7),)
+
+
+def written(folder, **splits: list[Fingerprints]) -> Manifest:
+    """A folder of splits of which only fingerprints are there."""
+    for split, shards in splits.items():
+        (folder / f"fingerprints-{split}.jsonl").write_bytes(fingerprint_lines(shards))
+    entries = {split: of_split(split).splits[split] for split in splits}
+    categories = (Category(1, "cat"), Category(2, "all"))
+    return Manifest(FORMAT, "coco", "classification", (), categories, (), entries)
+
+
+def test_all_splits_are_compared_and_classes_named(tmp_path):
+    manifest = written(tmp_path, train=[shard("t1", *CATS), shard("t0", *OTHER)], val=[shard("v", *ALL)])
+    found, lines = duplicates_of(str(tmp_path), manifest)
+    assert (found.groups, found.leaks, found.copied_classes) == (6, 6, {"cat": 6})
+    assert found.splits == {
+        "train": SplitDuplicates(exact=6, leaked=6, labels_differ=6),
+        "val": SplitDuplicates(exact=6, leaked=6, labels_differ=6),
+    }
+    assert found.sha256 == sha256(lines).hexdigest()
+    first = json.loads(lines.splitlines()[0])
+    assert [each["file_name"] for each in first["images"]] == ["cat/0.jpg", "all/0.jpg"]
+    (tmp_path / "duplicates.jsonl").write_bytes(lines)
+    assert [group.images[0].file_name for group in first_groups(str(tmp_path), 2)] == ["cat/0.jpg", "cat/1.jpg"]
+
+
+def test_lines_are_in_the_order_of_shards():
+    lines = fingerprint_lines([shard("1", *OTHER), shard("0", *CATS)]).splitlines()
+    assert [json.loads(line)["shard"] for line in lines] == ["0", "1"]
+    assert json.loads(lines[1])["names"] == ["cat/7.jpg"]
+    assert msgspec.json.decode(lines[0], type=Fingerprints).array["labels"].tolist() == [0] * 6
+
+
+def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_path):
+    assert duplicates_of(str(tmp_path), written(tmp_path)) is None
+    manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("v", *ALL)])
+    (tmp_path / "fingerprints-val.jsonl").write_bytes(b"\xff")
+    found, lines = duplicates_of(str(tmp_path), manifest)
+    assert (list(found.splits), lines) == (["train"], b"")
+    assert first_groups(str(tmp_path), 5) == []
+    (tmp_path / "duplicates.jsonl").write_bytes(b'{"kind": "exa')
+    assert first_groups(str(tmp_path), 5) == []
+
+
+def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
+    for fingerprints in ({"val": fingerprint_lines([shard("v", *ALL, *CATS)])}, {}):
+        manifest = of_split("val")
+        stage(tmp_path, "val", manifest.splits["val"].shards)
+        whole = commit_splits(str(tmp_path), manifest, {"val": b""}, statistics_of(manifest), (), fingerprints)
+        assert (whole.duplicates is not msgspec.UNSET) == bool(fingerprints)
+        for name in ("fingerprints-val.jsonl", "duplicates.jsonl"):
+            assert (tmp_path / name).exists() == bool(fingerprints)
+
+
+@pytest.mark.parametrize(
+    ("policy", "others", "own", "is_refused"),
+    [
+        ("leakage", CATS, (*OTHER, *OTHER), False),
+        ("fail", CATS, (*OTHER, *OTHER), True),
+        ("fail", (*CATS, *CATS), OTHER, False),  # which was there before
+        ("leakage", CATS, ALL, True),
+        ("fail", CATS, ALL, True),
+        ("fail", CATS, OTHER, False),
+    ],
+)
+def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, is_refused):
+    manifest = of_split("train")
+    stage(tmp_path, "train", manifest.splits["train"].shards)
+    before = {"train": fingerprint_lines([shard("t", *others)])}
+    commit_splits(str(tmp_path), manifest, {"train": b""}, statistics_of(manifest), (), before)
+    listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
+    args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)
+    if not is_refused:
+        check_duplicates(*args)
+        assert not listed.exists()
+        return
+    with pytest.raises(DuplicatesError, match="of val") as error:
+        check_duplicates(*args)
+    assert str(listed) in str(error.value)
+    groups = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert len(groups) == (6 if own is ALL else 1)
+
+
+def test_a_split_that_is_replaced_is_not_compared_with_itself(tmp_path):
+    manifest = of_split("val")
+    stage(tmp_path, "val", manifest.splits["val"].shards)
+    prints = {"val": fingerprint_lines([shard("v", *CATS)])}
+    commit_splits(str(tmp_path), manifest, {"val": b""}, statistics_of(manifest), (), prints)
+    check_duplicates(str(tmp_path), {"val": [shard("v", *ALL)]}, CLASSIFICATION, "fail")
+    check_duplicates(str(tmp_path), {}, CLASSIFICATION, "fail")
