@@ -26,7 +26,7 @@ def test_a_job_that_is_done_writes_nothing(gcs, converted, recordmill):
     assert outcome.code == 0
     assert f"{OUT} holds the whole split already" in outcome.out
     assert writes(gcs) == []
-    assert [call.name for call in gcs.calls("read")] == ["out/manifest.json"] * 2
+    assert [call.name for call in gcs.calls("read")] == ["out/manifest.json"] * 2 + ["out/statistics-train.json"]
     gcs.put("out/" + min(shards_of(objects_of(gcs, "out"))), b"short")
     assert recordmill(*converted).code == 0
     assert recordmill("verify", OUT).code == 0
@@ -63,7 +63,7 @@ def test_overwrite(gcs, converted, recordmill):
     assert writes(gcs) == []
     assert recordmill(*converted, "--num-shards", 2, "--overwrite").code == 0
     assert [name[-14:] for name in sorted(shards_of(objects_of(gcs, "out")))] == ["00000-of-00002", "00001-of-00002"]
-    assert [name for name in objects_of(gcs, "out") if name.startswith(".")] == []
+    assert [name for name in objects_of(gcs, "out") if name.startswith(".recordmill")] == []
     assert recordmill("verify", OUT).code == 0
 
 
@@ -75,7 +75,9 @@ def test_a_bucket_itself_can_be_the_output(gcs, converted, recordmill):
     assert recordmill(*out, "--overwrite", "--num-shards", 1).code == 0
     after = gcs.objects()
     assert {name: after[name] for name in before} == before
-    assert {name for name in after.keys() - before.keys() if "/" in name} == set()
+    assert {name for name in after.keys() - before.keys() if "/" in name} == {
+        ".index/top-train.tfrecord-00000-of-00001.idx"
+    }
     assert recordmill("verify", ROOT).code == 0
 
 
