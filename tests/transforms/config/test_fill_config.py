@@ -198,6 +198,10 @@ def test_a_batch_of_more_than_there_is_would_make_no_step(manifest):
     assert filled(RETINANET, manifest, batch_size=22)["trainer"]["steps_per_loop"] == 1
 
 
+def test_all_images_validate(manifest):
+    assert filled(RETINANET, manifest, batch_size=5)["trainer"]["validation_steps"] == 3  # of 12
+
+
 def test_a_class_with_id_0_is_no_background(manifest):
     """Labels are class index + 1 then."""
     categories = (Category(0, "mask"), Category(4, "no mask"))
