@@ -20,7 +20,8 @@ def positions(count: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("count", [1, 2, 10, 4096, 4097, 200_000])
 def test_borders_are_those_of_all_positions_in_any_order(count):
     found = positions(count)
-    expected = stratify.class_borders("cat", found.astype(np.int64), SHARES)
+    units = np.stack([found.astype(np.int64), np.ones(count, np.int64)], axis=1)
+    expected = stratify.class_borders("cat", units, SHARES)
     for parts in ([found], np.array_split(found, 7), np.array_split(np.sort(found), 30)[::-1]):
         one = merged([], SHARES.borders)
         for part in parts:
