@@ -31,7 +31,7 @@ _SIDE = 320
 _JPEG_QUALITY = 75
 _NAMED = 6
 """Objects with their names beside them, at the most: more would cover a small picture."""
-_READS = 16
+_READS = 8
 
 Chosen = tuple[str, str, Example]
 """Why it was chosen, its split, and where it is."""
