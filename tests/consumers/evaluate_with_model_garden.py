@@ -32,7 +32,7 @@ def main(experiment: str, config: str, boxes: str, output: str) -> None:
     found = {}
     for path in (params.task.train_data.input_path, params.task.validation_data.input_path):
         params.override({"task": {"validation_data": {"input_path": path}}}, is_strict=True)
-        if params.task.validation_data.num_examples > 0:  # of which Mask R-CNN's evaluation makes a file of the truth
+        if getattr(params.task.validation_data, "num_examples", 0) > 0:  # Mask R-CNN's evaluation makes a file of them
             examples = sum(1 for _ in tf.data.TFRecordDataset(tf.io.gfile.glob(path)))
             params.override({"task": {"validation_data": {"num_examples": examples}}}, is_strict=True)
         task = task_factory.get_task(params.task, logging_dir=tempfile.mkdtemp(dir=os.path.dirname(output)))
