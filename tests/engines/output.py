@@ -29,7 +29,7 @@ def without_shards(output: Path) -> dict[str, object]:
     many records each shard has, or where a record is, as documents, without that."""
     manifest = manifest_of(output)
     for split in manifest["splits"].values():
-        del split["shards"], split["statistics_sha256"]
+        del split["shards"], split["statistics_sha256"], split["fingerprints_sha256"]
     for_tfds = json.loads((output / "dataset_info.json").read_text())
     for split in for_tfds["splits"]:
         assert sum(map(int, split.pop("shardLengths"))) == records_of(output).total()
@@ -38,7 +38,7 @@ def without_shards(output: Path) -> dict[str, object]:
     for split in statistics["splits"].values():
         del split["examples"]
     of_splits = {f"{what}-{name}.json" for name in manifest["splits"] for what in ("manifest", "statistics")}
-    of_splits.add("report.html")
+    of_splits |= {"report.html", *(f"fingerprints-{name}.jsonl" for name in manifest["splits"])}
     files = files_of(output).items()
     others = {name: digest for name, digest in files if ".tfrecord-" not in name and name not in of_splits}
     return others | {"manifest.json": manifest, "dataset_info.json": for_tfds, "statistics.json": statistics}

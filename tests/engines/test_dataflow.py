@@ -79,7 +79,7 @@ def local(sample: SampleFiles, tmp_path_factory) -> Path:
 def test_a_job_is_submitted_followed_and_told(gcs, dataflow, local, recordmill):
     ended = recordmill(*coco(dataflow, "--progress", "plain", beam=("--labels=team=vision",)))
     assert ended.code == 0, ended
-    assert {name: data for name, data in written(gcs).items() if ".tfrecord-" in name} == shard_bytes(local)
+    assert {name: data for name, data in written(gcs).items() if name.startswith("coco-")} == shard_bytes(local)
     assert not [name for name in written(gcs) if "recordmill" in name]
     for told in (f"Created job with id: [{JOB_ID}]", LINK, "warning: gs://bucket is in us,"):
         assert told in ended.err

@@ -183,7 +183,7 @@ def test_rows_of_a_table_in_a_bucket(gcs, sample, tmp_path):
     assert main(["table", "--rows", f"{ROOT}/rows/part-*", *flags, "--output", OUT]) == 0
     assert main(["table", "--rows", sample.objects, *flags, "--output", str(tmp_path / "out")]) == 0
     local = {name: data for name, data in files_of(tmp_path / "out").items() if "tfrecord" in name}
-    assert len(local) == 4
+    assert len(shards_of(local)) == 4
     assert {name: gcs.objects()[f"out/{name}"] for name in local} == local
     assert not [name for name in gcs.objects() if ".recordmill" in name]
     assert main(["verify", OUT]) == 0
