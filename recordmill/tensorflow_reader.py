@@ -120,8 +120,10 @@ def _records(split: Split, pieces: list[Piece], steps: Steps) -> "tf.data.Datase
     if not steps.shuffle:
         return files.flat_map(read)
     is_fixed = steps.seed is not None
-    bytes_each = max(1, sum(piece.shard.info.bytes for piece in pieces) // max(1, len(split)))
-    buffer = max(1, min(_BUFFER_RECORDS, _BUFFER_BYTES // bytes_each, len(split)))
+    records = sum(piece.end - piece.first for piece in pieces)
+    of_shards = [piece.shard.info for piece in pieces]  # whole shards, of which pieces may be a part
+    bytes_each = max(1, sum(info.bytes for info in of_shards) // max(1, sum(info.examples for info in of_shards)))
+    buffer = max(1, min(_BUFFER_RECORDS, _BUFFER_BYTES // bytes_each, records))
     return (
         files.shuffle(max(1, len(pieces)), steps.seed)
         .interleave(read, cycle_length=_INTERLEAVED, num_parallel_calls=tf.data.AUTOTUNE, deterministic=is_fixed)

@@ -120,6 +120,19 @@ def test_shards_are_visited_in_another_order(tmp_path, monkeypatch):
     assert {ids(split.tensorflow(shuffle=True, seed=seed))[0] for seed in range(8)} == {0, 2}
 
 
+def test_the_buffer_is_of_the_records_that_are_read(tmp_path, monkeypatch):
+    asked = []
+    shuffle = tf.data.Dataset.shuffle
+    monkeypatch.setattr(tf.data.Dataset, "shuffle", lambda self, size, *seed: asked.append(size) or shuffle(self, size))
+    split = split_of(tmp_path, "float16", 40)
+    info = split.shards[2].info
+    monkeypatch.setattr("recordmill.tensorflow_reader._BUFFER_BYTES", 7 * (info.bytes // info.examples))
+    split[10:30].tensorflow(shuffle=True)
+    split[10:].tensorflow(shuffle=True, shard=(1, 3))
+    split[10:13].tensorflow(shuffle=True)
+    assert asked[1::2] == [7, 7, 3]
+
+
 def test_hosts(tmp_path):
     split = split_of(tmp_path, "classification", 11)
     hosts = [split.tensorflow(shard=(index, 3)) for index in range(3)]
