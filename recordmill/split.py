@@ -197,8 +197,10 @@ class Split:
                 are fractions and stay; `box_xywh_px` is scaled.
             pad: the length that all lists are padded to, so that shapes are static, with `drop_remainder`.
             ragged: give batches of lists as ragged tensors instead of padding them.
-            drop_remainder: leave out what does not fill a batch at the end.
-            as_supervised: pairs: image or feature, and label; of a table, the other columns, and the label.
+            drop_remainder: leave out what does not fill a batch at the end; with `shard`, also the batch that only some
+                of the hosts have.
+            as_supervised: pairs: image or feature, and label (layout keras: the object's, `labels`); of a table, the
+                other columns, and the label.
 
         Raises:
             ConfigError: the data set cannot be read so.

@@ -60,6 +60,8 @@ def tensorflow_dataset(split: Split, steps: Steps) -> "tf.data.Dataset":
         data = data.map(partial(_resized, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
     if steps.batch:
         data = _batched(data, split.features, steps)
+        if steps.drop_remainder:  # as many of every host: one with another batch would wait for the others for ever
+            data = data.take(_least(split, steps) // steps.batch)
     if steps.as_supervised:
         data = data.map(partial(_pair, *_supervised(split)))
     return data.prefetch(tf.data.AUTOTUNE)
@@ -71,14 +73,15 @@ def _check(split: Split, steps: Steps) -> None:
         ConfigError: arguments that contradict each other, or the data set.
     """
     index, hosts = steps.shard or (0, 1)
-    least = len(split) // max(hosts, 1)  # records of a host
+    least = _least(split, steps)
     forms = {reading.form for reading in split.features.values()}
     faults = {
         f"shard=({index}, {hosts}): the index is 0 to hosts - 1": not 0 <= index < hosts,
         f"batch={steps.batch}: give 1 or more": steps.batch is not None and steps.batch < 1,
+        f"pad={steps.pad}: give 1 or more": steps.pad is not None and steps.pad < 1,
         "pad, ragged and drop_remainder are of batches: give batch": steps.batch is None
-        and bool(steps.pad or steps.ragged or steps.drop_remainder),
-        "pad and ragged: a ragged batch is not padded; give one of them": bool(steps.pad and steps.ragged),
+        and (steps.pad is not None or steps.ragged or steps.drop_remainder),
+        "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
         f"resize={steps.resize}: the records hold no picture": bool(steps.resize) and not forms & _OF_PIXELS,
         "batch: pictures of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
             steps.batch and not steps.resize and not steps.ragged and forms & (_OF_PIXELS - {Form.PIXELS})
@@ -89,8 +92,14 @@ def _check(split: Split, steps: Steps) -> None:
     }
     if wrong := [fault for fault, is_so in faults.items() if is_so]:
         raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
-    if steps.pad:
+    if steps.pad is not None and split.contents.table.record_of is RecordOf.IMAGE:  # others have no list of objects
         _check_longest(split, steps.pad)
+
+
+def _least(split: Split, steps: Steps) -> int:
+    """Records of the host that has the fewest."""
+    _, hosts = steps.shard or (0, 1)
+    return len(split) // max(hosts, 1)
 
 
 def _check_longest(split: Split, pad: int) -> None:
@@ -303,7 +312,7 @@ def _supervised(split: Split) -> tuple[str, str]:
         labels = [name for name, reading in features.items() if reading.source.startswith(CLASS_OF_ROW)]
         inputs = ""
     else:
-        labels = [name for name in features if name == "label"]
+        labels = [name for name in ("label", "labels") if name in features and not features[name].shape]
         inputs = "image" if "image" in features else "feature"
     if not labels:
         raise ConfigError(

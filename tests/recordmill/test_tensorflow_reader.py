@@ -143,12 +143,23 @@ def test_hosts(tmp_path):
     assert list(nothing) == []
 
 
+def test_every_host_has_as_many_whole_batches(tmp_path):
+    split = split_of(tmp_path, "float16", 11)  # 5 and 6 records
+    hosts = [split.tensorflow(batch=3, shard=(index, 2), drop_remainder=True) for index in (0, 1)]
+    assert [len(list(host)) for host in hosts] == [int(host.cardinality()) for host in hosts] == [1, 1]
+    assert len(list(split.tensorflow(batch=3, drop_remainder=True))) == 3
+
+
 def test_supervised(tmp_path):
-    for name, key in (("classification", "image"), ("float32", "feature")):
+    for name, key, of in (
+        ("classification", "image", "label"),
+        ("float32", "feature", "label"),
+        ("keras", "image", "labels"),
+    ):
         split = split_of(tmp_path, name, 2)
         for (value, label), record in zip(split.tensorflow(as_supervised=True), split, strict=True):
             assert (value.numpy() == record[key]).all()
-            assert label == record["label"]
+            assert label == record[of]
     split = split_of(tmp_path, "rows", 2)
     for (row, kind), record in zip(split.tensorflow(as_supervised=True), split, strict=True):
         assert kind == record["kind"]
@@ -165,6 +176,10 @@ def test_supervised(tmp_path):
         ("detection", {"batch": 2}, "pictures of several sizes are no batch; give resize"),
         ("detection", {"batch": 0, "resize": (2, 2)}, "batch=0"),
         ("detection", {"pad": 3}, "give batch"),
+        ("rows", {"batch": 2, "pad": -1}, "pad=-1: give 1 or more"),
+        ("rows", {"batch": 2, "pad": 0}, "pad=0: give 1 or more"),
+        ("rows", {"pad": 0}, "give batch"),
+        ("rows", {"batch": 2, "pad": 0, "ragged": True}, "give one of them"),
         ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
         ("float32", {"resize": (2, 2)}, "hold no picture"),
         ("rows", {"shard": (2, 2)}, r"shard=\(2, 2\): the index is 0 to hosts - 1"),
@@ -198,6 +213,7 @@ def test_more_objects_than_are_padded_to(tmp_path):
     with pytest.raises(ConfigError, match="pad=2, and an image has 3 objects: give pad=3, or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)
     split.tensorflow(batch=4, resize=(2, 2), pad=3)
+    split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list
 
 
 def test_a_shard_that_was_replaced_is_told_before_anything_is_read(tmp_path):
