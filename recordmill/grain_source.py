@@ -17,9 +17,13 @@ class RecordSource:
 
     Args:
         raw: give serialised tf.train.Examples instead of dicts of numpy arrays.
+
+    Raises:
+        ConfigError: the shards are compressed.
     """
 
     def __init__(self, split: "Split", raw: bool = False):
+        split.check_random_access()
         self._split = split
         self._raw = raw
 

@@ -129,12 +129,19 @@ class Split:
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Several records as they are, in any order, read at once; otherwise as `split[index]`."""
+        self.check_random_access()
+        return self.files.read([self._global(number) for number in numbers])
+
+    def check_random_access(self) -> None:
+        """
+        Raises:
+            ConfigError: the shards are compressed, so no record can be read by its number.
+        """
         if self.compression:
             raise ConfigError(
                 f"{self.folder}, split {self.name}: the shards are GZIP, which is read from its beginning only; read "
                 "the split in order, or convert without --gzip"
             )
-        return self.files.read([self._global(number) for number in numbers])
 
     def decode(self, record: bytes, number: int) -> dict[str, Any]:
         """The values of a record; `number` is its own, for the error.
@@ -216,7 +223,7 @@ class Split:
         iterable: bool = False,
         seed: int | None = None,
         part: tuple[int, int] | None = None,
-        transform: Callable[[Any, Any], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
     ) -> Any:
         """The records as a data set of PyTorch, of pairs as torchvision's models take them, without TensorFlow.
 
@@ -229,14 +236,20 @@ class Split:
             keypoints  float32 [N, K, 3]: x and y in pixels, visibility
             iscrowd    int64 [N]
 
-        and all else of `split[index]` as it is there, texts as bytes. Of a table without pictures it is a dict alone.
+        and all else of `split[index]` as it is there, texts as bytes. In the layout keras, of one object a record, N is
+        1 for boxes and labels. Of a table, the second is a dict of all columns as they are, whatever their names;
+        without pictures it is alone.
 
         Args:
             iterable: give an IterableDataset, which reads each record in one worker of one rank, instead of one from
                 which a sampler takes records by number. The epoch of its order is that of `set_epoch`.
             seed: of an IterableDataset's order, another each epoch; None for the order of the data set.
-            part: rank and number of ranks of an IterableDataset; by default those of torch.distributed.
-            transform: what becomes of the two of a pair.
+            part: rank and number of ranks of an IterableDataset; by default, whenever it is iterated over, those of
+                torch.distributed; before that is initialised, those of the variables RANK and WORLD_SIZE.
+            transform: what becomes of the two of a pair, or of the dict that is alone.
+
+        Raises:
+            ConfigError: the shards are compressed, or seed or part is given without iterable.
         """
         from recordmill.torch_dataset import torch_dataset
 

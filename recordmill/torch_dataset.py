@@ -1,5 +1,6 @@
 """A split as data sets of PyTorch. This module is imported by `Split.torch` alone, as it imports torch."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -8,9 +9,12 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from recordmill.global_order import GlobalOrder
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import RecordOf
+from recordmill.schemas.readings import Form
 from recordmill.split import Split
 
-Transform = Callable[[Any, Any], Any]
+Transform = Callable[..., Any]
 _AT_ONCE = 16
 """Records of an IterableDataset that are read at once."""
 
@@ -19,8 +23,12 @@ class TorchDataset(Dataset):
     """Any record by its number: a map-style data set. See `Split.torch`."""
 
     def __init__(self, split: Split, transform: Transform | None = None):
+        split.check_random_access()
         self._split = split
         self._transform = transform
+        self._is_of_rows = split.contents.table.record_of is RecordOf.ROW
+        pictures = (name for name, reading in split.features.items() if reading.form in (Form.PICTURE, Form.PIXELS))
+        self._picture = next(pictures, None)
 
     def __len__(self) -> int:
         return len(self._split)
@@ -34,8 +42,15 @@ class TorchDataset(Dataset):
         return [self._made(self._split.decode(record, number)) for record, number in records]
 
     def _made(self, example: dict[str, Any]) -> Any:
-        made = torch_example(example)
-        return self._transform(*made) if self._transform else made
+        made = self._of_row(example) if self._is_of_rows else torch_example(example)
+        if not self._transform:
+            return made
+        return self._transform(*made) if isinstance(made, tuple) else self._transform(made)
+
+    def _of_row(self, row: dict[str, Any]) -> Any:
+        """Columns mean what they like, whatever their names; but for the picture, which is not one of them."""
+        target = {name: _tensor(value) for name, value in row.items() if name != self._picture}
+        return (_channels_first(row[self._picture]), target) if self._picture else target
 
 
 class Part(NamedTuple):
@@ -52,11 +67,15 @@ class Part(NamedTuple):
 class TorchIterableDataset(IterableDataset):
     """The records in an order of their own each epoch: each is read by one worker of one rank. See `Split.torch`."""
 
-    def __init__(self, split: Split, order: GlobalOrder, part: Part, transform: Transform | None = None):
+    def __init__(self, split: Split, order: GlobalOrder, part: Part | None, transform: Transform | None = None):
         self._records = TorchDataset(split, transform)
         self._order = order
         self._part = part
         self._epoch = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To a worker that is spawned, torch.distributed is not initialised: it is told the part of its parent."""
+        return self.__dict__ | {"_part": self._part or _of_process()}
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration is, of all workers that are started for it."""
@@ -65,7 +84,8 @@ class TorchIterableDataset(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         id_, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        host, hosts = self._part.rank * workers + id_, self._part.ranks * workers
+        rank, ranks = self._part or _of_process() or Part(0, 1)
+        host, hosts = rank * workers + id_, ranks * workers
         start = self._epoch * self._order.records
         mine = self._order.of_host(host, hosts, start=start, epochs=self._epoch + 1)
         while numbers := [number for _, number in zip(range(_AT_ONCE), mine, strict=False)]:
@@ -77,31 +97,30 @@ def torch_dataset(
 ) -> TorchDataset | TorchIterableDataset:
     """See `Split.torch`."""
     if not iterable:
+        if seed is not None or part is not None:
+            raise ConfigError("seed and part are of iterable=True; otherwise the sampler makes order and parts")
         return TorchDataset(split, transform)
     order = GlobalOrder(len(split), seed or 0, shuffle=seed is not None)
-    return TorchIterableDataset(split, order, Part(*(part or _of_process())), transform)
+    return TorchIterableDataset(split, order, Part(*part) if part else None, transform)
 
 
-def _of_process() -> tuple[int, int]:
-    """Rank and number of ranks, where torch.distributed runs."""
+def _of_process() -> Part | None:
+    """That of torch.distributed, or the one of which torchrun tells the processes that it starts."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
+        return Part(distributed.get_rank(), distributed.get_world_size())
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return Part(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    return None
 
 
 def torch_example(example: dict[str, Any]) -> Any:
-    """A record as torchvision's models take it: the picture, or feature, and its target; without either, as a dict.
+    """A record, no row, as torchvision's models take it: the picture, or feature, and its target.
 
     Of one class, the target is its index, int64 []. Of objects it is a dict, as of torchvision's detection models: see
     `Split.torch`.
     """
-    if "image" in example:
-        first = torch.from_numpy(np.ascontiguousarray(example["image"].transpose(2, 0, 1)))
-    elif "feature" in example:
-        first = _tensor(example["feature"])
-    else:
-        return {name: _tensor(value) for name, value in example.items()}
+    first = _channels_first(example["image"]) if "image" in example else _tensor(example["feature"])
     others = {name: value for name, value in example.items() if name not in ("image", "feature")}
     if "label" in others:
         return first, _tensor(others["label"])
@@ -110,14 +129,17 @@ def torch_example(example: dict[str, Any]) -> Any:
 
 
 def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]:
-    """The target of a picture of objects, or of a row of a table."""
+    """The target of a picture of objects, or of one object of it."""
     target = {name: _tensor(value) for name, value in values.items() if name not in _RENAMED}
     if "boxes" in values:
         ymin, xmin, ymax, xmax = values["boxes"].T
         edges = np.stack([xmin, ymin, xmax, ymax], axis=-1)
         target["boxes"] = torch.from_numpy(edges * np.array([width, height, width, height], np.float32))
+    if "box_xywh_px" in values:
+        x, y, box_width, box_height = values["box_xywh_px"]
+        target["boxes"] = torch.tensor([[x, y, x + box_width, y + box_height]], dtype=torch.float32)
     if "labels" in values:
-        target["labels"] = _tensor(values["labels"] + 1)
+        target["labels"] = torch.atleast_1d(_tensor(values["labels"] + 1))  # [1] in the layout keras, as boxes [1, 4]
     if "is_crowd" in values:
         target["iscrowd"] = _tensor(values["is_crowd"])
     if "keypoints" in values:
@@ -126,8 +148,12 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
     return target
 
 
-_RENAMED = ("boxes", "labels", "is_crowd", "keypoints")
+_RENAMED = ("boxes", "box_xywh_px", "labels", "is_crowd", "keypoints")
 """Those that are otherwise in a target."""
+
+
+def _channels_first(picture: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(picture.transpose(2, 0, 1)))
 
 
 def _tensor(value: Any) -> Any:

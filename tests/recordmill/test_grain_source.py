@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
+from recordmill.schemas.errors import ConfigError
 from tests.recordmill.splits import CONTENTS, draw, write_split
 
 
@@ -24,6 +25,12 @@ def test_records_are_those_of_the_split_one_by_one_and_several(split):
     assert source.__getitems__([]) == []
     assert split.grain(raw=True)._getitems([2, 1]) == [split.raw(2), split.raw(1)]
     assert split.grain(raw=True)[4] == split.raw(4)
+
+
+def test_compressed_shards_are_refused_when_it_is_made(tmp_path):
+    split = write_split(tmp_path, CONTENTS["rows"], [draw(CONTENTS["rows"], 0)], compressed=True)
+    with pytest.raises(ConfigError, match="the shards are GZIP"):
+        split.grain()
 
 
 def test_a_copy_in_another_process_reads_the_same(split):

@@ -1,12 +1,18 @@
 """`Split.torch`: torchvision's targets, and each record once, whatever the number of workers and ranks."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import Feature, FeatureTable, Kind, RecordOf
+from recordmill.schemas.layouts import picture_of_row
+from recordmill.split import Contents
 from recordmill.torch_dataset import torch_example
-from tests.recordmill.splits import CONTENTS, draw, write_split
+from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
 RECORDS = 11
 
@@ -65,6 +71,44 @@ def test_each_layout_is_read(tmp_path, name):
         assert given[0].numpy().size == first.size
 
 
+@pytest.mark.parametrize("pictures", [True, False])
+def test_columns_are_as_they_are_whatever_their_names(tmp_path, pictures):
+    names = ("label", "labels", "boxes", "feature", "keypoints", "is_crowd", "box_xywh_px")
+    columns = [Feature(name, f"row.{name}", Kind.INT64, (), "", name) for name in names]
+    columns += picture_of_row(None) if pictures else []
+    table = FeatureTable("table", tuple(sorted(columns, key=lambda each: each.name)), RecordOf.ROW)
+    contents = Contents(table, LABELS)
+    split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
+    given, row = split.torch()[2], split[2]
+    target = given
+    if pictures:
+        image, target = given
+        assert np.array_equal(image.numpy().transpose(1, 2, 0), row["image"])
+        assert "image" not in target
+    assert {name: target[name].tolist() for name in names} == {name: row[name] for name in names}
+    assert split.torch(transform=lambda *made: len(made))[2] == (2 if pictures else 1)
+
+
+def test_a_record_of_one_object_is_a_picture_of_one(tmp_path):
+    contents = CONTENTS["keras"]
+    split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
+    (_, target), example = split.torch()[1], split[1]
+    x, y, width, height = example["box_xywh_px"]
+    np.testing.assert_allclose(target["boxes"].numpy(), [[x, y, x + width, y + height]])
+    assert target["labels"].tolist() == [example["labels"] + 1]
+    assert "box_xywh_px" not in target
+
+
+def test_what_cannot_be_is_told_at_once(tmp_path, split):
+    for more in ({"seed": 0}, {"part": (0, 2)}):
+        with pytest.raises(ConfigError, match="seed and part are of iterable=True"):
+            split.torch(**more)
+    compressed = write_split(tmp_path, CONTENTS["rows"], [draw(CONTENTS["rows"], 0)], compressed=True)
+    for iterable in (False, True):
+        with pytest.raises(ConfigError, match="the shards are GZIP"):
+            compressed.torch(iterable=iterable)
+
+
 def ids(batch) -> list[int]:
     return [int(target["image_id"]) for _, target in batch]
 
@@ -99,12 +143,26 @@ def test_without_a_seed_the_order_is_that_of_the_data_set(split):
     assert ids(split.torch(iterable=True)) == list(range(RECORDS))
 
 
-def test_ranks_are_those_of_torch_distributed(split, tmp_path):
+def test_ranks_are_those_of_torchrun(split, monkeypatch):
+    records = split.torch(iterable=True)
+    monkeypatch.setenv("RANK", "1")
+    assert ids(records) == list(range(RECORDS))
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert ids(records) == [1, 4, 7, 10]
+    assert ids(split.torch(iterable=True, part=(0, 2))) == [0, 2, 4, 6, 8, 10]
+
+
+def test_ranks_are_those_of_torch_distributed(split, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    records = split.torch(iterable=True)
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     try:
-        assert ids(split.torch(iterable=True)) == list(range(RECORDS))
+        assert ids(records) == list(range(RECORDS))
+        spawned = pickle.dumps(records)
     finally:
         torch.distributed.destroy_process_group()
+    assert ids(pickle.loads(spawned)) == list(range(RECORDS))
 
 
 def test_a_transform_is_given_both(split):
