@@ -5,6 +5,8 @@ import random
 import grain
 import pytest
 
+from recordmill.launch.cli import main
+from tests.consumers.pages import run_section
 from tests.recordmill.splits import CONTENTS, draw, write_split
 
 RECORDS, BATCH = 60, 12
@@ -66,3 +68,17 @@ def test_grain_reads_a_batch_at_once(split, monkeypatch):
     records = grain.MapDataset.source(source)
     assert records._getitems([3, 1]) == [split.raw(3), split.raw(1)]
     assert calls[0] == 2
+
+
+def test_the_page_s_batches(tmp_path, monkeypatch):
+    """Of records as the documentation's own have them: pictures of several sizes, and lists."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["sample", "sample"]) == 0
+    files = ["--images", "sample/images", "--instances", "sample/annotations/instances.json"]
+    assert main(["coco", *files, "--max-rejects", "0.2", "--output", "out"]) == 0
+    left = run_section("reading.md", "Grain, JAX", SIZE=16, BATCH=8)
+    batches = iter(left["batches"])
+    seen = [next(batches) for _ in range(len(left["train"]) // 8)]
+    assert {batch["image"].shape for batch in seen} == {(8, 16, 16, 3)}
+    ids = [id_ for batch in seen for id_ in batch["image_id"].tolist()]
+    assert len(set(ids)) == len(ids)
