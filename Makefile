@@ -26,7 +26,7 @@ NEEDS = $(BIN)/python -c "import sys; from importlib.metadata import requires; \
 
 # One after the other in as many lanes as there are jobs, as each is a process of its own.
 define test_environments
-printf '%s\n' $(1) | xargs -P $(JOBS) -I NAME .consumers/NAME/bin/python -m pytest -n0 \
+printf '%s\n' $(1) | xargs -P $(JOBS) -I NAME env .consumers/NAME/bin/python -m pytest -n0 \
 	    tests/consumers/environments/NAME $(PYTEST_ARGS)
 endef
 
