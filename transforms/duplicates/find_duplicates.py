@@ -86,11 +86,12 @@ class _Images:
     def _groups_of_near(self) -> np.ndarray:
         """Of each image the index of the first of those that show the same."""
         hashes = np.zeros(len(self.rows), np.uint64)
+        forms = np.zeros_like(self.rows["form"])
         seen = self.rows["hash"] != NO_HASH  # not every copy need have been looked at
-        hashes[self.picture[seen]] = self.rows["hash"][seen]
+        hashes[self.picture[seen]], forms[self.picture[seen]] = self.rows["hash"][seen], self.rows["form"][seen]
         looked_at = np.flatnonzero(hashes != NO_HASH)
         group = np.arange(len(self.rows))
-        group[looked_at] = looked_at[near_groups(hashes[looked_at], self.rows["form"][looked_at])]
+        group[looked_at] = looked_at[near_groups(hashes[looked_at], forms[looked_at])]
         return group[self.picture]
 
     def counts(self, split: str) -> SplitDuplicates:

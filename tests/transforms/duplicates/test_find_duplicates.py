@@ -61,6 +61,16 @@ def test_pictures_that_look_alike_are_a_group_with_their_copies():
     assert found.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2)
 
 
+def test_the_form_is_of_a_copy_that_was_looked_at_whatever_its_split_is_called():
+    looked_at = shard("v", image("b", 2, 0b111), image("c", 3, 0b110))  # so few bits that forms count
+    rows = looked_at.array.copy()
+    rows["form"] = np.iinfo(rows["form"].dtype).max
+    looked_at = msgspec.structs.replace(looked_at, rows=rows.tobytes())
+    for first, second in (("x", "y"), ("y", "x")):
+        found = find_duplicates({first: [shard("u", image("a", 2))], second: [looked_at]}, has_classes=False)
+        assert [len(group.images) for group in found.groups] == [3]
+
+
 def test_labels_of_copies_are_compared_and_of_near_ones_the_classes():
     cat, cat_elsewhere, dog = 1 << 32 | 5, 1 << 32 | 6, 2 << 32 | 5
     pairs = {"same": (cat, cat), "moved": (cat, cat_elsewhere), "class": (cat, dog)}
