@@ -31,6 +31,7 @@ from recordmill.pipelines.options.picture_options import ImageOptions, PictureOp
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
+from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
 from recordmill.transforms.metadata.folder_statistics import read_statistics
 from recordmill.transforms.report.write_report import has_report, try_to_report
@@ -92,6 +93,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
     """Write the splits, or find that it has been done, and print what is there.
 
     Raises:
+        DuplicatesError: all is written already, and --duplicates refuses it.
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
     from recordmill.launch.runners.beam_options import with_job_name
@@ -115,6 +117,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         console.print(said)
         if purpose == "template":
             job.run_nothing(said)
+        _check_duplicates(options, conversion.splits)
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
@@ -136,6 +139,13 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
     print_splits(console, options.output, manifest, conversion.splits, comparison)
     print_times(console, job.seconds() if is_run else {})
+
+
+def _check_duplicates(options: ConvertOptions, splits: Sequence[str]) -> None:
+    """Refuse splits that are there already as the job that writes them would."""
+    if isinstance(options, PictureOptions) and options.duplicates != "report":
+        table = require_manifest(options.output).table
+        check_complete_duplicates(options.output, splits, table, options.duplicates)
 
 
 class _Job(NamedTuple):

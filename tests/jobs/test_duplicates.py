@@ -94,6 +94,17 @@ def test_what_is_refused_is_not_visible_and_accepted_at_once(planted, tmp_path, 
     assert list(manifest_of(tmp_path)["splits"]) == ["train", "val"]
 
 
+def test_splits_that_are_complete_are_refused_likewise(planted, tmp_path, recordmill):
+    for split in ("train", "val"):
+        assert recordmill(*flags(planted, tmp_path, split)).code == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    refused = recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage"))
+    assert (refused.code, "cat/1.jpg" in refused.err) == (1, True)
+    assert str(tmp_path / "duplicates.jsonl") in refused.err.replace("\n", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert recordmill(*flags(planted, tmp_path, "val")).code == 0
+
+
 def test_of_beam_s_sink_exact_copies_are_found_in_all_splits_of_a_job(planted, tmp_path, recordmill):
     """It does not look at pixels."""
     shares = ("--split", "a=0.5,b=0.5", "--classes", "train,val", "--writer", "beam")

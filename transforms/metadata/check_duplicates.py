@@ -1,6 +1,6 @@
 """A split is refused whose pictures are in the data set more than once, where that was asked for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Fingerprints
 from recordmill.schemas.errors import DuplicatesError
@@ -23,24 +23,49 @@ def check_duplicates(
     Raises:
         DuplicatesError: there are some, of which a list is in the folder of the first split's state.
     """
-    if not fingerprints:
-        return
-    others = read_fingerprints(output, read_split_manifests(output).keys() - fingerprints.keys())
-    groups = [
-        group
-        for group in compared({**others, **fingerprints}, table).groups
-        if (policy == "fail" or group.is_leak) and any(image.split in fingerprints for image in group.images)
-    ]
+    groups = _refused(output, fingerprints, table, policy)
     if not groups:
         return
     storage = storage_for(output)
     path = storage.join(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
     storage.write(path, json_lines(groups))
     raise DuplicatesError(
-        f"{_counted(groups)}, which --duplicates {policy} refuses; for example {_example(groups[0])}. All are in "
-        f"{path}. The shards are kept: leave some of the images out, or keep those of a group in one split, and run "
-        "again; or run again with --duplicates report to accept this"
+        f"{_told(groups, policy)}. All are in {path}. The shards are kept: leave some of the images out, or keep those "
+        "of a group in one split, and run again; or run again with --duplicates report to accept this"
     )
+
+
+def check_complete_duplicates(output: str, splits: Iterable[str], table: FeatureTable, policy: str) -> None:
+    """Likewise splits that are in the folder already, of which nothing is written.
+
+    Raises:
+        DuplicatesError: there are some; the folder's own list has them.
+    """
+    groups = _refused(output, read_fingerprints(output, splits), table, policy)
+    if groups:
+        path = storage_for(output).join(output, DUPLICATES)
+        raise DuplicatesError(
+            f"{_told(groups, policy)}. All of the folder are in {path}. The splits were complete already, and stay: "
+            "leave some of the images out, or keep those of a group in one split, and write again; or run again with "
+            "--duplicates report to accept this"
+        )
+
+
+def _refused(
+    output: str, fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable, policy: str
+) -> list[DuplicateGroup]:
+    if not fingerprints:
+        return []
+    others = read_fingerprints(output, read_split_manifests(output).keys() - fingerprints.keys())
+    return [
+        group
+        for group in compared({**others, **fingerprints}, table).groups
+        if (policy == "fail" or group.is_leak) and any(image.split in fingerprints for image in group.images)
+    ]
+
+
+def _told(groups: Sequence[DuplicateGroup], policy: str) -> str:
+    return f"{_counted(groups)}, which --duplicates {policy} refuses; for example {_example(groups[0])}"
 
 
 def _counted(groups: Sequence[DuplicateGroup]) -> str:
