@@ -131,7 +131,8 @@ class PictureOptions(ImageOptions):
         docs=(
             "`report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); `leakage` refuses splits where a "
             "picture, or one that looks like it, is in another split, too; `fail` also those that have it twice "
-            "themselves. The shards are kept then: the same command with `report` accepts them at once"
+            "themselves. The shards are kept then: the same command with `report` accepts them at once. "
+            "Splits that are complete already are checked likewise, and stay"
         ),
         choices=("report", "leakage", "fail"),
     )
