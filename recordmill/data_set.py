@@ -4,6 +4,7 @@ data = recordmill.open("out")
 data["train"][17]["boxes"]
 """
 
+import os
 from typing import TYPE_CHECKING
 
 from recordmill.schemas.errors import ConfigError
@@ -54,7 +55,7 @@ class DataSet:
         return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {self.num_classes:,} classes)"
 
 
-def open(path: str, *, unfinished: bool = False) -> DataSet:
+def open(path: str | os.PathLike[str], *, unfinished: bool = False) -> DataSet:
     """Open a data set, local or in a bucket: one read, of its manifest.
 
     Args:
@@ -66,6 +67,7 @@ def open(path: str, *, unfinished: bool = False) -> DataSet:
             nothing of an unfinished one can be read.
         OSError: storage fails; a PermissionError: it may not be read.
     """
+    path = os.fspath(path)
     if not unfinished:
         manifest = require_manifest(path)
         return DataSet(path, manifest, _complete(path, manifest))

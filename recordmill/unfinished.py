@@ -10,6 +10,7 @@ from recordmill.schemas.manifest import DESCRIPTION, RECIPE, Manifest, Recipe, d
 from recordmill.schemas.shards import ShardResult
 from recordmill.transforms.metadata.dataset_folder import unfinished_splits
 from recordmill.transforms.shards.shard_file import decode_note
+from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import storage_for
 
 _READS = 16
@@ -51,8 +52,9 @@ def _read(output: str, split: str) -> Unfinished | None:
         return None
     notes = [name for name in storage.names(folder) if name.endswith(".json") and name not in (DESCRIPTION, RECIPE)]
     with ThreadPoolExecutor(_READS) as pool:
-        read = pool.map(lambda name: decode_note(storage.read(storage.join(folder, name))), notes)
-        results = sorted((result for result in read if result is not None), key=lambda result: result.key)
+        read = pool.map(lambda name: _result(storage, storage.join(folder, name), described), notes)
+        # As describe_split orders the shards of the finished split.
+        results = sorted((result for result in read if result is not None), key=lambda result: result.info.file)
     counts = sorted({result.key.count for result in results})
     if len(counts) > 1:
         raise ConfigError(
@@ -63,3 +65,11 @@ def _read(output: str, split: str) -> Unfinished | None:
         return None
     manifest = decode_manifest(described, storage.join(folder, DESCRIPTION))
     return Unfinished(manifest, msgspec.json.decode(recipe, type=Recipe), tuple(results), counts[0])
+
+
+def _result(storage: Storage, note: str, described: bytes) -> ShardResult | None:
+    """Of a shard whose records are as the description says; None of others, or where the job has just ended."""
+    try:
+        return decode_note(storage.read(note), described)
+    except FileNotFoundError:
+        return None

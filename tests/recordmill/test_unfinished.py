@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 import recordmill
+from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.manifest import RECIPE, encode_json
 from recordmill.schemas.shards import ShardKey, ShardResult
@@ -79,6 +80,18 @@ def test_what_is_half_written_or_damaged_is_left_out(tmp_path):
     note.write_text(note.read_text().replace('"plan":"plan"', '"plan":"other"'))
     train = recordmill.open(str(tmp_path), unfinished=True)["train"]
     assert (ids(train), train.missing) == ([0, 1], 3)
+
+
+def test_shards_of_a_run_with_other_classes_are_left_out_and_the_classes_are_the_later_runs(tmp_path, monkeypatch):
+    claim(tmp_path)
+    finish(str(tmp_path), 0)
+    table, labels, shape = CONTENTS["classification"]
+    others = msgspec.structs.replace(labels, categories=(Category(9, "ape"), *labels.categories))
+    monkeypatch.setitem(CONTENTS, "classification", type(CONTENTS["classification"])(table, others, shape))
+    finish(str(tmp_path), 1)
+    data = recordmill.open(tmp_path, unfinished=True)
+    assert data.classes == ("ape", "cat", "dog")
+    assert (ids(data["train"]), data["train"].missing) == ([2, 3], 3)
 
 
 def test_nothing_is_finished_and_shards_of_two_plans(tmp_path):

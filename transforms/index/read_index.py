@@ -43,8 +43,8 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
     """
     index = _stored(storage_for(path), path)
     if index is None:
-        _say_once(split_folder(path)[0])
         index = build_index(path)
+        _say_once(split_folder(path)[0])
     if index.size != size:
         what = f"of a shard of {index.size:,} bytes, where it has {size:,}"
     elif records not in (index.records, None):

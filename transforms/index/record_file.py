@@ -97,7 +97,10 @@ class RecordFile:
     @cached_property
     def index(self) -> ShardIndex:
         """See `read_index`, also for what it raises."""
-        return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
+        try:
+            return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
+        except FileNotFoundError as error:
+            raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """The records of these numbers, which count from 0; their checksums are checked.

@@ -148,14 +148,17 @@ class Note(msgspec.Struct, frozen=True):
 
     sha256: str
     result: msgspec.Raw
+    described: str = ""
 
 
-def decode_note(data: bytes) -> ShardResult | None:
-    """What a note says; None of one that is damaged."""
+def decode_note(data: bytes, described: bytes | None = None) -> ShardResult | None:
+    """What a note says; None of one that is damaged, or whose records are not those of the description `described`."""
     try:
         note = msgspec.json.decode(data, type=Note)
         result = msgspec.json.decode(note.result, type=ShardResult)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if described is not None and note.described != hashlib.sha256(described).hexdigest():
         return None
     return result if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
@@ -167,19 +170,31 @@ class FinishedShards:
     def __init__(self, place: ShardPlace, labels: LabelMap, table: FeatureTable):
         self._place = place
         self._storage = storage_for(place.output)
-        self._described = manifest_of(place.name, labels, table, {})
+        self._described = encode_manifest(manifest_of(place.name, labels, table, {}))
+        self._has_described: set[str] = set()
 
     def _note(self, key: ShardKey) -> str:
         names = shard_names(self._place.name, key.split, self._place.layout)
         return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
     def note(self, result: ShardResult) -> None:
-        description = self._storage.join(self._place.output, f"{state_folder(result.key.split)}/{DESCRIPTION}")
-        if self._storage.size(description) is None:
-            self._storage.write(description, encode_manifest(self._described))
+        self._describe(result.key.split)
         data = msgspec.json.encode(result)
-        note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
+        note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data), hashlib.sha256(self._described).hexdigest())
         self._storage.write(self._note(result.key), msgspec.json.encode(note))
+
+    def _describe(self, split: str) -> None:
+        """Say what is in the split's records, unless that is said already; a run before may have had other classes."""
+        if split in self._has_described:
+            return
+        path = self._storage.join(self._place.output, f"{state_folder(split)}/{DESCRIPTION}")
+        try:
+            found = self._storage.read(path)
+        except FileNotFoundError:
+            found = b""
+        if found != self._described:
+            self._storage.write(path, self._described)
+        self._has_described.add(split)
 
     def find(self, key: ShardKey, plan: str) -> ShardResult | None:
         """A shard of the same plan and versions, whose file is there with the same checksum, and its index."""
