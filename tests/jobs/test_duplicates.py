@@ -105,6 +105,16 @@ def test_splits_that_are_complete_are_refused_likewise(planted, tmp_path, record
     assert recordmill(*flags(planted, tmp_path, "val")).code == 0
 
 
+def test_a_split_that_cannot_be_compared_is_no_pass(planted, tmp_path, recordmill):
+    assert recordmill(*flags(planted, tmp_path, "train")).code == 0
+    (tmp_path / "fingerprints-train.jsonl").unlink()
+    refused = recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage"))
+    assert (refused.code, "train of" in refused.err, "recordmill report" in refused.err) == (1, True, True)
+    assert recordmill("report", tmp_path).code == 0
+    refused = recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage"))
+    assert (refused.code, "cat/1.jpg" in refused.err) == (1, True)
+
+
 def test_of_beam_s_sink_exact_copies_are_found_in_all_splits_of_a_job(planted, tmp_path, recordmill):
     """It does not look at pixels."""
     shares = ("--split", "a=0.5,b=0.5", "--classes", "train,val", "--writer", "beam")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Fingerprints
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import state_folder
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import compared, json_lines, read_fingerprints
@@ -21,7 +22,8 @@ def check_duplicates(
         policy: `leakage` refuses images that are in several splits, `fail` all that are there more than once.
 
     Raises:
-        DuplicatesError: there are some, of which a list is in the folder of the first split's state.
+        DuplicatesError: there are some, of which a list is in the folder of the first split's state; or a split has no
+            fingerprints to compare with.
     """
     groups = _refused(output, fingerprints, table, policy)
     if not groups:
@@ -54,9 +56,15 @@ def check_complete_duplicates(output: str, splits: Iterable[str], table: Feature
 def _refused(
     output: str, fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable, policy: str
 ) -> list[DuplicateGroup]:
-    if not fingerprints:
+    if not has_picture(table):
         return []
-    others = read_fingerprints(output, read_split_manifests(output).keys() - fingerprints.keys())
+    names = read_split_manifests(output).keys() - fingerprints.keys()
+    others = read_fingerprints(output, names)
+    if lacking := sorted(names - others.keys()):
+        raise DuplicatesError(
+            f"--duplicates {policy}: {', '.join(lacking)} of {output} cannot be compared, as no fingerprints of it are "
+            f"there; recordmill report {output} makes them"
+        )
     return [
         group
         for group in compared({**others, **fingerprints}, table).groups
