@@ -7,6 +7,7 @@ spec = {"image/encoded": tf.io.FixedLenFeature([], tf.string), "captions": words
 tf.io.parse_example(records, spec)["captions"]  # a tf.SparseTensor [batch, words.size]
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,7 @@ class Encoder(msgspec.Struct, frozen=True):
         )
 
 
-def encoders(path: str) -> dict[str, Encoder]:
+def encoders(path: str | os.PathLike[str]) -> dict[str, Encoder]:
     """The encoders of a data set by column, `captions` of COCO's; none where its texts are bytes. Imports neither Beam
     nor TensorFlow.
 
@@ -66,6 +67,7 @@ def encoders(path: str) -> dict[str, Encoder]:
     Raises:
         ConfigError: `path` has no manifest, or an encoder is gone or not as it was written.
     """
+    path = os.fspath(path)
     storage = storage_for(path)
     manifest = require_manifest(path)
     found = {}

@@ -14,7 +14,7 @@ from recordmill.pipelines.options.picture_options import DividedOptions, ImageOp
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import MANIFEST
+from recordmill.schemas.manifest import MANIFEST, state_folder
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
 from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.join.read_groups import read_groups
@@ -184,6 +184,8 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         if folder == _real(output) and is_metadata(name):
             reported.add(name)
             yield f"{path} would be replaced by the {name} of the data set; give another --output"
+        elif folder.startswith(f"{_real(output)}/{state_folder('')}"):
+            yield f"{path} is in the state of a run, which is deleted when it ends or begins anew; copy it elsewhere"
     for name in _no_files(output):
         yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
     storage = storage_for(output)

@@ -22,7 +22,7 @@ def duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> It
         yield (
             "LEAKAGE",
             f"{found.leaks:,} pictures are in several splits, exactly or nearly ({leaked}): a model is measured by "
-            f"what it was trained on. --groups {file} keeps each in one split, in the next run",
+            f"what it was trained on. --groups {file} keeps each in one split, in the next run, into another --output",
         )
     for name, each in of.items():
         if each.exact or each.near:

@@ -120,7 +120,7 @@ def test_tokens_are_in_the_order_of_the_text(sample, tmp_path, recordmill, write
     done = recordmill(*flags(sample, tmp_path / "out", *more))
     assert done.code == 0
     assert "1 of the 3 stop words are no tokens (don't)" in done.out + done.err
-    words = package.encoders(str(tmp_path / "out"))["captions"]
+    words = package.encoders(tmp_path / "out")["captions"]
     split = CountVectorizer(stop_words=["and", "of"]).build_analyzer()
     by_image = texts(sample)
     examples = read_examples(tmp_path / "out")

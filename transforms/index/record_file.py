@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.errors import RecordError
+from recordmill.schemas.errors import IndexMismatchError, RecordError
 from recordmill.schemas.shard_index import ShardIndex
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame
@@ -101,6 +101,11 @@ class RecordFile:
             return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
         except FileNotFoundError as error:
             raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
+        except IndexMismatchError as error:
+            found = storage_for(self.path).stat(self.path)
+            if found is None or found.version != self._file.version:  # the index may be right, of what is there now
+                raise RecordError(f"{self.path} has changed since it was opened; open the data set again") from error
+            raise
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """The records of these numbers, which count from 0; their checksums are checked.

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
@@ -124,7 +125,7 @@ def _of_csv(text: str) -> Iterator[Group]:
                         f"line {line} has no {'file_name' if not name else 'group'}; leave out images that are in no "
                         "group"
                     )
-                yield group, [name_key(name)]
+                yield unicodedata.normalize("NFC", group), [name_key(name)]
     except csv.Error as error:
         raise ValueError(f"line {line} cannot be read as CSV ({error})") from error
 

@@ -259,6 +259,14 @@ def test_an_input_that_the_data_set_would_replace_is_refused(folder):
         check(instances="out/features.json", output=str(folder))
 
 
+def test_an_input_that_the_run_would_delete_with_its_state_is_refused(folder):
+    (folder / "out" / ".recordmill-train").mkdir(parents=True)
+    (folder / "out" / ".recordmill-train" / "a.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"a\.json is in the state of a run, .*; copy it elsewhere"):
+        check(instances="out/.recordmill-train/a.json", output="out")
+    check(instances="out/.recordmill-train/a.json", output="other")
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -150,6 +150,14 @@ def test_a_shard_that_was_replaced_before_it_is_read_is_an_error(tmp_path, shard
         shard.read([3])
 
 
+def test_a_shard_that_was_replaced_with_its_index_before_it_is_read_is_an_error_of_the_shard(tmp_path, shard):
+    replace(tmp_path / "x", framed(*RECORDS, *RECORDS))
+    index_shard(str(tmp_path / "x"), None, lambda records: None)
+    with pytest.raises(RecordError, match=r"x has changed since it was opened") as caught:
+        shard.read([3])
+    assert type(caught.value) is RecordError
+
+
 def test_a_shard_that_is_replaced_meanwhile_is_read_on_as_it_was(tmp_path, shard):
     shard.read([0])
     replace(tmp_path / "x", framed(*(b"?" * len(record) for record in RECORDS)))

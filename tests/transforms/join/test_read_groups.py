@@ -49,6 +49,10 @@ def test_names_are_found_however_they_are_spelt(read):
     assert read(line("./x//e\u0301.jpg")) == {"x/\u00e9.jpg": "x/\u00e9.jpg"}
 
 
+def test_groups_are_the_same_however_they_are_spelt(read):
+    assert read("file_name,group\na.jpg,e\u0301\nb.jpg,\u00e9\n") == {"a.jpg": "\u00e9", "b.jpg": "\u00e9"}
+
+
 FAULTS = [
     ("", "is empty: leave the option out, if there are no groups"),
     ("\n", "is empty: leave the option out, if there are no groups"),
