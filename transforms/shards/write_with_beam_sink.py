@@ -4,7 +4,6 @@ Every record goes through a shuffle, and which record is in which shard differs 
 what that costs.
 """
 
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from recordmill.schemas.duplicates import Fingerprints
-from recordmill.schemas.features import FeatureTable, RecordOf
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
@@ -208,11 +207,7 @@ def describe_shard(path: str, labels: LabelMap, table: FeatureTable) -> Describe
     """Count, checksums and statistics of a shard that Beam has written, read back from where it is; its index is
     written."""
     reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
-    if table.record_of is RecordOf.ANNOTATION:
-        deque(reader.records(), maxlen=0)
-        counted = Counted(Statistics(), None)
-    else:
-        counted = count_records(reader.records(), table, labels, file)
+    counted = count_records(reader.records(), table, labels, file)
     index = msgspec.UNSET if file.endswith(".gz") else write_index(path, index_of(reader.lengths))
     progress.finished_shard()
     _, crc32c = storage_for(path).checksum(path)
