@@ -163,6 +163,15 @@ def test_fingerprints_are_the_same_after_a_stop_and_read_back(sample, tmp_path, 
     assert {name: (out / name).read_bytes() for name in names} == written
 
 
+def test_an_image_whose_objects_are_in_two_shards_is_read_back_as_one(tmp_path, copy_converted, recordmill):
+    copy_converted(tmp_path, "--layout", "keras", "--examples-per-shard", 3)
+    names = ("fingerprints-train.jsonl", "statistics-train.json", "duplicates.jsonl")
+    written = {name: (tmp_path / name).read_bytes() for name in names}
+    (tmp_path / "fingerprints-train.jsonl").unlink()
+    assert "counted from the records" in recordmill("report", tmp_path).out
+    assert {name: (tmp_path / name).read_bytes() for name in names} == written
+
+
 @pytest.mark.parametrize("name", ["fingerprints-train.jsonl", "duplicates.jsonl"])
 def test_verify_tells_what_was_edited(tmp_path, copy_converted, recordmill, name):
     copy_converted(tmp_path)

@@ -10,6 +10,7 @@ from recordmill.schemas.duplicates import split_fingerprints
 from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest, encode_json
+from recordmill.schemas.shards import index_of
 from recordmill.schemas.statistics import Statistics, split_statistics
 from recordmill.transforms.metadata.commit_splits import publish
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
@@ -35,9 +36,11 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
     lacking = [split for split in manifest.splits if not _is_counted(folder, manifest, split)]
     seen = 0
     for split in lacking:
-        parts = []
-        for shard in manifest.splits[split].shards:
-            parts.append(_of_shard(folder, shard.file, manifest, manifest.splits[split].recipe.is_measured))
+        parts: list[Counted] = []
+        is_measured = manifest.splits[split].recipe.is_measured
+        for shard in sorted(manifest.splits[split].shards, key=lambda shard: index_of(shard.file)):
+            after = parts[-1].last_image if parts else None
+            parts.append(_of_shard(folder, shard.file, manifest, is_measured, after))
             seen += shard.examples
             read(seen)
         _write(folder, manifest, split, parts)
@@ -71,9 +74,9 @@ def _is_there(folder: str, file: str, digest: str | msgspec.UnsetType) -> bool:
     return data is not None and digest in (msgspec.UNSET, sha256(data).hexdigest())
 
 
-def _of_shard(folder: str, file: str, manifest: Manifest, is_measured: bool) -> Counted:
+def _of_shard(folder: str, file: str, manifest: Manifest, is_measured: bool, after: int | None) -> Counted:
     path = storage_for(folder).join(folder, file)
     try:
-        return count_records(ShardReader(path).records(), manifest.table, manifest.labels, file, is_measured)
+        return count_records(ShardReader(path).records(), manifest.table, manifest.labels, file, is_measured, after)
     except (RecordError, RecordParseError) as error:
         raise JobError(f"{path}: {error}; recordmill verify finds all that is wrong") from error

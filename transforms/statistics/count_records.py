@@ -28,20 +28,32 @@ _Found = tuple[dict[str, Any], RecordPlace]
 
 
 class Counted(NamedTuple):
-    """What is known of some records; `fingerprints` is None where they have no pictures."""
+    """What is known of some records.
+
+    Attributes:
+        fingerprints: None where they have no pictures.
+        last_image: number of the image that the last record is of, where each is of one object.
+    """
 
     statistics: Statistics
     fingerprints: Fingerprints | None
+    last_image: int | None = None
 
 
 def count_records(
-    records: Iterable[bytes], table: FeatureTable, labels: LabelMap, shard: str, is_measured: bool = False
+    records: Iterable[bytes],
+    table: FeatureTable,
+    labels: LabelMap,
+    shard: str,
+    is_measured: bool = False,
+    after: int | None = None,
 ) -> Counted:
     """What is known of the records of the file `shard`. Of stuff, what others hide is not seen, nor things in a
     semantic mask.
 
     Args:
         is_measured: whether to look at the pixels, too.
+        after: `last_image` of the shard before, some of whose objects may be in this one.
 
     Raises:
         RecordParseError: a record is not of the table.
@@ -51,7 +63,9 @@ def count_records(
         return Counted(Statistics(sum(1 for _ in records)), None)
     counter, fingerprints = ImageCounter(), ImageFingerprints()
     facts_of, segments_of = FactsOfValues(table), _Segments(labels)
+    number = after
     for values, place in _images(_placed(records, RecordParser(table)), table):
+        before, number = number, _number(values, table)
         values |= _picture_values(values)
         values.pop("image.sha256", None)  # of what is there, which may have been changed
         if "objects.class_index" in values:
@@ -60,10 +74,15 @@ def count_records(
         measures = None
         if is_measured and "image.pixels" not in values:
             measures = measure_file(values["image.encoded"], values["image.format"].decode())
-        facts = facts_of(values, measures=measures, mask_bounds=_mask_bounds(values))
+        is_continuation = number is not None and number == before
+        facts = facts_of(values, is_continuation, measures, _mask_bounds(values))
         counter.add(facts, place)
         fingerprints.add(facts, place)
-    return Counted(counter.statistics(shard), fingerprints.of_shard(shard))
+    return Counted(counter.statistics(shard), fingerprints.of_shard(shard), number)
+
+
+def _number(values: dict[str, Any], table: FeatureTable) -> int | None:
+    return int(values["image.number"][0]) if table.record_of is RecordOf.ANNOTATION else None
 
 
 def _placed(records: Iterable[bytes], parse: RecordParser) -> Iterator[_Found]:
@@ -79,7 +98,7 @@ def _images(found: Iterator[_Found], table: FeatureTable) -> Iterator[_Found]:
     if table.record_of is not RecordOf.ANNOTATION:
         yield from found
         return
-    for _, group in groupby(found, lambda each: int(each[0]["image.number"][0])):
+    for _, group in groupby(found, lambda each: _number(each[0], table)):
         records, places = zip(*group, strict=True)
         yield join_values(list(records)), places[0]._replace(bytes=sum(place.bytes for place in places))
 
