@@ -48,7 +48,9 @@ class DataSet:
         """
         if split not in self.splits:
             raise ConfigError(f"{self.path} has no split {split!r}; it has {', '.join(self.splits)}")
-        return self.splits[split]
+        found = self.splits[split]
+        _ = found.files  # from here on, another shard of the same name is an error
+        return found
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{name}: {len(split):,} records" for name, split in self.splits.items())
@@ -96,7 +98,8 @@ def _complete(path: str, manifest: Manifest) -> dict[str, Split]:
 def _unfinished(path: str, found: "Unfinished") -> Split:
     storage, recipe = storage_for(path), found.recipe
     folder = storage.join(path, state_folder(recipe.split))
-    shards = [Shard(storage.join(folder, result.info.file), result.info) for result in found.results]
+    names = ((result.info, result.info.file) for result in found.results)
+    shards = [Shard(storage.join(folder, file), info, storage.join(path, file)) for info, file in names]
     compression = "GZIP" if recipe.options["gzip"] else ""
     missing = found.shards - len(shards)
     return Split(recipe.split, path, shards, _contents(found.described, recipe), compression, missing)

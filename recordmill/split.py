@@ -14,7 +14,6 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.readings import Reading, listed, readings_of
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.index.record_file import RecordFile, RecordFiles
-from recordmill.transforms.records.open_records import open_records
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -36,16 +35,18 @@ class Contents(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """A file of records, and what the manifest says of it."""
+    """A file of records, and what the manifest says of it; and where a job that has not ended will move it."""
 
     path: str
     info: ShardInfo
+    later_path: str = ""
 
 
 class Piece(NamedTuple):
-    """Neighbouring records of a shard: from number `first` to before `end`."""
+    """Neighbouring records of a shard, the `number`-th of its split: from number `first` to before `end`."""
 
     shard: Shard
+    number: int
     first: int
     end: int
 
@@ -154,27 +155,36 @@ class Split:
         except RecordError as error:
             absolute = self._global(number)
             shard = bisect_right(self._ends, absolute)
-            path, info = self.shards[shard]
+            path, info, _ = self.shards[shard]
             within = absolute - (self._ends[shard] - info.examples)
             raise RecordError(f"{path}: record {within} {error}; recordmill verify tells more") from error
 
     @cached_property
     def files(self) -> RecordFiles:
-        """The shards, for records by number."""
+        """The shards as they were when these were first asked for: others that come in their place are an error."""
         return RecordFiles([RecordFile(*shard) for shard in self.shards])
 
     def numpy(self) -> Iterator[dict[str, Any]]:
         """The records in order, shard by shard, their checksums checked.
 
         Raises:
-            RecordError: at a damaged record, or a shard that is not the one of the manifest.
+            RecordError: at a damaged record, or a shard that is not the one of the manifest, or has been replaced.
             OSError: storage fails.
         """
-        records = (record for piece in self.pieces() for record in _records(piece))
+        records = (record for piece in self.pieces() for record in self._of_piece(piece))
         for number, record in enumerate(records):
             yield self.decode(record, number)
 
     __iter__ = numpy
+
+    def _of_piece(self, piece: Piece) -> Iterator[bytes]:
+        number = piece.first
+        for record in islice(self.files.files[piece.number].in_order(), piece.first, piece.end):
+            yield record
+            number += 1
+        if number < piece.end:
+            path, info, _ = piece.shard
+            raise RecordError(f"{path}: it ends after {number:,} records, where the manifest has {info.examples:,}")
 
     # As many arguments as tf.data has steps that every training wants.
     def tensorflow(
@@ -271,10 +281,10 @@ class Split:
         numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
         starts = (0, *self._ends)
         found = []
-        for shard, start, end in zip(self.shards, starts, self._ends, strict=False):
+        for number, (shard, start, end) in enumerate(zip(self.shards, starts, self._ends, strict=False)):
             first, last = max(numbers.start, start), min(numbers.stop, end)
             if first < last:
-                found.append(Piece(shard, first - start, last - start))
+                found.append(Piece(shard, number, first - start, last - start))
         return found
 
     def _slice(self, index: slice) -> "Split":
@@ -303,14 +313,3 @@ class Split:
 
 
 Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())
-
-
-def _records(piece: Piece) -> Iterator[bytes]:
-    path, info = piece.shard
-    RecordFile(path, info).check()
-    number = piece.first
-    for record in islice(open_records(path), piece.first, piece.end):
-        yield record
-        number += 1
-    if number < piece.end:
-        raise RecordError(f"{path}: it ends after {number:,} records, where the manifest has {info.examples:,}")

@@ -10,7 +10,6 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import CLASS_OF_ROW, RecordOf, parse_spec
 from recordmill.schemas.readings import Form, Reading
 from recordmill.split import Piece, Split
-from recordmill.transforms.index.record_file import RecordFile
 from recordmill.transforms.metadata.folder_statistics import read_statistics
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def tensorflow_dataset(split: Split, steps: Steps) -> "tf.data.Dataset":
     _check(split, steps)
     pieces = split.pieces(*(steps.shard or (0, 1)))
     with ThreadPoolExecutor(_LOOKS) as pool:  # TensorFlow would not know another file from the one of the manifest
-        list(pool.map(lambda piece: RecordFile(*piece.shard).check(), pieces))
+        list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
     data = _records(split, pieces, steps)
     data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
     data = data.map(partial(_decoded, split), num_parallel_calls=tf.data.AUTOTUNE)
@@ -121,7 +120,7 @@ def _records(split: Split, pieces: list[Piece], steps: Steps) -> "tf.data.Datase
 
     files = tf.data.Dataset.from_tensor_slices(
         (
-            tf.constant([piece.shard.path for piece in pieces], tf.string),
+            tf.constant([split.files.files[piece.number].path for piece in pieces], tf.string),
             tf.constant([piece.first for piece in pieces], tf.int64),
             tf.constant([piece.end - piece.first for piece in pieces], tf.int64),
         )

@@ -131,8 +131,10 @@ def _check_record(record: bytes, crc: bytes, index: int, offset: int) -> None:
 
 def _read_up_to(stream: ByteStream, count: int) -> bytes:
     """`count` bytes, or as many as there are; read in pieces, so that a lie about `count` does not allocate it."""
-    pieces = []
-    while count and (piece := stream.read(min(count, _READ_BYTES))):
+    piece = stream.read(min(count, _READ_BYTES))
+    if len(piece) == count:
+        return piece
+    pieces = [piece]
+    while (count := count - len(piece)) and (piece := stream.read(min(count, _READ_BYTES))):
         pieces.append(piece)
-        count -= len(piece)
     return b"".join(pieces)

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
     "schemas",
     "transforms.storage",
-    "transforms.index",
     "transforms.runtime",
     "transforms.records",
+    "transforms.index",
     "transforms.masks",
     "transforms.images",
     "transforms.duplicates",

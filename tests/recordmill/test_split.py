@@ -1,10 +1,17 @@
 """A split is read in order, by number and in slices; what is not as it was written is an error."""
 
+import os
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.tfrecord import frame
+from recordmill.split import Split
+from recordmill.transforms.records.open_records import open_records
 from tests.gcs_stand_in import running
 from tests.recordmill.splits import CONTENTS, draw, split_of, write_split
 
@@ -131,7 +138,58 @@ def test_a_shard_that_is_gone_or_replaced(tmp_path):
         next(read)
     path.unlink()
     with pytest.raises(RecordError, match="00002-of-00003: no such file"):
+        list(type(split)("train", str(tmp_path), split.shards, CLASSES))
+
+
+def put_other(path: Path) -> None:
+    """Another shard of that name, of the same size, and with as many records of the same lengths."""
+    data = path.read_bytes()
+    records = [record.replace(b"image/class/label", b"image/class/other") for record in open_records(str(path))]
+    new = path.with_name("new")
+    new.write_bytes(b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1])))
+    assert new.stat().st_size == len(data)
+    assert new.read_bytes() != data
+    os.utime(new, ns=(path.stat().st_mtime_ns + 1,) * 2)
+    os.replace(new, path)
+
+
+def in_another_process(split):
+    return pickle.loads(pickle.dumps(split))[6]
+
+
+@pytest.mark.parametrize(
+    "read", [list, lambda split: list(split[1:6]), Split.tensorflow, lambda split: split[6], in_another_process]
+)
+def test_a_shard_that_is_replaced_by_one_of_the_same_size_is_an_error(tmp_path, read):
+    split = plain(tmp_path)
+    assert ids(split) == list(range(RECORDS))
+    put_other(tmp_path / split.shards[2].info.file)
+    for _ in range(2):
+        with pytest.raises(RecordError, match=r"00002-of-00003 has changed since it was opened.*open the data set"):
+            read(split)
+
+
+def test_a_shard_that_is_replaced_while_it_is_read_is_read_on_as_it_was_and_not_again(tmp_path):
+    split = plain(tmp_path)
+    read = iter(split)
+    found = [next(read) for _ in range(3)]
+    put_other(tmp_path / split.shards[2].info.file)
+    assert ids([*found, *read]) == list(range(RECORDS))
+    with pytest.raises(RecordError, match="has changed since it was opened"):
         list(split)
+
+
+def test_a_shard_that_is_written_over_while_it_is_read_is_an_error(tmp_path):
+    records = [bytes([number]) * 100_000 for number in range(3)]
+    split = split_of(tmp_path, CLASSES, [records])
+    path = tmp_path / split.shards[0].info.file
+    read = split.files.files[0].in_order()
+    assert next(read) == records[0]
+    before = path.stat().st_mtime_ns
+    path.write_bytes(b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1])))
+    os.utime(path, ns=(before + 1, before + 1))
+    with pytest.raises(RecordError, match="has changed since it was opened"):
+        list(read)
 
 
 def test_a_shard_with_fewer_records_than_the_manifest_has(tmp_path):
@@ -164,5 +222,7 @@ def test_in_a_bucket_a_shard_of_the_same_size_is_told_by_its_checksum(tmp_path, 
             assert all(np.array_equal(one[name], other[name]) for name in other)
         assert remote.read([6, 0, 3]) == split.read([6, 0, 3])
         server.put(f"out/{shards[2].info.file}", bytes(shards[2].info.bytes))
-        with pytest.raises(RecordError, match=r"has the CRC-32C .* where its manifest says"):
+        with pytest.raises(RecordError, match="has changed since it was opened"):
             list(remote)
+        with pytest.raises(RecordError, match=r"has the CRC-32C .* where its manifest says"):
+            list(type(split)("train", "gs://bucket/out", shards, CLASSES))

@@ -15,6 +15,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame
 from recordmill.transforms.index.build_index import located
 from recordmill.transforms.index.read_index import read_index
+from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.storage.interface import StoredFile, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -53,16 +54,15 @@ class RecordFile:
 
     Args:
         expected: what the manifest says of the file; None where none does.
-
-    Raises:
-        RecordError: the file is gone, or not as the manifest says; of one in a bucket this shows when it is first read.
+        later_path: where a job moves the file when it ends, and where it is then read on; empty where none does.
     """
 
-    def __init__(self, path: str, expected: ShardInfo | None = None):
+    def __init__(self, path: str, expected: ShardInfo | None = None, later_path: str = ""):
         self.path = path
         self._expected = expected
+        self._later_path = later_path
         if not is_remote(path):
-            self.check()  # for another file of this name may come before the first record is read
+            _ = self._found  # for another file of this name may come before the first record is read
 
     def __len__(self) -> int:
         return self._expected.examples if self._expected else self.index.records
@@ -76,15 +76,32 @@ class RecordFile:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "index"}
 
+    def __del__(self) -> None:
+        if found := vars(self).get("_found"):
+            storage_for(self.path).release(self.path, found.version)
+
     def check(self) -> None:
-        """Look at the file, if that has not been done; see the class for what it raises."""
-        _ = self._file
+        """Look at the file as it is now.
+
+        Raises:
+            RecordError: it is gone, has changed since it was opened, or is not as the manifest says.
+        """
+        is_new = "_found" not in vars(self)
+        version = self._file.version
+        now = None if is_new else storage_for(self.path).stat(self.path)
+        if not is_new and (now is None or now.version != version) and not self._follow():
+            raise self._changed()
+
+    @cached_property
+    def _found(self) -> StoredFile | None:
+        return storage_for(self.path).stat(self.path)
 
     @cached_property
     def _file(self) -> StoredFile:
-        file, expected = storage_for(self.path).stat(self.path), self._expected
-        if file is None:
+        if self._found is None and not self._follow():
             raise RecordError(f"{self.path}: no such file")
+        file, expected = self._found, self._expected
+        assert file is not None
         if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
             found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
             if file.size_bytes == expected.bytes:
@@ -94,12 +111,28 @@ class RecordFile:
             )
         return file
 
+    def _follow(self) -> bool:
+        """Go on where a job has moved the file meanwhile, if it is the one there."""
+        file, before, expected = None, self._found, self._expected
+        if self._later_path:
+            file = storage_for(self._later_path).stat(self._later_path)
+        if file is None or expected is None or file.size_bytes != expected.bytes:
+            return False
+        if file.crc32c not in ("", expected.crc32c) or (before and not file.crc32c and file.version != before.version):
+            return False
+        self.path, self._later_path = self._later_path, ""
+        vars(self).pop("_file", None)
+        self._found = file
+        return True
+
     @cached_property
     def index(self) -> ShardIndex:
         """See `read_index`, also for what it raises."""
         try:
             return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
         except FileNotFoundError as error:
+            if self._follow():
+                return self.index
             raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
         except IndexMismatchError as error:
             found = storage_for(self.path).stat(self.path)
@@ -154,15 +187,37 @@ class RecordFile:
                 body = start + HEADER_BYTES, end - CRC_BYTES
                 yield place, _Framed(data[start : body[0]], data[slice(*body)], data[body[1] : end])
 
-    def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        file = self._file
+    def in_order(self) -> Iterator[bytes]:
+        """All records; their checksums are checked.
+
+        Raises:
+            RecordError: one is damaged, or the file has changed since it was opened.
+            OSError: storage fails.
+        """
+        version, read = self._file.version, 0
         try:
-            return storage_for(self.path).read_ranges(self.path, ranges, file.version)
+            for record in open_records(self.path, version):
+                yield record
+                read += 1
         except FileNotFoundError as error:
-            detail = (
-                "has changed since it was opened, or is gone, so other records may be there; open the data set again"
-            )
-            raise RecordError(f"{self.path} {detail}") from error
+            if read or not self._follow():
+                raise self._changed() from error
+            yield from self.in_order()
+
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        version = self._file.version
+        try:
+            return storage_for(self.path).read_ranges(self.path, ranges, version)
+        except FileNotFoundError as error:
+            if not self._follow():
+                raise self._changed() from error
+            return self._read(ranges)
+
+    def _changed(self) -> RecordError:
+        return RecordError(
+            f"{self.path} has changed since it was opened, or is gone, so other records may be there; open the data "
+            "set again"
+        )
 
 
 def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:

@@ -7,7 +7,7 @@ from isal import igzip
 from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.tfrecord import read_records
+from recordmill.schemas.tfrecord import ByteStream, read_records
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -15,24 +15,29 @@ _READ_BYTES = 1 << 20
 _HEADER_BYTES = 12
 
 
-def open_records(path: str) -> Iterator[bytes]:
+def open_records(path: str, version: str = "") -> Iterator[bytes]:
     """The records of a TFRecord file, checksums checked; GZIP by its content.
+
+    Args:
+        version: see `Storage.open`.
 
     Raises:
         ConfigError: it is no TFRecord file.
         RecordError: at the first damaged record; it names the file, the record and its offset.
         OSError: the file cannot be read.
     """
-    with storage_for(path).open(path) as file:
+    with storage_for(path).open(path, version) as file:
         start = file.read(_HEADER_BYTES)
         file.seek(0)
         is_packed = start.startswith(GZIP)
         if start and len(start) < _HEADER_BYTES and not is_packed:
             raise ConfigError(f"{path} is no TFRecord file: it has {len(start)} bytes, and a record has 16 or more")
-        unpacked = igzip.IGzipFile(fileobj=file, mode="rb") if is_packed else file
+        stream: ByteStream = file  # without a larger buffer, out of which each record would be copied
+        if is_packed:
+            stream = io.BufferedReader(igzip.IGzipFile(fileobj=file, mode="rb"), _READ_BYTES)  # type: ignore[type-var]
         read = 0
         try:
-            for record in read_records(io.BufferedReader(unpacked, _READ_BYTES)):  # type: ignore[type-var]
+            for record in read_records(stream):
                 yield record
                 read += 1
         except RecordError as error:

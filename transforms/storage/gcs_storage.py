@@ -16,7 +16,13 @@ import google_crc32c
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client
 from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
-from recordmill.transforms.storage.interface import StoredFile, UnreadableFileError, crc32c_text, too_large
+from recordmill.transforms.storage.interface import (
+    ChangedFileError,
+    StoredFile,
+    UnreadableFileError,
+    crc32c_text,
+    too_large,
+)
 from recordmill.transforms.storage.range_stream import RangeStream
 
 if TYPE_CHECKING:
@@ -88,13 +94,15 @@ class GcsStorage:
         until = blob.retention_expiration_time
         return f"the bucket's retention policy, until {until:%Y-%m-%d %H:%M} UTC" if until else ""
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, version: str = "") -> BinaryIO:
         """The object as a seekable stream, which reads `RANGE_BYTES` at a time.
 
         All of it is of one generation: replacing the object meanwhile makes reading fail. Ranges come without a
         checksum, so bytes are checked only if all of them are read from the first to the last, and then at the end.
         """
         blob = _metadata(path)
+        if version not in ("", str(blob.generation)):
+            raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
         version = str(blob.generation)
         if blob.content_encoding == "gzip":  # its ranges would be of the compressed bytes
             return io.BytesIO(self.read(path, version))
@@ -150,6 +158,9 @@ class GcsStorage:
             return [self.read_range(path, *ranges[0], version)]
         read = partial(self._read_of_version, path, version)
         return list(_readers(os.getpid()).map(read, ranges))
+
+    def release(self, path: str, version: str) -> None:
+        pass
 
     def _read_of_version(self, path: str, version: str, range_: tuple[int, int]) -> bytes:
         return self.read_range(path, *range_, version)

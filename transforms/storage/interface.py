@@ -72,8 +72,8 @@ class Storage(Hashable, Protocol):
         """Size and version; None where there is no such file."""
         ...
 
-    def open(self, path: str) -> BinaryIO:
-        """The file's bytes as a stream."""
+    def open(self, path: str, version: str = "") -> BinaryIO:
+        """The file's bytes as a stream; `version` as of `read`, to the stream's end."""
         ...
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
@@ -95,7 +95,11 @@ class Storage(Hashable, Protocol):
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         """Several ranges of a file, each the offset of its first byte and its length, all of that version; as
-        `read_range`, but quick also where there are many."""
+        `read_range`, but quick also where there are many: the file may be kept open until `release`."""
+        ...
+
+    def release(self, path: str, version: str) -> None:
+        """Let go of what `read_ranges` keeps open."""
         ...
 
     def checksum(self, path: str) -> tuple[int, str]:

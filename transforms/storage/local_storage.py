@@ -7,14 +7,15 @@ import secrets
 import socket
 import stat
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
-from functools import lru_cache
 from hashlib import blake2b
-from io import FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from threading import Lock
+from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 
@@ -39,14 +40,51 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-@lru_cache(maxsize=_OPEN_FILES)
-def _open_version(path: str, version: str) -> FileIO:
-    """A file that stays open for a while: what has been replaced by another of its name can still be read."""
-    file = FileIO(path)
-    if str(os.fstat(file.fileno()).st_mtime_ns) != version:
-        file.close()
-        raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
-    return file
+class _VersionFile(FileIO):
+    """A file that is read as long as it is of one version. Like any, it can be read on once it has been deleted, or
+    replaced by another of its name; it is closed when nobody holds it any more."""
+
+    def __init__(self, path: str, version: str):
+        super().__init__(path)
+        self._version = version
+        self.check()
+
+    def check(self) -> None:
+        if str(os.fstat(self.fileno()).st_mtime_ns) != self._version:
+            raise ChangedFileError(errno.ESTALE, "written to since it was opened", self.name)
+
+    def readinto(self, buffer: Any) -> int | None:
+        read = super().readinto(buffer)
+        self.check()
+        return read
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _OpenFiles:
+    """Files that stay open for a while, those read last; used by several threads."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[tuple[str, str], _VersionFile] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, path: str, version: str) -> _VersionFile:
+        with self._lock:
+            file = self._files.get((path, version)) or _VersionFile(path, version)
+            self._files[path, version] = file
+            self._files.move_to_end((path, version))
+            if len(self._files) > _OPEN_FILES:
+                self._files.popitem(last=False)
+            return file
+
+    def release(self, path: str, version: str) -> None:
+        """Close it, as soon as no thread reads it."""
+        with self._lock:
+            self._files.pop((path, version), None)
+
+
+_OPEN = _OpenFiles()
 
 
 class LocalStorage:
@@ -98,8 +136,8 @@ class LocalStorage:
             return None
         return StoredFile(os.path.basename(path), path, status.st_size, str(status.st_mtime_ns))
 
-    def open(self, path: str) -> BinaryIO:
-        return open(path, "rb")
+    def open(self, path: str, version: str = "") -> BinaryIO:
+        return BufferedReader(_VersionFile(path, version)) if version else open(path, "rb")
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         try:
@@ -134,12 +172,13 @@ class LocalStorage:
             return file.read(length)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
-        file = _open_version(path, version)
+        file = _OPEN.get(path, version)
         found = [os.pread(file.fileno(), length, start) for start, length in ranges]
-        if str(os.fstat(file.fileno()).st_mtime_ns) != version:
-            _open_version.cache_clear()
-            raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
+        file.check()
         return found
+
+    def release(self, path: str, version: str) -> None:
+        _OPEN.release(path, version)
 
     def checksum(self, path: str) -> tuple[int, str]:
         checksum, size = google_crc32c.Checksum(), 0

@@ -72,8 +72,8 @@ class ZipStorage:
         info = self._open().find(name)
         return None if info is None else StoredFile(name, path, info.file_size, _version(info))
 
-    def open(self, path: str) -> BinaryIO:
-        return io.BytesIO(self.read(path))
+    def open(self, path: str, version: str = "") -> BinaryIO:
+        return io.BytesIO(self.read(path, version))
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         archive = self._open()
@@ -115,6 +115,9 @@ class ZipStorage:
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         data = self.read(path, version)
         return [data[start : start + length] for start, length in ranges]
+
+    def release(self, path: str, version: str) -> None:
+        pass
 
     def checksum(self, path: str) -> tuple[int, str]:
         data = self.read(path)

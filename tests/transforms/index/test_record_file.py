@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import google_crc32c
@@ -90,8 +91,29 @@ def test_without_an_index_the_shard_is_passed_over_which_is_said_once(tmp_path, 
 def test_a_pickled_one_reads_on(shard):
     shard.read([1])
     copy = pickle.loads(pickle.dumps(shard))
+    assert ("index" in vars(shard), "index" in vars(copy)) == (True, False)  # of a million records, it has 8 MB
     assert copy.read(NUMBERS) == shard.read(NUMBERS)
-    assert len(pickle.dumps(shard)) < 1000
+
+
+def open_files(folder: Path) -> list[str]:
+    """Of this process, those in a folder, also what has been deleted."""
+    targets = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            targets.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [target for target in targets if target.startswith(str(folder))]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="Linux tells what is open")
+def test_files_are_closed_when_nobody_reads_them_any_more(tmp_path):
+    shards = [RecordFile(str(tmp_path / name), write(tmp_path / name, RECORDS)) for name in "xy"]
+    assert RecordFiles(shards).read(range(40)) == RECORDS * 2
+    for name in "xy":
+        (tmp_path / name).unlink()
+    assert [shard.read([19]) for shard in shards] == [RECORDS[19:]] * 2
+    assert len(open_files(tmp_path)) == 2
+    del shards
+    assert open_files(tmp_path) == []
 
 
 def test_threads_share_one(shard):
@@ -202,7 +224,9 @@ def test_a_shard_that_is_not_as_the_manifest_says_is_an_error_at_once(tmp_path, 
     info = write(tmp_path / "x", RECORDS)
     damage(tmp_path / "x")
     with pytest.raises(RecordError, match=f"{tmp_path}/x"):
-        RecordFile(str(tmp_path / "x"), info)
+        RecordFile(str(tmp_path / "x"), info).read([])
+    with pytest.raises(RecordError, match=f"{tmp_path}/x"):
+        RecordFile(str(tmp_path / "x"), info).check()
 
 
 def test_files_are_one_after_the_other(tmp_path):
