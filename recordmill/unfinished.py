@@ -1,6 +1,8 @@
 """The splits of jobs that have not finished: the shards that are, in the order that the finished split will have."""
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -55,16 +57,29 @@ def _read(output: str, split: str) -> Unfinished | None:
         read = pool.map(lambda name: _result(storage, storage.join(folder, name), described), notes)
         # As describe_split orders the shards of the finished split.
         results = sorted((result for result in read if result is not None), key=lambda result: result.info.file)
-    counts = sorted({result.key.count for result in results})
-    if len(counts) > 1:
-        raise ConfigError(
-            f"{folder} has finished shards of two plans, of {counts[0]:,} and of {counts[-1]:,} shards, so that images "
-            "would come twice: let the job finish, which keeps those that are its own"
-        )
     if not results:
         return None
+    if difference := _two_plans(results):
+        raise ConfigError(
+            f"{folder} has finished shards of two plans, {difference}, so that images would come twice: let the job "
+            "finish, which keeps those that are its own"
+        )
     manifest = decode_manifest(described, storage.join(folder, DESCRIPTION))
-    return Unfinished(manifest, msgspec.json.decode(recipe, type=Recipe), tuple(results), counts[0])
+    return Unfinished(manifest, msgspec.json.decode(recipe, type=Recipe), tuple(results), results[0].key.count)
+
+
+def _two_plans(results: Collection[ShardResult]) -> str:
+    """What shows that the shards are not of one plan, as images have come or gone between two runs; empty where they
+    are."""
+    counts = sorted({result.key.count for result in results})
+    if len(counts) > 1:
+        return f"of {counts[0]:,} and of {counts[-1]:,} shards"
+    ordered = sorted(results, key=lambda result: result.key)
+    with_span = [(result.info.file, *result.span) for result in ordered if result.span]
+    for (file, _, last), (other, first, _) in pairwise(with_span):
+        if first <= last:
+            return f"as {file} and {other} overlap"
+    return ""
 
 
 def _result(storage: Storage, note: str, described: bytes) -> ShardResult | None:

@@ -1,5 +1,7 @@
 """What a job has finished of a split is read in the order that the finished split will have."""
 
+import pickle
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -7,11 +9,15 @@ import pytest
 
 import recordmill
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.errors import RecordError
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.manifest import RECIPE, encode_json
-from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.shards import PlanPosition, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
+from recordmill.split import Split
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace
+from recordmill.transforms.storage.gcs_storage import GcsStorage
+from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.gcs_stand_in import running
 from tests.recordmill.splits import CONTENTS, draw
 from tests.transforms.metadata import test_describe_split
@@ -19,7 +25,9 @@ from tests.transforms.metadata import test_describe_split
 SHARDS = 4
 
 
-def finish(output: str, index: int, count: int = SHARDS, name: str = "classification", gzip: bool = False) -> None:
+def finish(
+    output: str, index: int, count: int = SHARDS, name: str = "classification", gzip: bool = False, span=None
+) -> ShardInfo:
     """Write shard `index`, of two records, as a job does."""
     table, labels, _ = CONTENTS[name]
     place = ShardPlace(output, "coco", table.layout, gzip)
@@ -27,7 +35,23 @@ def finish(output: str, index: int, count: int = SHARDS, name: str = "classifica
     with ShardFile(place, key) as shard:
         for number in (2 * index, 2 * index + 1):
             shard.append(ExampleWriter(table).write(draw(CONTENTS[name], number).values))
-    FinishedShards(place, labels, table).note(ShardResult(key, "plan", {}, shard.info, {}, (), Statistics()))
+    result = ShardResult(key, "plan", {}, shard.info, {}, (), Statistics(), span=span)
+    FinishedShards(place, labels, table).note(result)
+    return shard.info
+
+
+def end_job(output: Path) -> None:
+    """Move finished shards and their indexes to where they belong, as a job's end does, and delete its state."""
+    state = output / ".recordmill-train"
+    (output / ".index").mkdir(exist_ok=True)
+    for path in (*state.glob(".index/*"), *state.glob("coco-*"), *state.glob("file_*")):
+        if path.suffix != ".json":
+            path.rename(output / path.relative_to(state))
+    shutil.rmtree(state)
+
+
+def position(image: int, annotation: int = 0) -> PlanPosition:
+    return ((image, image), b"", f"{image}.jpg", "", annotation)
 
 
 def claim(folder, name: str = "classification", **options) -> None:
@@ -108,6 +132,77 @@ def test_nothing_is_finished_and_shards_of_two_plans(tmp_path):
         recordmill.open(str(tmp_path), unfinished=True)
 
 
+def test_shards_that_may_hold_one_image_twice_are_of_two_plans(tmp_path):
+    claim(tmp_path)
+    finish(str(tmp_path), 3, span=(position(9), position(12)))
+    finish(str(tmp_path), 0, span=(position(1), position(4, 5)))
+    finish(str(tmp_path), 1, span=(position(4, 6), position(8)))
+    assert ids(recordmill.open(tmp_path, unfinished=True)["train"]) == [0, 1, 2, 3, 6, 7]
+    finish(str(tmp_path), 3, span=(position(8), position(11)))
+    with pytest.raises(recordmill.ConfigError, match=r"two plans, as .*-00001-of-00004 and .*-00003-of-00004 overlap"):
+        recordmill.open(tmp_path, unfinished=True)
+    finish(str(tmp_path), 3, span=None)
+    assert len(recordmill.open(tmp_path, unfinished=True)["train"]) == 6
+
+
+def test_keras_shards_are_in_the_order_of_their_files(tmp_path):
+    claim(tmp_path, "keras")
+    infos = [finish(str(tmp_path), index, 120, "keras") for index in range(98, 103)]
+    train = recordmill.open(tmp_path, unfinished=True)["train"]
+    files = [shard.info.file for shard in train.shards]
+    assert files == sorted(info.file for info in infos)
+    assert files[0] == "file_100-2.tfrec"
+    assert train.missing == 115
+
+
+def test_notes_that_vanish_as_they_are_read_are_of_no_shard(tmp_path, monkeypatch):
+    claim(tmp_path)
+    for index in range(2):
+        finish(str(tmp_path), index)
+    names = LocalStorage.names
+
+    def then_deleted(storage, folder):
+        found = names(storage, folder)
+        (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00004.json").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(LocalStorage, "names", then_deleted)
+    assert ids(recordmill.open(tmp_path, unfinished=True)["train"]) == [0, 1]
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+@pytest.mark.parametrize("seen", [0, 3])
+def test_a_shard_that_the_jobs_end_moves_is_read_on_where_it_is_then(tmp_path, gzip, seen, caplog):
+    claim(tmp_path, gzip=gzip)
+    for index in range(2):
+        finish(str(tmp_path), index, gzip=gzip)
+    train = recordmill.open(tmp_path, unfinished=True)["train"]
+    read = iter(train)
+    found = [next(read) for _ in range(seen)]
+    copied = pickle.loads(pickle.dumps(train))
+    end_job(tmp_path)
+    assert ids([*found, *read]) == ids(copied) == ids(train) == [0, 1, 2, 3]
+    if not gzip:
+        assert ids(map(train.__getitem__, (3, 0))) == ids([copied[3], copied[0]]) == [3, 0]
+    assert ids(train.tensorflow()) == [0, 1, 2, 3]
+    assert caplog.text == ""  # of an index that is not there
+
+
+@pytest.mark.parametrize("read", [list, lambda train: train[3], Split.tensorflow])
+@pytest.mark.parametrize("damage", ["gone", "other", "shorter"])
+def test_a_shard_that_is_gone_or_another_where_it_would_have_been_moved(tmp_path, read, damage):
+    claim(tmp_path)
+    info = [finish(str(tmp_path), index) for index in range(2)][1]
+    train = recordmill.open(tmp_path, unfinished=True)["train"]
+    end_job(tmp_path)
+    data = (tmp_path / info.file).read_bytes()
+    (tmp_path / info.file).unlink()
+    if damage != "gone":
+        (tmp_path / info.file).write_bytes(data if damage == "other" else data[:-1])
+    with pytest.raises(RecordError, match=r"00001-of-00004 (has changed|is gone).* since .*open the data set again"):
+        read(train)
+
+
 def test_in_a_bucket_and_while_a_complete_split_is_replaced(tmp_path, copy_converted, monkeypatch):
     claim(tmp_path)
     finish(str(tmp_path), 1)
@@ -117,6 +212,9 @@ def test_in_a_bucket_and_while_a_complete_split_is_replaced(tmp_path, copy_conve
         put_all(server, tmp_path / ".recordmill-train", "out/.recordmill-train")
         train = recordmill.open("gs://bucket/out", unfinished=True)["train"]
         assert (ids(train), ids([train[1]]), train.missing) == ([2, 3], [3], 3)
+        for file in (".index/coco-train.tfrecord-00001-of-00004.idx", "coco-train.tfrecord-00001-of-00004"):
+            GcsStorage().move(f"gs://bucket/out/.recordmill-train/{file}", f"gs://bucket/out/{file}")
+        assert (ids(train), ids([train[1]])) == ([2, 3], [3])
         put_all(server, tmp_path / "whole", "out")
         train = recordmill.open("gs://bucket/out", unfinished=True)["train"]
         assert (len(train), train.missing) == (22, 0)
