@@ -9,7 +9,7 @@ from pycocotools.coco import COCO
 
 import recordmill
 from tests.conftest import manifest_of, rejects_of
-from tests.gcs_stand_in import running
+from tests.gcs_stand_in import Fault, Kind, running
 
 
 def test_a_converted_data_set(sample, tmp_path, copy_converted):
@@ -58,6 +58,27 @@ def test_in_a_bucket(tmp_path, copy_converted, monkeypatch):
         assert remote.read([20, 3, 4]) == local.read([20, 3, 4])
         with pytest.raises(recordmill.ConfigError, match="no such folder"):
             recordmill.open("gs://bucket/other")
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+@pytest.mark.parametrize("operation", ["stat", "read"])
+def test_a_bucket_without_permission(tmp_path, copy_converted, monkeypatch, unfinished, operation):
+    copy_converted(tmp_path, "--num-shards", 3)
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        for path in filter(Path.is_file, tmp_path.rglob("*")):
+            server.put(f"out/{path.relative_to(tmp_path)}", path.read_bytes())
+        train = recordmill.open("gs://bucket/out")["train"]
+        server.faults = [Fault(Kind.STATUS, operation, times=1000, status=403)]
+        reads = (
+            lambda: recordmill.open("gs://bucket/out", unfinished=unfinished),
+            lambda: train[3],
+            lambda: list(train),
+            train.tensorflow if operation == "stat" else lambda: list(train),  # TensorFlow has a client of its own
+        )
+        for read in reads:
+            with pytest.raises(PermissionError, match=r"does not have storage\.objects\.get access.*gs://bucket/out/"):
+                read()
 
 
 def test_features_of_a_model_have_the_shape_of_the_recipe(tmp_path, copy_converted):

@@ -90,6 +90,15 @@ def test_at_the_end_hosts_that_had_one_more_and_one_less_go_on_alike():
     assert list(GlobalOrder(10).of_host(0, 4, start=10)) == []
 
 
+@pytest.mark.parametrize("start", [10, 11, 25])
+def test_beyond_the_end_a_position_stays_where_it_was(start):
+    """As of a run that is to go on with fewer epochs than it had before."""
+    host = GlobalOrder(10).of_host(0, 4, start=start)
+    assert host.position == start
+    assert list(host) == []
+    assert host.position == start
+
+
 def test_without_an_end_epoch_follows_epoch():
     host = GlobalOrder(3, seed=1).of_host(1, 2, epochs=None)
     assert [next(host) for _ in range(9)] == GlobalOrder(3, seed=1).numbers(np.arange(1, 19, 2)).tolist()

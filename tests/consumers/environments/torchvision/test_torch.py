@@ -119,6 +119,14 @@ def test_a_loader_reads_each_record_once(split, workers):
     assert sorted(id_ for batch in loader for id_ in batch) == list(range(RECORDS))
 
 
+@pytest.mark.parametrize("iterable", [False, True])
+def test_workers_may_be_spawned(split, iterable):
+    records = split.torch(iterable=iterable)
+    assert ids([next(iter(records))]) == [0]  # the index is there already, and not for the workers
+    loader = DataLoader(records, 3, num_workers=2, collate_fn=ids, multiprocessing_context="spawn")
+    assert sorted(id_ for batch in loader for id_ in batch) == list(range(RECORDS))
+
+
 def test_several_at_once_are_those_of_one_by_one(split):
     records = split.torch()
     assert ids(records.__getitems__([4, 1, 4])) == ids([records[4], records[1], records[4]]) == [4, 1, 4]
