@@ -2,77 +2,54 @@
 
     python benchmarks/buckets.py [--images 2000] [--runs 5] [--latency-ms 30]
 
-The bucket is the tests' stand-in server, in a process of its own on this machine, with a latency added to every
+The bucket is benchmarks/drawn_bucket.py, in a process of its own on this machine, with a latency added to every
 request: this compares ways of asking, and forecasts no network. Objects are of 100 kB. Ways in turn, round after round,
 medians.
 """
 
 import argparse
-import io
 import os
 import statistics
-import subprocess
-import sys
+import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from drawn_bucket import running
 
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.transforms.images.fetch_images import Fetch, fetch_for
 from recordmill.transforms.storage.resolve import storage_for
 
 BYTES = 100_000
+BEAM = "FileSystems.open().read()"
 BEAM_IMAGES = 100  # of Beam's way, which takes 70 ms each
-SERVER = """
-import os, sys
-from tests.gcs_stand_in import running
-with running() as server:
-    for number in range(int(sys.argv[1])):
-        server.put(f"images/{number:06d}.jpg", os.urandom(int(sys.argv[2])))
-    server.put("images.zip", sys.stdin.buffer.read(int(sys.argv[3])))
-    server.latency_s = float(sys.argv[4])
-    print(server.url, flush=True)
-    for _ in sys.stdin.buffer:
-        print(len(server.log), flush=True)
-"""
 
 
-class Bucket:
-    """The server's process."""
-
-    def __init__(self, images: int, latency_s: float):
-        archive = io.BytesIO()
+@contextmanager
+def bucket_of(images: int, latency_s: float) -> Iterator[None]:
+    """Objects, and a .zip of as many."""
+    with tempfile.NamedTemporaryFile(suffix=".zip") as archive:
         with zipfile.ZipFile(archive, "w") as file:
             for number in range(images):
                 file.writestr(f"images/{number:06d}.jpg", os.urandom(BYTES))
-        data = archive.getvalue()
-        arguments = [sys.executable, "-c", SERVER, *map(str, (images, BYTES, len(data), latency_s))]
-        root = Path(__file__).resolve().parent.parent
-        self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
-        self._say(data)
-        os.environ["STORAGE_EMULATOR_HOST"] = self._answer()
+        archive.flush()
+        with running(images, BYTES, latency_s, Path(archive.name)):
+            yield
 
-    def _say(self, data: bytes) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(data)
-        self._process.stdin.flush()
 
-    def _answer(self) -> str:
-        assert self._process.stdout
-        return self._process.stdout.readline().decode().strip()
+def requests_so_far() -> int:
+    with urlopen(f"{os.environ['STORAGE_EMULATOR_HOST']}/requests") as answer:
+        return int(answer.read())
 
-    def requests(self) -> int:
-        """So far."""
-        self._say(b"?\n")
-        return int(self._answer())
 
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
+def processor_s() -> float:
+    """Of this process, the client."""
+    return sum(os.times()[:2])
 
 
 def tasks_of(folder: str) -> list[ImageTask]:
@@ -105,32 +82,33 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=30)
     arguments = parser.parse_args()
     os.environ["NO_GCE_CHECK"] = "true"  # Beam's client would look for credentials for half a minute
-    bucket = Bucket(arguments.images, arguments.latency_ms / 1000)
-    try:
-        objects, members = tasks_of("gs://bucket/images"), tasks_of("gs://bucket/images.zip")
-        ways: dict[str, Callable[[], int]] = {"FileSystems.open().read()": lambda: by_beam(objects)}
-        for threads in (1, 8, 32, 64):
-            ways[f"objects, {threads} threads"] = lambda threads=threads: by_threads(
-                objects if threads > 1 else objects[:BEAM_IMAGES], threads
-            )
-        for threads in (4, 32):
-            ways[f"members of a .zip, {threads} threads"] = lambda threads=threads: by_threads(members, threads)
-        by_beam(objects[:1])  # the first time it looks for credentials for a while
-        rates: dict[str, list[float]] = {way: [] for way in ways}
-        requests: dict[str, float] = {}
-        for _ in range(arguments.runs):
-            for way, run in ways.items():
-                before, start = bucket.requests(), time.perf_counter()
-                images = run()
-                rates[way].append(images / (time.perf_counter() - start))
-                requests[way] = (bucket.requests() - before) / images
-        beam = statistics.median(rates["FileSystems.open().read()"])
-        print(f"{'way':32}{'images/s':>10}{'ratio':>8}{'requests/image':>16}")
-        for way, found in rates.items():
-            rate = statistics.median(found)
-            print(f"{way:32}{rate:10.0f}{rate / beam:8.1f}{requests[way]:16.3f}")
-    finally:
-        bucket.stop()
+    with bucket_of(arguments.images, arguments.latency_ms / 1000):
+        measure(arguments.runs)
+
+
+def measure(runs: int) -> None:
+    objects, members = tasks_of("gs://bucket/images"), tasks_of("gs://bucket/images.zip")
+    ways: dict[str, Callable[[], int]] = {BEAM: lambda: by_beam(objects)}
+    for threads in (1, 8, 32, 64):
+        ways[f"objects, {threads} threads"] = lambda threads=threads: by_threads(
+            objects if threads > 1 else objects[:BEAM_IMAGES], threads
+        )
+    for threads in (4, 64):
+        ways[f"members of a .zip, {threads} threads"] = lambda threads=threads: by_threads(members, threads)
+    by_beam(objects[:1])  # the first time it looks for credentials for a while
+    found: dict[str, list[tuple[float, float, float]]] = {way: [] for way in ways}
+    for _ in range(runs):
+        for way, run in ways.items():
+            before, start, used = requests_so_far(), time.perf_counter(), processor_s()
+            images = run()
+            seconds, used = time.perf_counter() - start, processor_s() - used
+            found[way].append((images / seconds, 1000 * used / images, (requests_so_far() - before) / images))
+    medians = {
+        way: [statistics.median(values) for values in zip(*rounds, strict=True)] for way, rounds in found.items()
+    }
+    print(f"{'way':32}{'images/s':>10}{'ratio':>8}{'processor ms/image':>20}{'requests/image':>16}")
+    for way, (rate, used, asked) in medians.items():
+        print(f"{way:32}{rate:10.0f}{rate / medians[BEAM][0]:8.1f}{used:20.2f}{asked:16.3f}")
 
 
 if __name__ == "__main__":

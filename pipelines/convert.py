@@ -32,7 +32,7 @@ from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
-_IN_FLIGHT = 32
+_IN_FLIGHT = 64
 """Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
 
 

@@ -31,7 +31,7 @@ class ImageOptions(ConvertOptions):
         help="threads that fetch and check images, per process",
         least=1,
         largest=256,
-        usual="one a core, 32 for buckets",
+        usual="one a core, 64 for buckets",
     )
 
     @property

@@ -156,6 +156,8 @@ def words_of(error: Exception) -> str:
         words = error.response.text
         with suppress(ValueError, KeyError, TypeError):
             words = error.response.json()["error"]["message"]
+    elif isinstance(error, GoogleAPICallError):
+        words = error.message
     return " ".join(words.split())[:500] or type(error).__name__
 
 

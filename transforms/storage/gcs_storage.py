@@ -1,6 +1,7 @@
 """Google Cloud Storage: `gs://bucket/folder/file`."""
 
 import errno
+import gzip
 import io
 import os
 import re
@@ -9,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import google_crc32c
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage import gcs_client
+from recordmill.transforms.storage import gcs_client, gcs_requests
 from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
+from recordmill.transforms.storage.gcs_requests import ListedObject
 from recordmill.transforms.storage.interface import (
     ChangedFileError,
     StoredFile,
@@ -36,6 +38,7 @@ READS = 32
 """How many ranges are read at once by a process, of whatever objects."""
 DELETIONS = 16
 """How many deletions are in flight at once."""
+_CRC32C = re.compile("crc32c=([^, ]+)")
 
 
 class GcsStorage:
@@ -51,17 +54,17 @@ class GcsStorage:
         """All objects below `folder`, `version` being their generation; none where there is no such folder."""
         bucket, prefix = _split_folder(folder)
         root = f"gs://{bucket}/{prefix}"
-        for blob in _list(folder, "items(name,size,generation)"):
-            name = blob.name[len(prefix) :]
-            yield StoredFile(name, root + name, blob.size, str(blob.generation))
+        for found in _list(folder, "items(name,size,generation)"):
+            name = found.name[len(prefix) :]
+            yield StoredFile(name, root + name, int(found.size), found.generation)
 
     def names(self, folder: str) -> list[str]:
         prefix = _split_folder(folder)[1]
-        return sorted(blob.name[len(prefix) :] for blob in _list(folder, "items(name)", delimiter="/"))
+        return sorted(found.name[len(prefix) :] for found in _list(folder, "items(name)", delimiter="/"))
 
     def is_folder(self, path: str) -> bool:
         """Whether there is anything below `path`; a bucket always is one."""
-        first = next(_list(path, "items(name)", with_markers=True, max_results=1), None)
+        first = next(_list(path, "items(name)", with_markers=True, maxResults=1), None)
         return first is not None or not split_path(path)[1]
 
     def size(self, path: str) -> int | None:
@@ -122,13 +125,15 @@ class GcsStorage:
         """
         from google.cloud.storage.exceptions import DataCorruption
 
-        blob = _blob(path, version)
+        bucket, name = _split_object(path)
 
         def download() -> bytes:
-            # Each try begins at byte 0: the client's own retry may resume a broken download, and then checks nothing.
-            received = _BoundedBuffer(path, most_bytes)
-            blob.download_to_file(received, checksum="crc32c", retry=None, timeout=gcs_client.TIMEOUT_S)
-            return received.getvalue()
+            answer = gcs_requests.get_object(path, bucket, name, version, most_bytes=most_bytes)
+            expected = _CRC32C.search(answer.headers.get("X-Goog-Hash", ""))
+            if expected and expected[1] != crc32c_text(google_crc32c.Checksum(answer.data)):
+                raise DataCorruption(None, f"their checksum is not {expected[1]}, as that of what is stored")
+            is_packed = answer.headers.get("Content-Encoding") == "gzip"
+            return _unpacked(path, answer.data, most_bytes) if is_packed else answer.data
 
         with translate_errors(path, version):
             try:
@@ -143,12 +148,11 @@ class GcsStorage:
 
         if length <= 0:
             return b""
-        blob = _blob(path, version)
-        download = retry(path)(blob.download_as_bytes)
-        options = {"raw_download": True, "checksum": None, "retry": None, "timeout": gcs_client.TIMEOUT_S}
+        bucket, name = _split_object(path)
+        range_ = f"bytes={start}-{start + length - 1}"
         with translate_errors(path, version):
             try:
-                return download(start=start, end=start + length - 1, **options)
+                return retry(path)(gcs_requests.get_object)(path, bucket, name, version, range_).data
             except RequestRangeNotSatisfiable:
                 return b""
 
@@ -195,7 +199,7 @@ class GcsStorage:
         bucket, prefix = _split_folder(path)
         if not prefix:
             raise ConfigError(f"{path} is a whole bucket, which is not deleted; name a folder in it")
-        paths = [f"gs://{bucket}/{blob.name}" for blob in _list(path, "items(name)", with_markers=True)]
+        paths = [f"gs://{bucket}/{found.name}" for found in _list(path, "items(name)", with_markers=True)]
         with ThreadPoolExecutor(DELETIONS) as pool:
             list(pool.map(self.delete, paths))
 
@@ -230,18 +234,13 @@ class BucketPlace(NamedTuple):
     storage_class: str = ""
 
 
-class _BoundedBuffer(io.BytesIO):
-    """What comes of an object of unknown size."""
-
-    def __init__(self, path: str, most_bytes: int | None):
-        super().__init__()
-        self._path = path
-        self._most = most_bytes
-
-    def write(self, data: Any) -> int:
-        if self._most is not None and self.tell() + len(data) > self._most:
-            raise too_large(self._path, None, self._most)
-        return super().write(data)
+def _unpacked(path: str, data: bytes, most_bytes: int | None) -> bytes:
+    """What is stored with gzip encoding."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(-1 if most_bytes is None else most_bytes + 1)
+    if most_bytes is not None and len(unpacked) > most_bytes:
+        raise too_large(path, None, most_bytes)
+    return unpacked
 
 
 class GcsUpload:
@@ -331,15 +330,14 @@ def _metadata(path: str) -> "Blob":
     return blob
 
 
-def _list(folder: str, fields: str, with_markers: bool = False, **options: Any) -> Iterator["Blob"]:
+def _list(folder: str, fields: str, with_markers: bool = False, **query: str | int) -> Iterator[ListedObject]:
     """Objects below a folder. Markers are objects whose names end in `/`: consoles make them to show empty folders."""
     bucket, prefix = _split_folder(folder)
-    client = gcs_client.client_of_process()
-    options |= {"prefix": prefix or None, "fields": f"{fields},nextPageToken"}
+    asked: dict[str, str | int] = {"fields": f"{fields},nextPageToken", **query}
+    asked |= {"prefix": prefix} if prefix else {}
     with translate_errors(folder):
-        for blob in client.list_blobs(bucket, retry=retry(folder), timeout=gcs_client.TIMEOUT_S, **options):
-            if with_markers or not blob.name.endswith("/"):
-                yield blob
+        for page in gcs_requests.list_pages(folder, bucket, asked):
+            yield from page if with_markers else (found for found in page if not found.name.endswith("/"))
 
 
 def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None:
