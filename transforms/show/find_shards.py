@@ -1,6 +1,7 @@
 """What a path stands for: a data set's folder, one of its shards, or TFRecord files of anybody."""
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.errors import ConfigError
@@ -11,6 +12,8 @@ from recordmill.transforms.storage.resolve import storage_for
 
 _MARKS = ("tfrecord", ".tfrec")
 """In names of TFRecord files: of TFDS, Beam, Keras and the Object Detection API."""
+_INDEXES = (".idx", ".index")
+"""End the names of indexes that others, DALI's users among them, have beside their files."""
 _CLASS_NAMES = ".labels.txt"
 """Ends the names of TFDS' files of class names, one a line."""
 
@@ -61,7 +64,7 @@ def find_shards(path: str, split: str) -> Shards:
     if is_folder and manifest is not None:
         shards = _listed(folder, manifest)
     elif is_folder:
-        names = [name for name in storage.names(folder) if any(mark in name.lower() for mark in _MARKS)]
+        names = [name for name in _files(storage.names(folder)) if any(mark in name.lower() for mark in _MARKS)]
         if not names:
             raise ConfigError(
                 f"{path} has no manifest.json, and no file that is called a TFRecord file (tfrecord or .tfrec in its "
@@ -69,7 +72,7 @@ def find_shards(path: str, split: str) -> Shards:
             )
         shards = [Shard(storage.join(folder, name), _split_of(name)) for name in names]
     else:
-        shards = [_known(found, folder, manifest) for found in match_files(path)]
+        shards = [_known(found, folder, manifest) for found in _files(match_files(path))]
         if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
             raise ConfigError(f"{missing[0]}: no such file or folder; give a data set's folder, or a TFRecord file")
         if not all(shard.records is not None for shard in shards):
@@ -81,6 +84,11 @@ def find_shards(path: str, split: str) -> Shards:
             has = f"it has {', '.join(splits)}" if splits else "its files do not say of which split they are"
             raise ConfigError(f"--split {split!r}: {path} has no such split; {has}")
     return Shards(tuple(shards), folder, manifest, is_folder, {} if manifest else _class_names(folder))
+
+
+def _files(names: Sequence[str]) -> Sequence[str]:
+    """Without indexes of them; an index that is named alone is left, to be told what it is."""
+    return [name for name in names if not name.endswith(_INDEXES)] or names
 
 
 def _folder_of(path: str) -> str:

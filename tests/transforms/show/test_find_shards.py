@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from recordmill.schemas.errors import ConfigError
@@ -30,6 +32,16 @@ def test_files_of_others_beside_a_data_set_are_theirs(tmp_path, copy_converted):
     path = write(tmp_path / "mine.tfrecord", b"")
     found = find_shards(path, "")
     assert (found.manifest, found.shards[0].records, found.shards[0].split) == (None, None, "")
+
+
+@pytest.mark.parametrize("ending", ["idx", "index"])
+def test_indexes_of_others_are_no_shards(tmp_path, ending):
+    paths = [write(tmp_path / f"{name}.tfrecord", b"") for name in "ab"]
+    for path in paths:
+        Path(f"{path}.{ending}").write_text("0 16\n")
+    for named in (tmp_path, f"{tmp_path}/*"):
+        assert [shard.path for shard in find_shards(str(named), "").shards] == paths
+    assert [shard.path for shard in find_shards(f"{paths[0]}.{ending}", "").shards] == [f"{paths[0]}.{ending}"]
 
 
 def test_a_folder_of_tfds(tmp_path):
