@@ -18,7 +18,7 @@ _NEAR_FORM = 4
 """Steps of the 256 that every part of a form may be apart by, of pictures without much detail."""
 _MOST = 1024
 """Hashes that one is compared with, of the next ones of a band: data of which more are equal there (a million icons)
-takes minutes so, not days, and their groups are long anyway."""
+takes minutes so, not days, and their groups are long anyway. Of one hash, the next ones are those of the next form."""
 _PAIRS_AT_ONCE = 1 << 16
 _BITS_SET = np.array([number.bit_count() for number in range(1 << 16)], np.uint8)
 
@@ -34,11 +34,27 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
     Returns:
         int64 [n].
     """
+    is_sure = bits_set(hashes) >= _SURE_BITS
+    earliest, kind = _kinds(hashes, np.where(is_sure[:, None], 0, forms))
+    hashes, forms = hashes[earliest], forms[earliest]
     first = np.arange(len(hashes))
     for one, other in _near_pairs(hashes):
         alike = _are_alike(hashes, forms, one, other)
         _join(first, one[alike], other[alike])
-    return first
+    np.minimum.at(earliest, first, earliest.copy())
+    return earliest[first[kind]]
+
+
+def _kinds(hashes: np.ndarray, forms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those with equal hash and form are one kind: int64 [k], the index of the first of each kind, in the order of hash
+    and form; and int64 [n], the kind of each."""
+    order = np.lexsort((*forms.T[::-1], hashes))  # stable
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = hashes[order[1:]] != hashes[order[:-1]]
+    is_new[1:] |= (forms[order[1:]] != forms[order[:-1]]).any(axis=1)
+    kind = np.empty(len(order), np.int64)
+    kind[order] = np.cumsum(is_new) - 1
+    return order[is_new], kind
 
 
 def _are_alike(hashes: np.ndarray, forms: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -70,11 +86,24 @@ def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for flip in _FLIPS:
             starts, ends = (np.searchsorted(ordered, ordered ^ flip, side) for side in ("left", "right"))
             # Each pair once: of equal bands the later hashes, of others those of the larger value.
-            starts = np.arange(1, len(ordered) + 1) if not flip else np.where(ordered < ordered ^ flip, starts, ends)
+            if flip:
+                starts = np.where(ordered < ordered ^ flip, starts, ends)
+            else:  # and of equal hashes in one band only
+                starts = np.arange(1, len(ordered) + 1) if band == _BANDS[0] else _ends_of_runs(sorted_hashes)
             for one, other in _ranges(starts, np.minimum(ends, starts + _MOST)):
                 near = bits_set(sorted_hashes[one] ^ sorted_hashes[other]) <= NEAR_BITS
                 if near.any():
                     yield order[one[near]], order[other[near]]
+
+
+def _ends_of_runs(values: np.ndarray) -> np.ndarray:
+    """Of each value the index after the last that is equal; they are neighbours.
+
+    >>> _ends_of_runs(np.array([5, 5, 7]))
+    array([2, 2, 3])
+    """
+    ends = np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, len(values))
+    return np.repeat(ends, np.diff(ends, prepend=0))
 
 
 def _ranges(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

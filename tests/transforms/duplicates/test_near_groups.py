@@ -69,8 +69,33 @@ def test_hashes_of_few_bits_count_where_forms_are_alike():
     assert module.near_groups(hashes, forms).tolist() == [0, 1, 2, 3, 3]
 
 
-def test_of_many_equal_hashes_each_is_compared_with_some(monkeypatch):
+def test_of_many_equal_hashes_each_is_compared_with_some_and_in_one_band(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 2)
     hashes = np.repeat(distinct(2), 50)
-    assert sum(len(one) for one, _ in module._near_pairs(hashes)) <= 2 * 4 * len(hashes)
-    assert near_groups(hashes).tolist() == [0] * 50 + [50] * 50
+    assert sum(len(one) for one, _ in module._near_pairs(hashes)) <= 2 * len(hashes)
+
+
+def test_pictures_of_equal_hash_and_form_are_one_kind_however_many_are_between_them(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 1)
+    hashes = np.full(60, (1 << 20) - 1, np.uint64)  # of few bits
+    forms = np.arange(0, 240, 8)[np.arange(60) % 30][:, None].astype(np.uint8)
+    compared = []
+    pairs = module._near_pairs
+    monkeypatch.setattr(module, "_near_pairs", lambda hashes: compared.append(len(hashes)) or pairs(hashes))
+    assert module.near_groups(hashes, forms).tolist() == [*range(30), *range(30)]
+    forms[::-1] = forms + 2  # of which the next ones are near, too
+    many = np.full(60, (1 << 40) - 1, np.uint64)
+    assert module.near_groups(many, forms).tolist() == [0] * 60
+    assert compared == [30, 1]
+
+
+def test_forms_that_are_near_are_compared_first_of_one_hash(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 1)
+    forms = np.array([[200, 9], [10, 9], [203, 9], [12, 9], [90, 9]], np.uint8)
+    assert module.near_groups(np.full(5, 3, np.uint64), forms).tolist() == [0, 1, 0, 1, 4]
+
+
+def test_a_group_is_known_by_its_first_picture_whatever_its_hash():
+    (hash_,) = distinct(1) | np.uint64(1)
+    assert near_groups(np.array([hash_, hash_ ^ np.uint64(1), hash_])).tolist() == [0, 0, 0]
+    assert near_groups(np.array([1, 0, hash_, hash_ ^ np.uint64(1)], np.uint64)).tolist() == [0, 0, 2, 2]
