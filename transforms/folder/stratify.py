@@ -99,7 +99,7 @@ def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tu
         units: int64 [N, 2], `SplitShares.position` and number of the images that are not divided, in any order.
     """
     units = units.reshape(-1, 2)
-    ordered = units[np.argsort(units[:, 0])]
+    ordered = units[np.lexsort((units[:, 1], units[:, 0]))]  # equal positions in one order, too
     after = np.cumsum(ordered[:, 1])
     twice_middle = 2 * after - ordered[:, 1]
     positions = np.append(ordered[:, 0], np.iinfo(np.int64).max)

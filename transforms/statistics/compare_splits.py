@@ -80,5 +80,5 @@ def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
 
 
 def _angle(number: int, total: int) -> float:
-    """Anscombe's, whose variance hardly depends on the share."""
-    return 2 * asin(sqrt((number + 0.375) / (total + 0.75)))
+    """Anscombe's, whose variance hardly depends on the share. A file that was edited may count more than all."""
+    return 2 * asin(sqrt((min(number, total) + 0.375) / (total + 0.75)))

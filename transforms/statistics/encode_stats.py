@@ -106,7 +106,7 @@ def _common(values: int, of: SplitStatistics, is_of_objects: bool) -> bytes:
     return b"".join(
         (
             _number(1, having),
-            _number(2, of.images - having),
+            _number(2, max(0, of.images - having)),
             _number(3, least),
             _number(4, most),
             _single(5, values / having),

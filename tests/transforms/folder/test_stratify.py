@@ -50,6 +50,14 @@ def test_shares_without_a_remainder_are_exact(images, expected):
     assert counts(divided(places, THREE), THREE) == expected
 
 
+def test_units_of_one_position_have_one_order():
+    units = np.array([(1, 1), (5, 9), (5, 1), (7, 4), (5, 3), *((place, 2) for place in range(10, 40))], np.int64)
+    found = {
+        class_borders("cat", units[np.random.default_rng(seed).permutation(len(units))], THIRDS) for seed in range(20)
+    }
+    assert len(found) == 1
+
+
 PLACES = st.lists(st.integers(0, MAX - 1), unique=True, max_size=60)
 
 

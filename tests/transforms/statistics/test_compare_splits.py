@@ -19,6 +19,10 @@ def test_classes_that_the_other_splits_lack():
     assert found.one_split_only == (ClassInOneSplit("c1", "b", 5), ClassInOneSplit("c0", "a", 3))
 
 
+def test_a_file_that_was_edited_to_count_more_than_all_is_compared():
+    assert compare_splits({"a": split(9, 12), "b": split(9, 3)}).one_split_only == ()
+
+
 def test_splits_without_classes_are_not_compared():
     assert compare_splits({"a": split(9, 3), "test": split(9, 0)}) is None
     assert compare_splits({"a": split(9, 3)}) is compare_splits({}) is None

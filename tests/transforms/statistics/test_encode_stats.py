@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -115,6 +116,14 @@ def test_numbers_of_objects(read):
         assert common.avg_num_values == pytest.approx(168 / 28)
     one = features(read.datasets[1])["box_side"].num_stats
     assert (one.common_stats.min_num_values, one.min, one.std_dev) == (1, one.max, pytest.approx(0, abs=1e-6))
+
+
+def test_a_file_that_was_edited_to_count_less_images_than_have_objects_is_encoded():
+    edited = msgspec.structs.replace(described([image(1, 1), image(2, 1)], [0, 0, 0, 1, 0]), images=1)
+    found = statistics_pb2.DatasetFeatureStatisticsList()
+    found.ParseFromString(encode_stats({"train": edited}))
+    common = features(found.datasets[0])["box_side"].num_stats.common_stats
+    assert (common.num_non_missing, common.num_missing) == (2, 0)
 
 
 def test_classes_by_their_names_the_most_frequent_first(read):
