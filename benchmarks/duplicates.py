@@ -22,7 +22,7 @@ import numpy as np
 from arguments import read_arguments
 from PIL import Image
 
-from recordmill.schemas.duplicates import FINGERPRINT, NO_HASH, Fingerprints
+from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, NO_HASH, Fingerprints
 from recordmill.schemas.statistics import ImageFacts, RecordPlace
 from recordmill.transforms.duplicates.find_duplicates import find_duplicates
 from recordmill.transforms.duplicates.fingerprint_images import fingerprint_images
@@ -116,7 +116,9 @@ def drawn_fingerprints(number: int) -> dict[str, list[Fingerprints]]:
     for begin in range(0, number, _SHARD):
         part = rows[order[begin : begin + _SHARD]]
         names = [f"images/{begin + index:012d}.jpg" for index in range(len(part))]
-        shard = Fingerprints(f"{begin:09d}", msgspec.Raw(msgspec.json.encode(names)), part.tobytes())
+        shard = Fingerprints(
+            f"{begin:09d}", msgspec.Raw(msgspec.json.encode(names)), part.tobytes(), FINGERPRINT_VERSION
+        )
         found["val" if begin % 7 == 0 else "train"].append(shard)
     return found
 

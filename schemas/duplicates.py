@@ -32,6 +32,10 @@ The upper half of `labels` stands for the image's class, or for the classes of i
 the objects are: see `recordmill.transforms.duplicates.fingerprint_images`."""
 
 
+FINGERPRINT_VERSION = 1
+"""Of how fingerprints are made of pictures and labels; those of another version are not compared with these."""
+
+
 def split_fingerprints(split: str) -> str:
     """Name of the file of the fingerprints of one split, a Fingerprints a line.
 
@@ -48,11 +52,13 @@ class Fingerprints(msgspec.Struct, frozen=True):
         shard: file of the shard.
         names: JSON list of the images' file names; decoded of few.
         rows: of FINGERPRINT, as many as names; bytes, in base64 as JSON.
+        version: FINGERPRINT_VERSION; 0 where a program before there was one has made them.
     """
 
     shard: str
     names: msgspec.Raw
     rows: bytes
+    version: int = 0
 
     @property
     def array(self) -> "np.ndarray":

@@ -9,6 +9,8 @@ from recordmill.launch.terminal.error_stream import printable
 from recordmill.schemas.duplicates import DUPLICATES
 from recordmill.schemas.manifest import Manifest
 
+_CLASSES_SHOWN = 5
+
 
 def duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Labels and texts, of splits that have just been written: first what is in several splits."""
@@ -29,6 +31,14 @@ def duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> It
             differ = f"; {each.labels_differ:,} of them have other labels there" if each.labels_differ else ""
             text = f"{each.exact:,} images of {name} are there again exactly, {each.near:,} nearly{differ}; see {file}"
             yield "duplicates", text
-    for name, number in found.copied_classes.items():
+    if missing := ", ".join(name for name in manifest.splits if name not in found.splits):
+        yield (
+            "duplicates",
+            f"{missing} was not compared, as its fingerprints are missing, damaged or an older program's; recordmill "
+            f"report {folder} makes them",
+        )
+    for name, number in list(found.copied_classes.items())[:_CLASSES_SHOWN]:
         copies = f"{number:,} pictures of the class {name} are of other classes, too: does its folder hold theirs?"
         yield "duplicates", printable(copies)
+    if (more := len(found.copied_classes) - _CLASSES_SHOWN) > 0:
+        yield "duplicates", f"and so it is with {more:,} classes more, which manifest.json has in copied_classes"

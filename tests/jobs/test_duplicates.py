@@ -2,6 +2,7 @@
 
 import io
 import json
+from hashlib import sha256
 
 import msgspec
 import pytest
@@ -161,6 +162,42 @@ def test_fingerprints_are_the_same_after_a_stop_and_read_back(sample, tmp_path, 
     assert not (out / "duplicates.jsonl").exists()
     assert "counted from the records" in recordmill("report", out).out
     assert {name: (out / name).read_bytes() for name in names} == written
+
+
+@pytest.mark.parametrize("damage", ["gone", "edited", "older"])
+@pytest.mark.parametrize("name", ["fingerprints-train.jsonl", "duplicates.jsonl"])
+def test_report_mends_what_was_deleted_or_edited_or_made_by_an_older_program(
+    tmp_path, copy_converted, recordmill, name, damage
+):
+    copy_converted(tmp_path)
+    names = ("fingerprints-train.jsonl", "duplicates.jsonl", "manifest.json", "manifest-train.json")
+    written = {each: (tmp_path / each).read_bytes() for each in names}
+    if damage == "gone":
+        (tmp_path / name).unlink()
+    elif damage == "edited":
+        (tmp_path / name).write_bytes(written[name][:-40] + written[name][-39:])
+    else:
+        old = written["fingerprints-train.jsonl"].replace(b'"version":1', b'"version":0')
+        (tmp_path / "fingerprints-train.jsonl").write_bytes(old)
+        manifest = decode_manifest(written["manifest-train.json"], "manifest-train.json")
+        entry = msgspec.structs.replace(manifest.splits["train"], fingerprints_sha256=sha256(old).hexdigest())
+        replaced = encode_manifest(msgspec.structs.replace(manifest, splits={"train": entry}))
+        (tmp_path / "manifest-train.json").write_bytes(replaced)
+        publish(str(tmp_path))
+        assert not (tmp_path / "duplicates.jsonl").exists()
+    outcome = recordmill("report", tmp_path)
+    assert ("counted from the records" in outcome.out) == (damage == "older" or name != "duplicates.jsonl")
+    assert {each: (tmp_path / each).read_bytes() for each in names} == written
+
+
+def test_report_of_a_part_of_a_folder_keeps_its_manifest(tmp_path, copy_converted, recordmill):
+    copy_converted(tmp_path)
+    names = ("manifest.json", "manifest-train.json", "duplicates.jsonl")
+    written = {name: (tmp_path / name).read_bytes() for name in names}
+    for name in ("manifest-train.json", "statistics-train.json", "fingerprints-train.jsonl", "duplicates.jsonl"):
+        (tmp_path / name).unlink()
+    assert recordmill("report", tmp_path).code == 0
+    assert {name: (tmp_path / name).read_bytes() for name in names} == written
 
 
 def test_an_image_whose_objects_are_in_two_shards_is_read_back_as_one(tmp_path, copy_converted, recordmill):

@@ -7,7 +7,7 @@ from math import log2
 import msgspec
 import numpy as np
 
-from recordmill.schemas.duplicates import FINGERPRINT, Fingerprints
+from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
 from recordmill.schemas.statistics import ImageFacts, RecordPlace
 from recordmill.transforms.images.perceptual_hash import HASH_SIDE, perceptual_hashes
 
@@ -39,7 +39,8 @@ class ImageFingerprints:
     def of_shard(self, shard: str) -> Fingerprints:
         """Of all images; `shard` is the name of the file that their records are in."""
         self._fingerprint()
-        return Fingerprints(shard, msgspec.Raw(msgspec.json.encode(self._names)), b"".join(self._rows))
+        names = msgspec.Raw(msgspec.json.encode(self._names))
+        return Fingerprints(shard, names, b"".join(self._rows), FINGERPRINT_VERSION)
 
     def _fingerprint(self) -> None:
         self._names += [facts.name for facts, _ in self._pending]

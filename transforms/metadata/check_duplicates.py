@@ -6,7 +6,7 @@ from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Fingerprin
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.manifest import state_folder
+from recordmill.schemas.manifest import Manifest, state_folder
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import compared, json_lines, read_fingerprints
 from recordmill.transforms.storage.resolve import storage_for
@@ -14,20 +14,24 @@ from recordmill.transforms.storage.resolve import storage_for
 
 def check_duplicates(
     output: str, fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable, policy: str
-) -> None:
+) -> set[str]:
     """Compare a job's splits with each other, and with those that jobs before have written to the folder.
 
     Args:
         fingerprints: of the job's splits.
         policy: `leakage` refuses images that are in several splits, `fail` all that are there more than once.
 
+    Returns:
+        The splits that were compared.
+
     Raises:
         DuplicatesError: there are some, of which a list is in the folder of the first split's state; or a split has no
             fingerprints to compare with.
     """
-    groups = _refused(output, fingerprints, table, policy)
+    before = read_split_manifests(output)
+    groups = _refused(output, before, fingerprints, table, policy)
     if not groups:
-        return
+        return before.keys() | fingerprints.keys()
     storage = storage_for(output)
     path = storage.join(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
     storage.write(path, json_lines(groups))
@@ -38,32 +42,45 @@ def check_duplicates(
 
 
 def check_complete_duplicates(output: str, splits: Iterable[str], table: FeatureTable, policy: str) -> None:
-    """Likewise splits that are in the folder already, of which nothing is written.
+    """Likewise splits that are in the folder already, as nothing is written of them, or another job has come with its
+    own meanwhile.
 
     Raises:
         DuplicatesError: there are some; the folder's own list has them.
     """
-    groups = _refused(output, read_fingerprints(output, splits), table, policy)
+    found = read_split_manifests(output)
+    fingerprints = _read(output, {split: found[split] for split in splits})
+    groups = _refused(output, found, fingerprints, table, policy)
     if groups:
         path = storage_for(output).join(output, DUPLICATES)
         raise DuplicatesError(
-            f"{_told(groups, policy)}. All of the folder are in {path}. The splits were complete already, and stay: "
+            f"{_told(groups, policy)}. All of the folder are in {path}. The splits are complete, and stay: "
             "leave some of the images out, or keep those of a group in one split, and write again; or run again with "
             "--duplicates report to accept this"
         )
 
 
+def _read(output: str, manifests: Mapping[str, Manifest]) -> dict[str, list[Fingerprints]]:
+    """The fingerprints of splits, of which these are the manifests."""
+    found = (read_fingerprints(output, manifest, [split]) for split, manifest in manifests.items())
+    return {split: of_shards for each in found for split, of_shards in each.items()}
+
+
 def _refused(
-    output: str, fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable, policy: str
+    output: str,
+    found: Mapping[str, Manifest],
+    fingerprints: Mapping[str, Sequence[Fingerprints]],
+    table: FeatureTable,
+    policy: str,
 ) -> list[DuplicateGroup]:
     if not has_picture(table):
         return []
-    names = read_split_manifests(output).keys() - fingerprints.keys()
-    others = read_fingerprints(output, names)
+    names = found.keys() - fingerprints.keys()
+    others = _read(output, {split: found[split] for split in names})
     if lacking := sorted(names - others.keys()):
         raise DuplicatesError(
-            f"--duplicates {policy}: {', '.join(lacking)} of {output} cannot be compared, as no fingerprints of it are "
-            f"there; recordmill report {output} makes them"
+            f"--duplicates {policy}: {', '.join(lacking)} of {output} cannot be compared, as its fingerprints are "
+            f"missing, damaged or an older program's; recordmill report {output} makes them"
         )
     return [
         group

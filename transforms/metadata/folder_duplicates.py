@@ -8,7 +8,14 @@ from operator import attrgetter
 
 import msgspec
 
-from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Duplicates, Fingerprints, split_fingerprints
+from recordmill.schemas.duplicates import (
+    DUPLICATES,
+    FINGERPRINT_VERSION,
+    DuplicateGroup,
+    Duplicates,
+    Fingerprints,
+    split_fingerprints,
+)
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
@@ -33,21 +40,24 @@ def fingerprint_lines(fingerprints: Iterable[Fingerprints]) -> bytes:
     return json_lines(sorted(fingerprints, key=attrgetter("shard")))
 
 
-def read_fingerprints(output: str, splits: Iterable[str]) -> dict[str, list[Fingerprints]]:
-    """The fingerprints of those of the splits that have some."""
+def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) -> dict[str, list[Fingerprints]]:
+    """The fingerprints of those of the splits that have some, as they were written, and by the present version: others
+    could not be compared."""
     found = {}
     for split in splits:
         data = read_file(output, split_fingerprints(split))
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
-            if data is not None:
-                found[split] = _DECODER.decode_lines(data)
+        if data is None or sha256(data).hexdigest() != manifest.splits[split].fingerprints_sha256:
+            continue
+        of_shards = _DECODER.decode_lines(data)
+        if all(each.version == FINGERPRINT_VERSION for each in of_shards):
+            found[split] = of_shards
     return found
 
 
 def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] | None:
     """What is in a folder more than once, for its manifest, and the bytes of duplicates.jsonl; None where no split has
-    fingerprints, as records have no pictures."""
-    fingerprints = read_fingerprints(output, manifest.splits)
+    fingerprints to compare, as records have no pictures."""
+    fingerprints = read_fingerprints(output, manifest, manifest.splits)
     if not fingerprints:
         return None
     found = compared(fingerprints, manifest.table)

@@ -31,7 +31,7 @@ from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.join.compare_names import Names, SampleNames
-from recordmill.transforms.metadata.check_duplicates import check_duplicates
+from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates, check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import (
@@ -197,7 +197,8 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     are in the folder of its state, and an older split of that name stays as it was.
 
     Raises:
-        DuplicatesError: see `check_duplicates`. The shards stay.
+        DuplicatesError: see `check_duplicates`. The shards stay; and the splits where another job has written its own
+            at the same time.
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects` and `check_examples`. The shards
             stay.
         LostImagesError: see `describe_split.check_whole`.
@@ -212,13 +213,17 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     for split in splits.values():
         check_whole(split, outcome.table)
     _check(target, splits, rejects, write_rejects(target.output, lines))
+    compared: set[str] = set()
     if target.duplicates != "report":
-        check_duplicates(target.output, fingerprints, outcome.table, target.duplicates)
+        compared = check_duplicates(target.output, fingerprints, outcome.table, target.duplicates)
     encoders = sorted(outcome.encoders, key=attrgetter("column"))
     infos = tuple(encoder.info for encoder in encoders)
     splits = dict(sorted(splits.items()))
     manifest = manifest_of(target.recipes[0].name, outcome.labels, outcome.table, splits, infos)
-    return commit_splits(target.output, manifest, lines, files, encoders, prints)
+    whole = commit_splits(target.output, manifest, lines, files, encoders, prints)
+    if compared and not whole.splits.keys() <= compared:  # another job has come with a split since we looked
+        check_complete_duplicates(target.output, splits, whole.table, target.duplicates)
+    return whole
 
 
 def _check(

@@ -6,14 +6,15 @@ from hashlib import sha256
 
 import msgspec
 
-from recordmill.schemas.duplicates import split_fingerprints
+from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.manifest import Manifest, encode_json
+from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest, split_manifest
 from recordmill.schemas.shards import index_of
 from recordmill.schemas.statistics import Statistics, split_statistics
 from recordmill.transforms.metadata.commit_splits import publish
-from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
+from recordmill.transforms.metadata.dataset_folder import read_split_manifests
+from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines, read_fingerprints
 from recordmill.transforms.metadata.folder_statistics import read_file, statistics_files
 from recordmill.transforms.records.record_values import RecordParseError
 from recordmill.transforms.records.shard_reader import ShardReader
@@ -33,6 +34,7 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
         JobError: a shard is damaged.
         OSError: a shard is gone; nothing can be written there.
     """
+    _write_missing(folder, manifest)
     lacking = [split for split in manifest.splits if not _is_counted(folder, manifest, split)]
     seen = 0
     for split in lacking:
@@ -44,34 +46,54 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
             seen += shard.examples
             read(seen)
         _write(folder, manifest, split, parts)
-    # An older program may have written what is of all splits, too.
-    if lacking or any(read_file(folder, name) != of for name, of in statistics_files(folder, manifest.splits).items()):
+    if lacking or not _is_published(folder, manifest):
         publish(folder)
     return lacking
 
 
+def _write_missing(folder: str, manifest: Manifest) -> None:
+    """Write manifests of single splits that are not there, as only a part of the folder was copied: the one of all
+    splits is made of them."""
+    for split in manifest.splits.keys() - read_split_manifests(folder).keys():
+        _write_manifest(folder, manifest, manifest.splits[split])
+
+
+def _write_manifest(folder: str, manifest: Manifest, entry: SplitManifest) -> None:
+    storage, split = storage_for(folder), entry.recipe.split
+    of_one = msgspec.structs.replace(manifest, splits={split: entry}, duplicates=msgspec.UNSET, sha256="")
+    storage.write(storage.join(folder, split_manifest(split)), encode_manifest(of_one))
+
+
 def _write(folder: str, manifest: Manifest, split: str, parts: list[Counted]) -> None:
-    storage = storage_for(folder)
-    counts = manifest.splits[split].class_counts
+    storage, entry = storage_for(folder), manifest.splits[split]
     whole = reduce(add_statistics, (part.statistics for part in parts), Statistics())
-    found = describe_statistics(whole, manifest.labels, manifest.table, counts)
-    storage.write(storage.join(folder, split_statistics(split)), encode_json(found))
+    found = encode_json(describe_statistics(whole, manifest.labels, manifest.table, entry.class_counts))
+    storage.write(storage.join(folder, split_statistics(split)), found)
+    now = msgspec.structs.replace(entry, statistics_sha256=sha256(found).hexdigest())
     if has_picture(manifest.table):
         lines = fingerprint_lines(part.fingerprints for part in parts if part.fingerprints)
         storage.write(storage.join(folder, split_fingerprints(split)), lines)
+        now = msgspec.structs.replace(now, fingerprints_sha256=sha256(lines).hexdigest())
+    if now != entry:
+        _write_manifest(folder, manifest, now)
 
 
 def _is_counted(folder: str, manifest: Manifest, split: str) -> bool:
-    entry = manifest.splits[split]
-    files = {split_statistics(split): entry.statistics_sha256}
-    if has_picture(manifest.table):
-        files[split_fingerprints(split)] = entry.fingerprints_sha256
-    return all(_is_there(folder, file, digest) for file, digest in files.items())
+    data, digest = read_file(folder, split_statistics(split)), manifest.splits[split].statistics_sha256
+    if data is None or digest not in (msgspec.UNSET, sha256(data).hexdigest()):
+        return False
+    return not has_picture(manifest.table) or split in read_fingerprints(folder, manifest, [split])
 
 
-def _is_there(folder: str, file: str, digest: str | msgspec.UnsetType) -> bool:
-    data = read_file(folder, file)
-    return data is not None and digest in (msgspec.UNSET, sha256(data).hexdigest())
+def _is_published(folder: str, manifest: Manifest) -> bool:
+    """Whether what is of all splits is as it should be: it was not edited, and no older program has written it."""
+    of_all = statistics_files(folder, manifest.splits)
+    if any(read_file(folder, name) != data for name, data in of_all.items()):
+        return False
+    data, noted = read_file(folder, DUPLICATES), manifest.duplicates
+    if noted is msgspec.UNSET:
+        return not has_picture(manifest.table)
+    return data is not None and sha256(data).hexdigest() == noted.sha256
 
 
 def _of_shard(folder: str, file: str, manifest: Manifest, is_measured: bool, after: int | None) -> Counted:

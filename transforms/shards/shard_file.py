@@ -9,6 +9,7 @@ from typing import NamedTuple
 import google_crc32c
 import msgspec
 
+from recordmill.schemas.duplicates import FINGERPRINT_VERSION
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
@@ -208,6 +209,8 @@ class FinishedShards:
         if result is None or (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
             return None
         if (result.info.index is msgspec.UNSET) != self._place.gzip:  # an older program's
+            return None
+        if result.fingerprints and result.fingerprints.version != FINGERPRINT_VERSION:
             return None
         return result if all(map(self._is_there, moves(key.split, result.info))) else None
 

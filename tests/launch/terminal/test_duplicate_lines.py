@@ -5,12 +5,14 @@ import msgspec
 from recordmill.launch.terminal.duplicate_lines import duplicate_lines
 from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
 from recordmill.schemas.manifest import FORMAT, Manifest
+from tests.transforms.metadata.test_commit_splits import of_split
 
 TRAIN = SplitDuplicates(exact=1234, near=56, leaked=7, labels_differ=3)
 
 
-def lines(duplicates: Duplicates | msgspec.UnsetType, *names: str) -> list[tuple[str, str]]:
-    manifest = Manifest(FORMAT, "coco", "detection", (), (), (), {}, duplicates=duplicates)
+def lines(duplicates: Duplicates | msgspec.UnsetType, *names: str, lacking: str = "") -> list[tuple[str, str]]:
+    splits = of_split(lacking).splits if lacking else {}
+    manifest = Manifest(FORMAT, "coco", "detection", (), (), (), splits, duplicates=duplicates)
     return list(duplicate_lines("out", manifest, names))
 
 
@@ -40,6 +42,20 @@ def test_a_class_of_copies_is_told():
     ((_, text),) = lines(Duplicates("", 0, 0, {}, {"all\x1b[1m": 2001}))
     assert "2,001 pictures of the class all" in text
     assert "\x1b" not in text
+
+
+def test_of_many_classes_of_copies_the_first_are_told_and_how_many_there_are():
+    told = lines(Duplicates("", 0, 0, {}, {f"c{number}": number for number in range(9)}))
+    assert [f"class c{number} are" in text for number, (_, text) in enumerate(told)] == [True] * 5 + [False]
+    assert "4 classes more" in told[-1][1]
+    assert len(lines(Duplicates("", 0, 0, {}, {f"c{number}": number for number in range(5)}))) == 5
+
+
+def test_a_split_that_was_not_compared_is_told_with_the_cure():
+    ((_, text),) = lines(found(train=SplitDuplicates()), "train", lacking="val")
+    assert text.startswith("val was not compared")
+    assert "recordmill report out" in text
+    assert lines(found(train=SplitDuplicates()), "train", lacking="train") == []
 
 
 def test_without_any_nothing_is_told():

@@ -5,7 +5,14 @@ import random
 import msgspec
 import numpy as np
 
-from recordmill.schemas.duplicates import FINGERPRINT, Agreement, Fingerprints, Likeness, SplitDuplicates
+from recordmill.schemas.duplicates import (
+    FINGERPRINT,
+    FINGERPRINT_VERSION,
+    Agreement,
+    Fingerprints,
+    Likeness,
+    SplitDuplicates,
+)
 from recordmill.transforms.duplicates.find_duplicates import Found, copied_classes, find_duplicates
 
 HASHES = np.random.default_rng(0).integers(1, 1 << 64, 100, dtype=np.uint64).tolist()
@@ -19,7 +26,8 @@ def shard(name: str, *images: tuple[str, int, int, int]) -> Fingerprints:
     rows = np.zeros(len(images), FINGERPRINT)
     for index, (_, picture, hash_, labels) in enumerate(images):
         rows[index] = ((picture % 3, picture), hash_, labels, 100 * index, 90, index, 0)
-    return Fingerprints(name, msgspec.Raw(msgspec.json.encode([each[0] for each in images])), rows.tobytes())
+    names = msgspec.Raw(msgspec.json.encode([each[0] for each in images]))
+    return Fingerprints(name, names, rows.tobytes(), FINGERPRINT_VERSION)
 
 
 def names(found: Found) -> list[list[str]]:

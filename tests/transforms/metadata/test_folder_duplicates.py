@@ -11,7 +11,7 @@ from recordmill.schemas.duplicates import Fingerprints, SplitDuplicates
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.layouts import CLASSIFICATION
 from recordmill.schemas.manifest import FORMAT, Manifest
-from recordmill.transforms.metadata.check_duplicates import check_duplicates
+from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates, check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.folder_duplicates import duplicates_of, fingerprint_lines, first_groups
 from tests.transforms.duplicates.test_find_duplicates import image, shard
@@ -22,11 +22,20 @@ ALL = tuple(image(f"all/{n}.jpg", n, labels=1 << 32) for n in range(6))
 OTHER = (image("cat/7.jpg", 7),)
 
 
+def with_fingerprints(manifest: Manifest, lines: bytes) -> Manifest:
+    """The manifest of one split, that has these."""
+    ((split, entry),) = manifest.splits.items()
+    entry = msgspec.structs.replace(entry, fingerprints_sha256=sha256(lines).hexdigest())
+    return msgspec.structs.replace(manifest, splits={split: entry})
+
+
 def written(folder, **splits: list[Fingerprints]) -> Manifest:
     """A folder of splits of which only fingerprints are there."""
+    entries = {}
     for split, shards in splits.items():
-        (folder / f"fingerprints-{split}.jsonl").write_bytes(fingerprint_lines(shards))
-    entries = {split: of_split(split).splits[split] for split in splits}
+        lines = fingerprint_lines(shards)
+        (folder / f"fingerprints-{split}.jsonl").write_bytes(lines)
+        entries |= with_fingerprints(of_split(split), lines).splits
     categories = (Category(1, "cat"), Category(2, "all"))
     return Manifest(FORMAT, "coco", "classification", (), categories, (), entries)
 
@@ -53,20 +62,47 @@ def test_lines_are_in_the_order_of_shards():
     assert msgspec.json.decode(lines[0], type=Fingerprints).array["labels"].tolist() == [0] * 6
 
 
-def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_path):
+OLD = msgspec.structs.replace(shard("v", *ALL), version=0)
+DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
+
+
+@pytest.mark.parametrize("damaged", [b"\xff", b"", fingerprint_lines([OLD]), fingerprint_lines([DAMAGED])])
+def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_path, damaged):
     assert duplicates_of(str(tmp_path), written(tmp_path)) is None
     manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("v", *ALL)])
-    (tmp_path / "fingerprints-val.jsonl").write_bytes(b"\xff")
+    (tmp_path / "fingerprints-val.jsonl").write_bytes(damaged)
     found, lines = duplicates_of(str(tmp_path), manifest)
     assert (list(found.splits), lines) == (["train"], b"")
+
+
+def test_fingerprints_of_another_version_are_not_compared(tmp_path):
+    manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("w", *OTHER), OLD])
+    found, lines = duplicates_of(str(tmp_path), manifest)
+    assert (list(found.splits), lines) == (["train"], b"")
+    commit_both(tmp_path, fingerprint_lines([shard("t", *CATS)]), fingerprint_lines([OLD]))
+    with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared.*an older program's; recordmill report"):
+        check_duplicates(str(tmp_path), {"test": [shard("x", *OTHER)]}, CLASSIFICATION, "leakage")
+    with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared"):
+        check_complete_duplicates(str(tmp_path), ["train", "val"], CLASSIFICATION, "leakage")
+
+
+def commit_both(folder, train: bytes, val: bytes) -> None:
+    for split, lines in (("train", train), ("val", val)):
+        manifest = with_fingerprints(of_split(split), lines)
+        stage(folder, split, manifest.splits[split].shards)
+        commit_splits(str(folder), manifest, {split: b""}, statistics_of(manifest), (), {split: lines})
+
+
+def test_a_list_that_is_not_there_or_cut_has_no_group(tmp_path):
     assert first_groups(str(tmp_path), 5) == []
     (tmp_path / "duplicates.jsonl").write_bytes(b'{"kind": "exa')
     assert first_groups(str(tmp_path), 5) == []
 
 
 def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
-    for fingerprints in ({"val": fingerprint_lines([shard("v", *ALL, *CATS)])}, {}):
-        manifest = of_split("val")
+    lines = fingerprint_lines([shard("v", *ALL, *CATS)])
+    for fingerprints in ({"val": lines}, {}):
+        manifest = with_fingerprints(of_split("val"), lines) if fingerprints else of_split("val")
         stage(tmp_path, "val", manifest.splits["val"].shards)
         whole = commit_splits(str(tmp_path), manifest, {"val": b""}, statistics_of(manifest), (), fingerprints)
         assert (whole.duplicates is not msgspec.UNSET) == bool(fingerprints)
@@ -86,14 +122,14 @@ def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
     ],
 )
 def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, is_refused):
-    manifest = of_split("train")
-    stage(tmp_path, "train", manifest.splits["train"].shards)
     before = {"train": fingerprint_lines([shard("t", *others)])}
+    manifest = with_fingerprints(of_split("train"), before["train"])
+    stage(tmp_path, "train", manifest.splits["train"].shards)
     commit_splits(str(tmp_path), manifest, {"train": b""}, statistics_of(manifest), (), before)
     listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
     args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)
     if not is_refused:
-        check_duplicates(*args)
+        assert check_duplicates(*args) == {"train", "val"}
         assert not listed.exists()
         return
     with pytest.raises(DuplicatesError, match="of val") as error:
@@ -104,9 +140,9 @@ def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, i
 
 
 def test_a_split_that_is_replaced_is_not_compared_with_itself(tmp_path):
-    manifest = of_split("val")
-    stage(tmp_path, "val", manifest.splits["val"].shards)
     prints = {"val": fingerprint_lines([shard("v", *CATS)])}
+    manifest = with_fingerprints(of_split("val"), prints["val"])
+    stage(tmp_path, "val", manifest.splits["val"].shards)
     commit_splits(str(tmp_path), manifest, {"val": b""}, statistics_of(manifest), (), prints)
     check_duplicates(str(tmp_path), {"val": [shard("v", *ALL)]}, CLASSIFICATION, "fail")
     check_duplicates(str(tmp_path), {}, CLASSIFICATION, "fail")

@@ -13,7 +13,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
@@ -22,6 +22,8 @@ from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifes
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import ClassStatistics, SplitStatistics, Statistics
+from recordmill.transforms.metadata import write_metadata as module
+from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import describe_split
 from recordmill.transforms.metadata.write_metadata import (
     Findings,
@@ -33,6 +35,7 @@ from recordmill.transforms.metadata.write_metadata import (
 )
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
+from tests.transforms.duplicates.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
 
 VAL = msgspec.structs.replace(RECIPE, split="val")
@@ -321,3 +324,31 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
     found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert found.splits == {"train": split_of(REJECTED, 9)}
     assert found.num_classes == 4  # of the ids 1 and 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "picture", "is_refused"), [("leakage", 1, True), ("leakage", 2, False), ("fail", 1, True)]
+)
+def test_a_split_that_another_job_writes_at_the_same_moment_is_compared_too(
+    tmp_path, monkeypatch, policy, picture, is_refused
+):
+    def finish(split: str, shards, picture: int) -> tuple[Target, Outcome]:
+        stage(tmp_path, split, shards)
+        prints = [(split, fingerprints_of(shards[0].file, (f"{split}.jpg", picture, 0, 0)))]
+        target = Target((msgspec.structs.replace(RECIPE, split=split),), str(tmp_path), 0.2, policy)
+        return target, Outcome(LABELS, TABLE, **of_split(split, shards), unlisted=UNLISTED, fingerprints=prints)
+
+    def after_the_other(*args):
+        monkeypatch.setattr(module, "commit_splits", commit_splits)
+        val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
+        write_metadata(*finish("val", val_shards, 1))
+        return commit_splits(*args)
+
+    monkeypatch.setattr(module, "commit_splits", after_the_other)
+    train = finish("train", SHARDS, picture)
+    if not is_refused:
+        assert list(write_metadata(*train).splits) == ["train", "val"]
+        return
+    with pytest.raises(DuplicatesError, match=r"2 images are 1 pictures, .*The splits are complete, and stay"):
+        write_metadata(*train)
+    assert (tmp_path / "manifest-train.json").exists()
