@@ -12,6 +12,8 @@ BROWSER := .browser
 # Each an environment on top of $(VENV): tests/consumers/environments has what it adds, and its tests.
 CONSUMERS := datumaro jax keras_hub tfds tfrecord torchvision
 LARGE_CONSUMERS := dali fiftyone
+# Likewise of benchmarks/peers/environments; the others of the table are in $(VENV) and $(GARDEN).
+PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdataset
 DEMO := demo
 JOBS ?= 2
 LOCK_IMAGE := --generate-hashes -c constraints.txt --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
@@ -22,7 +24,7 @@ NEEDS = $(BIN)/python -c "import sys; from importlib.metadata import requires; \
     print(*(need for line in requires('recordmill') for need, _, when in [line.partition('; ')] \
         if not when or when in extras), sep='\n')"
 
-.PHONY: demo test test-airflow test-browser test-consumers test-consumers-all test-engines test-faults lint format bench bench-engines lock lock-image lock-consumers templates pictures clean
+.PHONY: demo test test-airflow test-browser test-consumers test-consumers-all test-engines test-faults lint format bench bench-engines bench-peers lock lock-image lock-consumers templates pictures clean
 
 # One after the other in as many lanes as there are jobs, as each is a process of its own.
 define test_environments
@@ -101,6 +103,9 @@ bench-engines: $(VENV)/installed-dev $(WORKER)/installed  ## Measure one job on 
 	$(BIN)/python tests/engines/fetch.py $(ENGINES)
 	PYTHONPATH=. $(BIN)/python benchmarks/engines.py
 
+bench-peers: $(VENV)/installed-dev $(GARDEN)/installed $(PEERS:%=.peers/%/installed)  ## Measure what others make of the same pictures (20 minutes, 2 GB)
+	cd benchmarks && ../$(BIN)/python compare_peers.py
+
 lock: $(VENV)/installed-dev  ## Pin the newest versions that setup.py allows
 	$(BIN)/pip install --quiet uv
 	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in setup.py."; \
@@ -127,7 +132,8 @@ lock-consumers: $(VENV)/installed-dev  ## Pin what consumers need, where it can 
 	 echo "tf-models-official==2.20.0") > model_garden.new
 	mv model_garden.new tests/consumers/model_garden.txt
 	rm overrides.new
-	for folder in $(addprefix tests/consumers/environments/,$(CONSUMERS) $(LARGE_CONSUMERS)); do \
+	for folder in $(addprefix tests/consumers/environments/,$(CONSUMERS) $(LARGE_CONSUMERS)) \
+	    $(addprefix benchmarks/peers/environments/,$(PEERS)); do \
 	    sed -n 's/^\([A-Za-z0-9._-]*\).*/^\1==/p' $$folder/requirements.in > named.new; \
 	    grep -v -f named.new constraints.txt > constraints.new; \
 	    $(BIN)/uv pip compile $$folder/requirements.in --excludes tests/consumers/environments/left_out.txt --universal \
@@ -157,13 +163,20 @@ $(VENV)/installed-dev: $(VENV)/installed
 	touch $@
 
 # $(VENV) is on the path last, so that what an environment has of its own comes first. pip is not to see it.
-.consumers/%/installed: tests/consumers/environments/%/requirements.txt $(VENV)/installed-dev
+define install_on_top
 	$(BIN)/python -m venv --clear --without-pip $(@D)
 	$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps -r $<
 	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
 	    > $$(echo $(@D)/lib/python3*/site-packages)/below.pth
 	if [ -x $(<D)/install.sh ]; then $(<D)/install.sh $(@D); fi
 	touch $@
+endef
+
+.consumers/%/installed: tests/consumers/environments/%/requirements.txt $(VENV)/installed-dev
+	$(install_on_top)
+
+.peers/%/installed: benchmarks/peers/environments/%/requirements.txt $(VENV)/installed-dev
+	$(install_on_top)
 
 $(GARDEN)/installed: tests/consumers/model_garden.txt
 	$(PYTHON) -m venv --clear $(GARDEN)
@@ -194,4 +207,4 @@ $(LIGHT)/installed: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf .types $(VENV) $(GARDEN) .consumers $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .types $(VENV) $(GARDEN) .consumers .peers $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

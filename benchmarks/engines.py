@@ -9,15 +9,14 @@ which is checked. A cluster that runs already is not started anew for each job, 
 import contextlib
 import shutil
 import statistics
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from arguments import read_arguments
 from coco import coco
 from make_coco import make
+from measure import Measure, measured
 
 from tests.engines import fetch
 from tests.engines.conftest import PARTS, in_pool, of_job_server
@@ -26,43 +25,6 @@ from tests.engines.output import files_of
 from tests.engines.worker_pool import running_pool, site_packages, worker_environment
 
 HERE = Path(__file__).resolve().parent
-SAMPLE_S = 0.1
-
-
-def descendants(roots: set[int]) -> set[int]:
-    """Processes of this machine that these have started, and these."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    found: set[int] = set()
-    grown = roots & parents.keys()
-    while grown != found:
-        found = set(grown)
-        grown = found | {process for process, parent in parents.items() if parent in found}
-    return found
-
-
-def proportional_mb(process: int) -> float:
-    """Memory of a process, what it shares with others in part."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1000
-    return 0.0
-
-
-def measured(command: list[str], servers: set[int]) -> tuple[float, float]:
-    """Seconds and peak MB of a command that must succeed, with servers that work for it."""
-    began = time.perf_counter()
-    process = subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL)
-    peak = 0.0
-    while process.poll() is None:
-        peak = max(peak, sum(map(proportional_mb, descendants({process.pid, *servers}))))
-        time.sleep(SAMPLE_S)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} failed with {process.returncode}")
-    return time.perf_counter() - began, peak
 
 
 @contextlib.contextmanager
@@ -98,7 +60,7 @@ def main() -> None:
     data = folder / f"coco-{arguments.images}"
     if not data.exists():
         make(data, arguments.images)
-    runs: dict[str, list[tuple[float, float]]] = {}
+    runs: dict[str, list[Measure]] = {}
     first = None
     with tempfile.TemporaryDirectory() as temporary, engines(Path(temporary)) as running:
         for _ in range(arguments.runs):
@@ -113,7 +75,7 @@ def main() -> None:
                     raise SystemExit(f"{name} wrote other bytes")
     print("| engine | seconds | fastest … slowest | peak MB |\n|---|---|---|---|")
     for name, measures in runs.items():
-        seconds, peaks = [each[0] for each in measures], [each[1] for each in measures]
+        seconds, peaks = [each.seconds for each in measures], [each.peak_mb for each in measures]
         print(
             f"| {name} | {statistics.median(seconds):.1f} | {min(seconds):.1f} … {max(seconds):.1f} "
             f"| {statistics.median(peaks):,.0f} |"
