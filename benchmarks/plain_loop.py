@@ -18,14 +18,14 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, shard_names
 from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.tfrecord import frame
-from recordmill.transforms.coco.read_coco import read_coco
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.shards.plan_shards import image_order
+from tests.transforms.coco.whole_files import read_whole
 
 
 def main(data: Path, output: Path, shards: int) -> None:
     output.mkdir(parents=True)
-    items = list(read_coco(AnnotationSource(AnnotationKind.INSTANCES, str(data / "instances.json"))))
+    items = list(read_whole(AnnotationSource(AnnotationKind.INSTANCES, str(data / "instances.json"))))
     labels = LabelMap(items[-1].categories)
     encoder = ExampleEncoder(labels, DETECTION.with_parts(()), "clip")
     names = shard_names("coco", "train", "detection")

@@ -2,8 +2,8 @@
 
     python benchmarks/read_coco.py [--images 118287] [--annotations 860001] [--runs 5]
 
-Both read the file from disk. `grouped` is what ReadCoco needs before it can yield an image: rows decoded and grouped by
-image id; `whole` also decodes every box and yields every FileAnnotations. Each run is a process of its own.
+All read the file from disk. `cut` finds the blocks; `whole` also reads each again, decodes its rows and boxes, groups
+them by image id, and describes the file. Each run is a process of its own.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-WAYS = ("raw", "grouped", "whole")
+WAYS = ("raw", "cut", "whole")
 
 
 def write_file(path: Path, images: int, annotations: int) -> None:
@@ -57,19 +57,21 @@ def measure(way: str, path: str) -> None:
     import time
 
     from recordmill.schemas.coco import AnnotationKind, AnnotationSource
-    from recordmill.transforms.coco import decode_coco, read_coco
+    from recordmill.transforms.coco import decode_coco
+    from recordmill.transforms.coco.describe_file import BlockSummary, describe_file
+    from recordmill.transforms.coco.read_coco import cut_file, read_block
 
     source = AnnotationSource(AnnotationKind.INSTANCES, path)
 
     began = time.perf_counter()
     if way == "raw":
         decode_coco.RAW_FILE.decode(Path(path).read_bytes())
-    elif way == "grouped":
-        with read_coco._gc_paused():
-            read_coco._group(decode_coco.decode_coco(path, Path(path).read_bytes(), source.kind))
-    else:
-        for _ in read_coco.read_coco(source):
+    elif way == "cut":
+        for _ in cut_file(source):
             pass
+    else:
+        items = (item for block in cut_file(source) for item in read_block(block))
+        describe_file(source, [item for item in items if isinstance(item, BlockSummary)])
     print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
 
 

@@ -42,7 +42,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     )
     categories = coco.files | "MergeCategories" >> MergeCategories()
     assumed = options.images[0] if options.no_list else ""
-    joined = coco.parts | "JoinImages" >> JoinImages(division, files, assumed, masks, options.match)
+    joined = coco.parts | "JoinImages" >> JoinImages(categories, division, files, assumed, masks, options.match)
     screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
     limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
     rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], joined.rejected

@@ -51,8 +51,31 @@ class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):
     bbox_format: BoxFormat | None = None
 
 
+class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
+    """Some of an annotation file's text: rows of one of its lists.
+
+    Attributes:
+        number: of the block in its file.
+        list: `images` or `annotations`; empty for an object of all else: the file without the rows of its lists.
+        first_row: index of the first.
+        start: offset of the text in the file.
+        size: bytes of the text.
+        sampled: every so manieth row of the file is looked at to guess the format of boxes.
+        text: empty where it can be read from the file.
+    """
+
+    source: AnnotationSource
+    number: int
+    list: str
+    first_row: int
+    start: int
+    size: int
+    sampled: int
+    text: bytes = b""
+
+
 class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
-    """What one annotation file says of one image id.
+    """What a block of an annotation file, or all of them, say of one image id.
 
     Attributes:
         image_id: the id.
@@ -63,6 +86,8 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
         annotations: its usable objects of that image, in file order.
         labels: its other usable annotations of that image, likewise in file order.
         rejected: its annotations of that image that cannot be used.
+        block: number of the block.
+        bbox_format: that boxes and areas still have; None where they are x, y, width, height in pixels, and pixels².
     """
 
     image_id: int
@@ -72,6 +97,8 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
     annotations: tuple[Annotation, ...] = ()
     labels: ImageLabels = NO_LABELS
     rejected: tuple[Rejected, ...] = ()
+    block: int = 0
+    bbox_format: BoxFormat | None = None
 
     @property
     def annotation_rows(self) -> int:

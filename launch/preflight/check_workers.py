@@ -3,17 +3,14 @@
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from apache_beam.options.pipeline_options import DebugOptions, GoogleCloudOptions, PipelineOptions, WorkerOptions
 
 from recordmill.launch.runners.beam_options import is_prime
-from recordmill.launch.runners.machines import ARM, machine_of, roomier
-from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.launch.runners.machines import ARM, machine_of
 from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.option import flag
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,10 +19,6 @@ DISK_GB = 25
 _SPARE = 1.2
 """Of shards in hand: they grow beyond the size that is aimed at, and logs need room."""
 _GB = 10**9
-_LEAST_PER_BYTE, _MOST_PER_BYTE = 1.8, 6.2
-"""Memory of the step that reads a JSON, in bytes of the file: of long polygons, and of nothing but short boxes. See
-docs/performance.md."""
-
 _MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 _ZONE = re.compile(r"([a-z]+(?:-[a-z]+)+\d+)-[a-z]")
 
@@ -64,11 +57,11 @@ def _machine_faults(options: PipelineOptions) -> Iterator[str]:
 
 
 def check_room(options: ConvertOptions, beams: PipelineOptions) -> None:
-    """Refuse workers on which there is no room for what they hold at once; warn where there may be none. Of machines
-    that are not known nothing is said.
+    """Refuse workers on whose disks there is no room for the shards that they have in hand at once. Of machines that
+    are not known nothing is said.
 
     Raises:
-        ConfigError: with every fault.
+        ConfigError: how much is needed.
     """
     name = beams.view_as(WorkerOptions).machine_type or ""
     machine = machine_of(name)
@@ -78,11 +71,6 @@ def check_room(options: ConvertOptions, beams: PipelineOptions) -> None:
     disk_gb = beams.view_as(WorkerOptions).disk_size_gb or DISK_GB
     shard_bytes = options.sizing.shard_bytes
     faults = list(_disk_faults(shard_bytes, in_hand, disk_gb)) if shard_bytes else []
-    if isinstance(options, CocoOptions):
-        sizes = (
-            (f"{flag(file.kind.value)} {file.path}", storage_for(file.path).size(file.path)) for file in options.sources
-        )
-        faults += _json_faults(((path, size or 0) for path, size in sizes), name, machine.memory_gb)
     if faults:
         raise ConfigError("; ".join(faults))
 
@@ -94,21 +82,4 @@ def _disk_faults(shard_bytes: int, in_hand: int, disk_gb: int) -> Iterator[str]:
             f"a worker has {in_hand} shards of {shard_bytes / _GB:,.1f} GB in hand at once, {needed:,} GB with a fifth "
             f"to spare, and a disk of {disk_gb:,} GB: give --disk_size_gb={needed + DISK_GB} after --, a smaller "
             "--shard-size, or --number_of_worker_harness_threads=1"
-        )
-
-
-def _json_faults(sizes: Iterable[tuple[str, int]], name: str, memory_gb: float) -> Iterator[str]:
-    """Of the largest file that a machine's memory may not hold."""
-    path, size = max(sizes, key=lambda each: each[1])
-    least, most = (size * factor / _GB for factor in (_LEAST_PER_BYTE, _MOST_PER_BYTE))
-    cure = f"give --machine_type={roomier(most)}" if roomier(most) else "divide it into several files"
-    if least > memory_gb:
-        yield (
-            f"{path} has {size / _GB:,.1f} GB, and reading it takes {least:,.1f} GB at the least, where {name} has "
-            f"{memory_gb:,.0f}: {cure}"
-        )
-    elif most > memory_gb:
-        _LOGGER.warning(
-            "%s has %.1f GB, and reading it takes up to %.1f GB, where %s has %.0f: if a worker runs out of memory, %s",
-            *(path, size / _GB, most, name, memory_gb, cure),
         )

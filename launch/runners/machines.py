@@ -42,13 +42,3 @@ def machine_of(name: str) -> Machine | None:
     match = _TYPE.fullmatch(name)
     per_vcpu = _GB_A_VCPU.get(match[1], {}).get(match[2]) if match else None
     return Machine(int(match[3]), int(match[3]) * per_vcpu) if match and per_vcpu else None
-
-
-def roomier(memory_gb: float) -> str:
-    """The smallest machine of the family e2 with so much memory; empty where none has it.
-
-    >>> roomier(18.6), roomier(16), roomier(1000)
-    ('e2-highmem-4', 'e2-highmem-2', '')
-    """
-    sizes = (2, 4, 8, 16)  # e2 has no larger ones with much memory
-    return next((f"e2-highmem-{vcpus}" for vcpus in sizes if vcpus * 8 >= memory_gb), "")

@@ -4,7 +4,6 @@ msgspec splits the file in one pass and leaves boxes as slices of its bytes. A f
 expected types is decoded again row by row, slower, so that one bad row costs itself and not the file.
 """
 
-import codecs
 import contextlib
 import re
 from typing import Any, NamedTuple
@@ -26,17 +25,10 @@ from recordmill.transforms.coco.file_fields import (
     decode_with_fields,
     field_names,
     field_rows,
-    list_given_twice,
     required_names,
     without,
 )
-from recordmill.transforms.coco.odd_json import (
-    fault_offset,
-    json_fault,
-    quote_nan,
-    unquoted_offset,
-    without_lone_surrogates,
-)
+from recordmill.transforms.coco.odd_json import quote_nan, without_lone_surrogates
 
 
 class CocoImageRow(msgspec.Struct, gc=False):
@@ -146,12 +138,12 @@ class RawFile(msgspec.Struct):
 
 
 class CocoRows(NamedTuple):
-    """The rows of a file that are of the expected types, and a reject for each that is not.
+    """The rows of a block that are of the expected types, and a reject for each that is not.
 
     Attributes:
         unread: how many rows have data in fields that the types do not have.
         fields: names of fields of annotation rows that some row has data in.
-        has_annotations: whether the file has the list, if an empty one.
+        has_annotations: whether there is the list, if an empty one.
     """
 
     images: list[CocoImageRow]
@@ -183,34 +175,30 @@ _MASKED_ROW_TYPES = _ROW_TYPES | {
     AnnotationKind.KEYPOINTS: _RowType(MaskedKeypointsRow),
 }
 RAW_FILE = msgspec.json.Decoder(RawFile)
+_AS_FILE = {"": b"%b", "images": b'{"images":[%b]}', "annotations": b'{"images":[],"annotations":[%b]}'}
+"""A file that has only what is in a block."""
 _IMAGE_ROW = msgspec.json.Decoder(AddressedImageRow, strict=False)
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
-def decode_coco(path: str, data: bytes, kind: AnnotationKind, masks: bool = False) -> CocoRows:
-    """The rows of a COCO file's bytes.
+def decode_coco(path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False) -> CocoRows:
+    """The rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.Block`.
 
     Args:
         path: for messages.
         masks: whether object rows keep the text of their segmentation.
 
     Raises:
-        AnnotationFileError: not JSON (the message gives line and column), or not COCO's; `path` is named.
+        AnnotationFileError: not COCO's; `path` is named.
     """
     row = (_MASKED_ROW_TYPES if masks else _ROW_TYPES)[kind]
-    data = data.removeprefix(codecs.BOM_UTF8)
+    data = _AS_FILE[list_] % text
     try:
         try:
             return _decode_rows(path, data, row)
-        except msgspec.DecodeError as error:
+        except msgspec.DecodeError:
             quoted = quote_nan(without_lone_surrogates(data))
-            if quoted == data:
-                raise AnnotationFileError(_not_json(path, data, fault_offset(error, data), error)) from error
-        try:
-            rows = _without_quoted_texts(_decode_rows(path, quoted, row))
-        except msgspec.DecodeError as error:
-            offset = unquoted_offset(data, fault_offset(error, quoted))
-            raise AnnotationFileError(_not_json(path, data, offset, error)) from error
+        rows = _without_quoted_texts(_decode_rows(path, quoted, row))
         if unnamed := _without_name(data, rows.categories):
             raise AnnotationFileError(f"{path}: the name of category {unnamed[0].id} is {unnamed[0].name}, no text")
         return rows
@@ -230,11 +218,6 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
     if row.type is PanopticRow and (of_segments := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **of_segments}
         rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})
-    boxes = [row.bbox for row in (*rows.annotations[:1], *rows.annotations[-1:]) if isinstance(row, AnnotationRow)]
-    if name := list_given_twice(data, *boxes):
-        raise AnnotationFileError(
-            f"{path} has two lists {name!r}, of which the first would be dropped; make them one list"
-        )
     return rows
 
 
@@ -354,14 +337,3 @@ def _without_quoted_texts(rows: CocoRows) -> CocoRows:
         else:
             annotations.append(row)
     return rows._replace(images=images, annotations=annotations, rejected=[*rows.rejected, *rejected])
-
-
-def _not_json(path: str, data: bytes, offset: int, error: msgspec.DecodeError) -> str:
-    if not data.strip():
-        return f"{path} is empty; expected a COCO annotation file"
-    if kind := describe_content(data):
-        return f"{path} is {kind}"
-    return (
-        f"{path} is not JSON: {json_fault(data, offset, error)}; expected a COCO file, one object with the lists "
-        "images, annotations and categories"
-    )

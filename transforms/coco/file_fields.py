@@ -14,7 +14,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from recordmill.schemas.coco import FieldRows
 
@@ -219,26 +218,3 @@ def field_rows(*counts: Mapping[str, int]) -> FieldRows:
         for list_, of_list in zip(("file", *LISTS), counts, strict=False)
     }
     return {list_: of_list for list_, of_list in lists.items() if of_list}
-
-
-def list_given_twice(data: bytes, first: msgspec.Raw = NO_TEXT, last: msgspec.Raw = NO_TEXT) -> str:
-    """Which list a file has two of, whose last one only is decoded; empty where there is none.
-
-    Args:
-        first, last: pieces of `data` between which there is no key of the file, so that they need not be searched.
-    """
-    start, end = (_offset(piece, data) if bytes(piece) else 0 for piece in (first, last))
-    for name in LISTS:
-        key = b'"%b"' % name.encode()
-        if data.count(key, 0, start) + data.count(key, end) > 1:
-            # Most likely a field of a row has that name, or a text is it.
-            within = sum(len(re.findall(key, value)) for value in FIELDS.decode(data).values())
-            if data.count(key) - within > 1:
-                return name
-    return ""
-
-
-def _offset(piece: msgspec.Raw, data: bytes) -> int:
-    """Where in `data` a piece is that msgspec has decoded of it, without a copy."""
-    address, start = (np.frombuffer(each, np.uint8).ctypes.data for each in (piece, data))
-    return address - start

@@ -14,6 +14,8 @@ from recordmill.transforms.coco.decode_coco import AnnotationRow
 
 _SAMPLE = 10_000
 """So many rows are looked at, evenly spaced, which takes the same time for a file of any size."""
+_ROW_BYTES = 60
+"""No row has fewer; with polygons it is ten times as many, and so fewer rows are looked at."""
 _NEARLY_ALL = 0.98
 _MOST = 0.5
 _FEW = 2
@@ -54,17 +56,16 @@ class Guess(NamedTuple):
     evidence: str
 
 
-def check_box_format(path: str, rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int] | None]) -> None:
+def check_box_format(path: str, boxes: Boxes) -> None:
     """Check that boxes may be x, y, width, height in pixels.
 
     Args:
         path: for the message.
-        sizes: width and height of images, by id; None where unknown.
 
     Raises:
         WrongFlagError: they look as if they were something else.
     """
-    guess = guess_box_format(sample_boxes(rows, sizes))
+    guess = guess_box_format(boxes)
     if not guess:
         return
     looks, cure = "", "convert them, or "
@@ -84,19 +85,52 @@ _MEANINGS = {
 }
 
 
-def sample_boxes(rows: Sequence[AnnotationRow], sizes: Mapping[int, tuple[int, int] | None]) -> Boxes:
-    """The boxes of rows, of some evenly spaced ones where there are many; without those that are malformed."""
+class SampledBoxes(NamedTuple):
+    """Columns of a sample of rows, as of Boxes, and the ids of their images.
+
+    Attributes:
+        image_ids: int64 [N].
+    """
+
+    image_ids: np.ndarray
+    numbers: np.ndarray
+    areas: np.ndarray
+    extents: np.ndarray
+
+    def boxes(self, sizes: Mapping[int, tuple[int, int]]) -> Boxes:
+        """With the width and height of images, by id, in pixels."""
+        unknown = (np.nan, np.nan)
+        of_images = [sizes.get(image_id, unknown) for image_id in self.image_ids.tolist()]
+        return Boxes(self.numbers, np.array(of_images, float).reshape(-1, 2).T, self.areas, self.extents)
+
+
+def sampled_of(file_bytes: int) -> int:
+    """Every so manieth row of a file of that size is looked at: of any file, no more than _SAMPLE or so."""
+    return max(1, file_bytes // (_SAMPLE * _ROW_BYTES))
+
+
+def sample_boxes(rows: Sequence[AnnotationRow], first: int = 0, step: int = 1) -> SampledBoxes:
+    """The boxes of every so manieth row, without those that are malformed."""
     unknown = (np.nan,) * 4
-    numbers, size_of, areas, extents = [], [], [], []
-    for row in rows[:: -(-len(rows) // _SAMPLE) or 1]:
+    image_ids, numbers, areas, extents = [], [], [], []
+    for row in rows[first::step]:
         with contextlib.suppress(msgspec.DecodeError):
             box = BOX.decode(row.bbox)
             if max(map(abs, box)) <= LARGEST:
+                image_ids.append(row.image_id)
                 numbers.append(box)
-                size_of.append(sizes.get(row.image_id) or unknown[:2])
                 areas.append(np.nan if row.area is None else row.area)
                 extents.append(_extent(getattr(row, "segmentation", b"")) or unknown)
-    return Boxes(*(np.array(column, float).T for column in (numbers, size_of, areas, extents)))
+    return SampledBoxes(
+        np.array(image_ids, np.int64),
+        np.array(numbers, float).reshape(-1, 4).T,
+        np.array(areas, float),
+        np.array(extents, float).reshape(-1, 4).T,
+    )
+
+
+def join_samples(samples: Sequence[SampledBoxes]) -> SampledBoxes:
+    return SampledBoxes(*(np.concatenate(columns, axis=-1) for columns in zip(*samples, strict=True)))
 
 
 _POLYGONS = msgspec.json.Decoder(list[list[float]])

@@ -1,6 +1,7 @@
 """What Python's json writes though it is no JSON, made JSON; and what is wrong with text that is none."""
 
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,16 +33,55 @@ def unquoted_offset(data: bytes, quoted_offset: int) -> int:
     return quoted_offset - added
 
 
+def is_truncated(error: msgspec.DecodeError) -> bool:
+    """Whether there is nothing wrong but that the JSON has no end."""
+    return "truncated" in str(error)
+
+
+def is_trailing(error: msgspec.DecodeError) -> bool:
+    """Whether something follows the JSON."""
+    return "trailing characters" in str(error)
+
+
 def fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
     """Where the JSON is at fault; its end where msgspec does not say."""
     offset = re.search(r"byte (\d+)", str(error))
-    return int(offset[1]) if offset else len(data)
+    # That of what follows is counted from 1.
+    return int(offset[1]) - is_trailing(error) if offset else len(data)
 
 
-def json_fault(data: bytes, offset: int, error: msgspec.DecodeError) -> str:
-    """What is wrong with the JSON, and where."""
-    line = data.count(b"\n", 0, offset) + 1
-    column = offset - (data.rfind(b"\n", 0, offset) + 1) + 1
+def fault_of(error: msgspec.DecodeError) -> str:
+    """What is wrong with the JSON."""
+    return str(error).removeprefix("JSON is malformed: ").split(" (byte")[0]
+
+
+class Position(NamedTuple):
+    """A place in a file; the first line is 0, and so is the first byte of each.
+
+    Attributes:
+        column: bytes since the line's first.
+    """
+
+    offset: int = 0
+    line: int = 0
+    column: int = 0
+
+    def after(self, data: bytes) -> "Position":
+        """Behind `data`, which begins here."""
+        lines = data.count(b"\n")
+        column = len(data) - data.rfind(b"\n") - 1 if lines else self.column + len(data)
+        return Position(self.offset + len(data), self.line + lines, column)
+
+
+START = Position()
+
+
+def json_fault(data: bytes, offset: int, what: str, start: Position) -> str:
+    """What is wrong with the JSON, and where.
+
+    Args:
+        offset: in `data`, which is at `start` in its file.
+    """
+    place = start.after(data[:offset])
     near = data[max(0, offset - 30) : offset + 10].decode(errors="replace").replace("\n", " ")
-    what = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0]
-    return f"{what} at line {line}, column {column} (byte {offset}), near {near!r}"
+    return f"{what} at line {place.line + 1}, column {place.column + 1} (byte {place.offset}), near {near!r}"

@@ -9,15 +9,17 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.schemas.annotations import AnnotatedImage, ImageRow
+from recordmill.schemas.annotations import AnnotatedImage, Category, ImageRow
 from recordmill.schemas.coco import FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageNotes, ImageRef, JoinSide
+from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_PIXELS
 from recordmill.schemas.manifest import InputRows, SplitRows
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
 from recordmill.schemas.splits import Division
+from recordmill.transforms.coco.complete_annotations import Categories, complete_annotations
 from recordmill.transforms.join.match_files import MatchFiles, of_split
 from recordmill.transforms.join.match_masks import MatchMasks
 from recordmill.transforms.join.merge_annotations import merge_annotations
@@ -50,6 +52,7 @@ class JoinImages(beam.PTransform):
     """(image id, FileAnnotations) become JoinedImages.
 
     Args:
+        labels: one LabelMap, of all categories of the input.
         division: into splits.
         files: (name, JoinSide) of the image files; None to list no folder and take each file to be in `folder`.
         masks: what ListMasks gives of the folders of panoptic PNGs; None to take each to be where the JSON has it.
@@ -58,6 +61,7 @@ class JoinImages(beam.PTransform):
 
     def __init__(
         self,
+        labels: PCollection,
         division: Division | AsSingleton,
         files: PCollection | None,
         folder: str = "",
@@ -65,6 +69,7 @@ class JoinImages(beam.PTransform):
         match: str = "path",
     ):
         super().__init__()
+        self._labels = labels
         self._division = division
         self._files = files
         self._folder = folder
@@ -72,11 +77,12 @@ class JoinImages(beam.PTransform):
         self._match = match
 
     def expand(self, parts: PCollection[tuple[int, FileAnnotations]]):
+        categories = self._labels | "CategoriesById" >> beam.Map(categories_by_id)
         merged = (
             parts
             | "GroupByImageId" >> beam.GroupByKey()  # (image id, [FileAnnotations])
             | "MergeParts"
-            >> beam.FlatMap(_merge, self._division, self._folder)
+            >> beam.FlatMap(_merge, AsSingleton(categories), self._division, self._folder)
             .with_output_types(tuple[str, JoinSide])
             .with_outputs(REJECTED, COUNTED, ROWS, main="images")
         )
@@ -95,11 +101,17 @@ class JoinImages(beam.PTransform):
         )
 
 
-def _merge(group: tuple[int, Iterable[FileAnnotations]], division: Division, folder: str) -> Iterator[Any]:
+def categories_by_id(labels: LabelMap) -> dict[int, Category]:
+    return {category.id: category for category in labels.categories}
+
+
+def _merge(
+    group: tuple[int, Iterable[FileAnnotations]], categories: Categories, division: Division, folder: str
+) -> Iterator[Any]:
     return route_outputs(
         count_rejects(
             (name_key(item.row.image.file_name), _with_file(item, folder)) if isinstance(item, JoinSide) else item
-            for item in join_parts(*group, division)
+            for item in join_parts(*group, division, categories)
         )
     )
 
@@ -115,12 +127,12 @@ def assumed_file(folder: str, file_name: str) -> ImageRef:
 
 
 def join_parts(
-    image_id: int, parts: Iterable[FileAnnotations], division: Division
+    image_id: int, parts: Iterable[FileAnnotations], division: Division, categories: Categories
 ) -> Iterator[JoinSide | SplitReject | SplitCount | SplitRows]:
     """What all annotation files say of one image id, as a JoinSide; see `merge_parts`. Of an id without a usable image,
     what is rejected: in the split that the image would go to by its name in the JSON, or in the first where no file has
     a row of it."""
-    parts = list(parts)
+    parts = complete_annotations(parts, categories)
     merged = list(merge_parts(image_id, parts))
     notes = ImageNotes(
         tuple(item for item in merged if isinstance(item, Rejected)),

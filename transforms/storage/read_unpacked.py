@@ -1,6 +1,8 @@
-"""Files that are read whole, be they compressed by gzip or not."""
+"""Files that may be compressed by gzip, read as what they hold."""
 
 import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.transforms.storage.resolve import storage_for
@@ -25,23 +27,52 @@ def read_unpacked(path: str) -> bytes:
 
 def unpacked(path: str, data: bytes) -> bytes:
     """What a gzip file's bytes hold; see `read_unpacked`."""
-    most = max(_ALWAYS, _RATIO * len(data))
-    pieces, size = [], 0
-    while data.startswith(GZIP):  # there may be several, one after the other
-        member = zlib.decompressobj(wbits=31)
+    return b"".join(_unpack(path, [data]))
+
+
+def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[bytes]]:
+    """Whether a file is packed; and the same as `read_unpacked` gives, in pieces of no more than so many bytes, or a
+    megabyte of what is packed."""
+    pieces = _pieces(path, min(most_bytes, _STEP))
+    first = next(pieces, b"")
+    is_packed = first.startswith(GZIP)
+    whole = chain((first,), pieces)
+    return is_packed, _unpack(path, whole) if is_packed else whole
+
+
+def _pieces(path: str, most_bytes: int) -> Iterator[bytes]:
+    with storage_for(path).open(path) as file:
+        yield from iter(lambda: file.read(max(len(GZIP), most_bytes)), b"")
+
+
+def _unpack(path: str, packed: Iterable[bytes]) -> Iterator[bytes]:
+    """What gzip's members hold, one after the other; zeros may follow the last."""
+    pieces, data = iter(packed), b""
+    taken = given = 0
+    member = None
+    while True:
+        if len(data) < len(GZIP):
+            piece = next(pieces, b"")
+            taken += len(piece)
+            data += piece
+        if member is None:
+            if not data.startswith(GZIP):
+                return
+            member = zlib.decompressobj(wbits=31)
         try:
-            while not member.eof and (piece := member.decompress(data, _STEP)):
-                pieces.append(piece)
-                size += len(piece)
-                if size > most:
-                    raise AnnotationFileError(
-                        f"{path} is compressed and unpacks to more than {most:,} bytes, too many for a file of its "
-                        "size; if it is meant to, give it unpacked"
-                    )
-                data = member.unconsumed_tail
+            unpacked = member.decompress(data, _STEP)
         except zlib.error as error:
             raise AnnotationFileError(f"{path} is a damaged gzip file ({error}); fetch it again") from error
-        if not member.eof:
+        given += len(unpacked)
+        if given > max(_ALWAYS, _RATIO * taken):
+            raise AnnotationFileError(
+                f"{path} is compressed and unpacks to more than {max(_ALWAYS, _RATIO * taken):,} bytes, too many for a "
+                "file of its size; if it is meant to, give it unpacked"
+            )
+        if unpacked:
+            yield unpacked
+        elif not data and not member.eof:
             raise AnnotationFileError(f"{path} is a gzip file that has been cut short; fetch it again")
-        data = member.unused_data
-    return b"".join(pieces)
+        data = member.unused_data if member.eof else member.unconsumed_tail
+        if member.eof:
+            member = None

@@ -1,12 +1,9 @@
-"""Room on Dataflow's workers: their disks hold shards, their memory annotation files."""
-
-import logging
+"""Room on Dataflow's workers: their disks hold shards."""
 
 import pytest
 
 from recordmill.launch.preflight.check_workers import check_room
 from recordmill.launch.runners.beam_options import beam_options
-from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.schemas.errors import ConfigError
 from tests.gcs_stand_in import running
@@ -50,44 +47,6 @@ def test_the_cure_of_a_disk():
 def test_of_machines_that_are_not_known_nothing_is_said(machine):
     assert room(f"--machine_type={machine}", shard_size=100 * GB) == ""
     assert room("--dataflow_service_options=enable_prime", shard_size=100 * GB) == ""
-
-
-@pytest.fixture
-def annotations(tmp_path):
-    """Files of one byte and of so many, which take no place on the disk."""
-
-    def made(size: float) -> CocoOptions:
-        for name, bytes_ in (("small.json", 1), ("large.json", int(size))):
-            with open(tmp_path / name, "wb") as file:
-                file.truncate(bytes_)
-        paths = str(tmp_path / "large.json"), str(tmp_path / "small.json")
-        return CocoOptions(images=("gs://b/images",), output="gs://b/out", instances=paths[:1], captions=paths[1:])
-
-    return made
-
-
-@pytest.mark.parametrize(
-    ("machine", "fits", "may_fit", "too_large"),
-    [("e2-standard-2", 1.2, 4.4, 4.5), ("e2-highmem-4", 5.1, 17.7, 17.8), ("n1-custom-2-4096", 0.6, 2.2, 2.3)],
-)
-def test_memory_must_hold_the_largest_annotation_file(annotations, caplog, machine, fits, may_fit, too_large):
-    flag = f"--machine_type={machine}"
-    with caplog.at_level(logging.WARNING):
-        assert room(flag, options=annotations(fits * GB)) == ""
-        assert not caplog.records
-        assert room(flag, options=annotations(may_fit * GB)) == ""
-        assert len(caplog.records) == 1
-    told = room(flag, options=annotations(too_large * GB))
-    assert "large.json has" in told
-    assert machine in told
-
-
-def test_the_cure_of_memory(annotations):
-    assert "--instances" in room(options=annotations(5 * GB))
-    assert room(options=annotations(5 * GB)).endswith(
-        "takes 9.0 GB at the least, where e2-standard-2 has 8: give --machine_type=e2-highmem-4"
-    )
-    assert room(options=annotations(80 * GB)).endswith("divide it into several files")
 
 
 def test_a_command_is_refused_before_anything_is_written(monkeypatch, recordmill):

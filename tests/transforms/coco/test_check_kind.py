@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource
 from recordmill.schemas.errors import WrongFlagError
-from recordmill.transforms.coco.read_coco import read_coco
+from tests.transforms.coco.whole_files import read_whole
 
 IMAGE = {"id": 1, "file_name": "a.jpg"}
 OBJECT = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "area": 12, "iscrowd": 0}
@@ -27,7 +27,7 @@ GOOD = {("stuff", "instances"), ("stuff", "keypoints"), ("instances", "keypoints
 def read(folder: Path, flag: str, document: dict) -> list:
     path = folder / "file.json"
     path.write_text(json.dumps(document))
-    return list(read_coco(AnnotationSource(AnnotationKind(flag), str(path), str(folder))))
+    return list(read_whole(AnnotationSource(AnnotationKind(flag), str(path), str(folder))))
 
 
 @pytest.mark.parametrize("rows", ROWS)

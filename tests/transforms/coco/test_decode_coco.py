@@ -9,6 +9,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationKind
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco.cut_blocks import cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
 
 IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
@@ -20,9 +21,19 @@ def document(images=(IMAGE,), annotations=(ROW,), categories=(CATEGORY,)) -> dic
     return {"images": list(images), "annotations": list(annotations), "categories": list(categories)}
 
 
-def decode(content: object) -> CocoRows:
+def decode(content: object, kind: AnnotationKind = AnnotationKind.INSTANCES) -> CocoRows:
+    """The rows of all blocks of a file."""
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return decode_coco("in/a.json", data, AnnotationKind.INSTANCES)
+    blocks = [decode_coco("in/a.json", block.list, block.text, kind) for block in cut_blocks("in/a.json", [data])]
+    return CocoRows(
+        [row for block in blocks for row in block.images],
+        [row for block in blocks for row in block.annotations],
+        blocks[-1].categories,
+        [reject for block in blocks for reject in block.rejected],
+        {list_: of_list for block in blocks for list_, of_list in block.unread.items()},
+        frozenset(name for block in blocks for name in block.fields),
+        blocks[-1].has_annotations,
+    )
 
 
 def images(rows: CocoRows) -> list[CocoImageRow]:
@@ -83,7 +94,7 @@ def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
     detail = f"the file_name is {json.dumps(name)}, no text"
     assert rows.rejected == [Rejected("image", 2, Reason.MALFORMED_IMAGE, detail)]
     masks = [{"image_id": 1, "file_name": each, "segments_info": []} for each in (name, "a.png")]
-    rows = decode_coco("a.json", json.dumps(document([IMAGE], masks)).encode(), AnnotationKind.PANOPTIC)
+    rows = decode(document([IMAGE], masks), AnnotationKind.PANOPTIC)
     assert [row.file_name for row in rows.annotations] == ["a.png"]
     assert rows.rejected == [Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, detail, 1)]
     assert [row.file_name for row in decode(document([{**IMAGE, "file_name": "NaN"}])).images] == ["NaN"]
@@ -96,7 +107,7 @@ def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
         ('{"images": [],\n "annotations": [}', "line 2, column 18 "),
         ('{"images": []} and more', "line 1, column 1"),
         ('{\n"images": [{"id": "x", "file_name": "a"}],\n\n  "annotations": oops}', "line 4, column 18 "),
-        ("no JSON", "line 1, column 5 "),
+        ("no JSON", "line 1, column 2 "),
         ('{"images": [{"id": 1, "x": NaN}, }', "line 1, column 34 "),
         ('{"images": [\n{"id": 1, "x": -Infinity}, }', "line 2, column 28 "),
         ('{"images": [{"id": 1, "x": NaN},\n }', "line 2, column 2 "),

@@ -18,7 +18,7 @@ CATEGORY = {"id": 3, "name": "dog"}
 
 
 def unread(document: object, kind: AnnotationKind = AnnotationKind.INSTANCES, masks: bool = False) -> FieldRows:
-    return decode_coco("a.json", json.dumps(document).encode(), kind, masks).unread
+    return decode_coco("a.json", "", json.dumps(document).encode(), kind, masks).unread
 
 
 JSON = st.recursive(

@@ -1,6 +1,7 @@
 """Boxes of another format are recognised, and those of COCO's format are not taken for any other."""
 
 import random
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 from recordmill.schemas.coco import BoxFormat
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.transforms.coco.decode_coco import AnnotationRow, MaskedRow
-from recordmill.transforms.coco.guess_box_format import Guess, check_box_format, guess_box_format, sample_boxes
+from recordmill.transforms.coco.guess_box_format import (
+    Guess,
+    check_box_format,
+    guess_box_format,
+    join_samples,
+    sample_boxes,
+    sampled_of,
+)
 
 XYWH, XYXY, REL_XYWH, REL_XYXY = BoxFormat
 SIZE = (640, 480)
@@ -45,7 +53,7 @@ def row(bbox: object, area: float | None = None, segmentation: object = None, im
 
 
 def guess(rows: list[AnnotationRow], sizes=SIZES) -> Guess | None:
-    return guess_box_format(sample_boxes(rows, sizes))
+    return guess_box_format(sample_boxes(rows).boxes(sizes))
 
 
 def formats(rows: list[AnnotationRow], sizes=SIZES) -> tuple[BoxFormat, ...] | None:
@@ -214,13 +222,16 @@ def test_boxes_of_pictures_that_were_shrunk_are_told_without_a_format():
 # What is looked at
 
 
-def test_of_many_rows_some_are_looked_at_from_the_first_to_the_last():
+def test_of_many_rows_some_are_looked_at_in_whatever_blocks_they_are():
     rows = [row((number, 0, 5, 5)) for number in range(25_000)]
-    found = sample_boxes(rows, SIZES).numbers[0]
-    assert found[0] == 0
-    assert len(found) == 8334
-    assert found[-1] > 24_990
-    assert np.all(np.diff(found) == 3)
+    step = sampled_of(25_000 * 72)
+    assert step == 3
+    for cuts in ([0, 25_000], [0, 1, 2, 24_000, 25_000]):
+        blocks = [sample_boxes(rows[start:end], -start % step, step) for start, end in pairwise(cuts)]
+        found = join_samples(blocks).numbers[0]
+        assert found[0] == 0
+        assert len(found) == 8334
+        assert np.all(np.diff(found) == 3)
 
 
 def test_columns_of_a_sample():
@@ -230,7 +241,7 @@ def test_columns_of_a_sample():
         row((5, 6, 7, 8), None, [], image_id=2),
         row("x"),
     ]
-    boxes = sample_boxes(rows, SIZES)
+    boxes = sample_boxes(rows).boxes(SIZES)
     nan = float("nan")
     np.testing.assert_equal(boxes.numbers.T, [[1, 2, 3, 4], [5, 6, 7, 8], [5, 6, 7, 8]])
     np.testing.assert_equal(boxes.sizes.T, [[640, 480], [nan, nan], [nan, nan]])
@@ -238,10 +249,14 @@ def test_columns_of_a_sample():
     np.testing.assert_equal(boxes.extents.T, [[1, 6, 7, 20], [nan] * 4, [nan] * 4])
 
 
+def check(boxes: list, sizes: dict = SIZES) -> None:
+    check_box_format("a.json", sample_boxes([row(box) for box in boxes]).boxes(sizes))
+
+
 def test_a_refusal_names_the_flag_that_reads_the_boxes_and_the_one_that_takes_them_as_they_are():
-    check_box_format("a.json", [row(box) for box in scattered(9)], SIZES)
+    check(scattered(9))
     with pytest.raises(WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that, --bbox-format xywh"):
-        check_box_format("a.json", [row(written(box, REL_XYXY)) for box in scattered(9)], SIZES)
+        check([written(box, REL_XYXY) for box in scattered(9)])
     with pytest.raises(WrongFlagError, match=r"made smaller.*: convert them, or --bbox-format xywh takes") as caught:
-        check_box_format("a.json", [row(box) for box in scattered(30)], {1: (160, 120)})
+        check(scattered(30), {1: (160, 120)})
     assert "reads" not in str(caught.value)

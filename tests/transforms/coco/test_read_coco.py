@@ -18,8 +18,9 @@ from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSo
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault
-from recordmill.transforms.coco.read_coco import ReadCoco, read_coco
+from recordmill.transforms.coco.read_coco import ReadCoco, cut_file
 from recordmill.transforms.runtime.coders import FileAnnotationsCoder
+from tests.transforms.coco.whole_files import read_whole
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -43,10 +44,10 @@ def instances(path: object) -> AnnotationSource:
 class Read:
     """What is in a file: parts by image id, rejects, and the counts."""
 
-    def __init__(self, folder: Path, content: dict | list | bytes):
+    def __init__(self, folder: Path, content: dict | list | bytes, block_bytes: int = 1 << 20):
         self.path = str(folder / "instances.json")
         Path(self.path).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-        items = list(read_coco(instances(self.path)))
+        items = list(read_whole(instances(self.path), block_bytes=block_bytes))
         parts = [item for item in items if isinstance(item, FileAnnotations)]
         self.parts = {part.image_id: (part.rows, part.annotations) for part in parts}
         self.rejected = [item for item in items if isinstance(item, Rejected)]
@@ -180,7 +181,7 @@ def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
     path = tmp_path / "instances.json"
     row = {**IMAGE, "id": id_, "width": INT64_MAX}
     path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
-    parts = [item for item in read_coco(instances(path)) if isinstance(item, FileAnnotations)]
+    parts = [item for item in read_whole(instances(path)) if isinstance(item, FileAnnotations)]
     coder = FileAnnotationsCoder()
     assert [coder.decode(coder.encode(part)) for part in parts] == parts
 
@@ -317,7 +318,7 @@ def test_words_that_are_no_json_are_read_outside_of_strings_only(tmp_path):
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
-        list(read_coco(instances(tmp_path / "gone.json")))
+        list(read_whole(instances(tmp_path / "gone.json")))
 
 
 # The fast way and the slow one
@@ -361,6 +362,8 @@ def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, anno
     expected = expected_parts(images, annotations)
     fast = Read(folder, document(images, annotations))
     assert (fast.parts, fast.rejected) == (expected, [])
+    in_blocks = Read(folder, document(images, annotations), 90)
+    assert (in_blocks.parts, in_blocks.file) == (fast.parts, fast.file)
     slow = Read(folder, document([*images, {"id": 1}], [{**ROW, "image_id": "?"}, *annotations]))
     assert slow.parts == expected
     assert sorted(slow.reasons, key=str) == [
@@ -380,15 +383,27 @@ def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_pat
     annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
     image = ImageRow(1, "a.jpg", 40, 30)
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
-    part = FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,), (annotation,), rejected=(bad[0],))
+    of_images = FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,))
+    part = FileAnnotations(1, path, AnnotationKind.INSTANCES, (), (annotation,), rejected=(bad[0],), block=1)
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
-    of_no_row = [FileAnnotations(id_, path, AnnotationKind.INSTANCES, (), rejected=(bad[id_ - 4],)) for id_ in (5, 6)]
+    of_no_row = [
+        FileAnnotations(id_, path, AnnotationKind.INSTANCES, (), rejected=(bad[id_ - 4],), block=1) for id_ in (5, 6)
+    ]
     file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 5, (Category(3, "dog", "animal"),))
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
-        assert_that(coco.parts, equal_to([(1, part), (5, of_no_row[0]), (6, of_no_row[1])]), "Parts")
+        assert_that(coco.parts, equal_to([(1, of_images), (1, part), (5, of_no_row[0]), (6, of_no_row[1])]), "Parts")
         assert_that(coco.files, equal_to([file]), "Files")
         assert_that(coco.rejected, equal_to([reject]), "Rejected")
+
+
+@pytest.mark.parametrize("kind", AnnotationKind)
+def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
+    path = getattr(sample, kind.value)
+    source = AnnotationSource(kind, str(path), "masks")
+    whole, cut = (sorted(read_whole(source, masks=True, block_bytes=size), key=repr) for size in (1 << 20, 200))
+    assert len(list(cut_file(source, 200))) > len(list(cut_file(source)))
+    assert cut == whole

@@ -14,6 +14,7 @@ from recordmill.schemas.annotations import AnnotatedImage, Annotation, ImageRow
 from recordmill.schemas.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, SplitRows
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, SplitShares
@@ -147,7 +148,11 @@ def test_the_transform_joins_by_id_and_then_by_name():
         Rejected("annotation", 9, Reason.UNKNOWN_IMAGE, "no image row has the id 3", 3),
     ]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        joined = p | "Parts" >> beam.Create(parts) | JoinImages(VAL, p | "Files" >> beam.Create(files))
+        joined = (
+            p
+            | "Parts" >> beam.Create(parts)
+            | JoinImages(p | "Labels" >> beam.Create([LabelMap(())]), VAL, p | "Files" >> beam.Create(files))
+        )
         assert_that(joined.tasks, equal_to([task]), "Tasks")
         assert_that(joined.rejected, equal_to([("val", reject) for reject in rejected]), "Rejected")
         assert_that(joined.counted, equal_to([("val", Count(Metric.ROWS_MERGED, 1))]), "Counted")
@@ -159,7 +164,7 @@ def test_without_a_listing_no_file_is_assumed_of_a_name_that_must_not_be_looked_
     rows = [ImageRow(1, "a.jpg"), ImageRow(2, "../a.jpg")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         parts = p | beam.Create([(row.id, part("x.json", row, image_id=row.id)) for row in rows])
-        joined = parts | JoinImages(VAL, None, "images")
+        joined = parts | JoinImages(p | "Labels" >> beam.Create([LabelMap(())]), VAL, None, "images")
         paths = joined.tasks | beam.Map(lambda task: task.ref.path)
         reasons = joined.rejected | "Reasons" >> beam.MapTuple(lambda _, reject: (reject.id, reject.reason))
         assert_that(paths, equal_to(["images/a.jpg"]), "Tasks")
@@ -170,7 +175,7 @@ def test_names_are_matched_as_asked():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         parts = p | "Parts" >> beam.Create([(1, part("x.json", ImageRow(1, "/x/a.jpg")))])
         files = p | "Files" >> beam.Create([("deep/a.jpg", JoinSide(file=FILE))])
-        names = parts | JoinImages(VAL, files, match="suffix")
+        names = parts | JoinImages(p | "Labels" >> beam.Create([LabelMap(())]), VAL, files, match="suffix")
         assert_that(names.tasks | beam.Map(lambda task: task.file_name), equal_to(["deep/a.jpg"]))
 
 
@@ -198,15 +203,15 @@ def test_what_is_found_of_an_image_goes_with_it():
     rows = (InputRows("x.json", "instances", 1, 1), InputRows("y.json", "instances", 1, 1))
     notes = ImageNotes((BAD,), (Count(Metric.ROWS_MERGED, 1),), rows)
     image = AnnotatedImage(SIZED, "", (annotation(1),))
-    assert list(join_parts(1, parts, HALVES)) == [JoinSide(image, notes=notes)]
-    single = list(join_parts(1, parts, VAL))  # whose rows are those of the files
+    assert list(join_parts(1, parts, HALVES, {})) == [JoinSide(image, notes=notes)]
+    single = list(join_parts(1, parts, VAL, {}))  # whose rows are those of the files
     assert single == [JoinSide(image, notes=msgspec.structs.replace(notes, rows=()))]
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "b.jpg", "c.jpg", "d.jpg"])
 def test_what_is_of_an_image_that_is_rejected_is_of_the_split_of_its_name(name):
     sizes = [with_rejects("x.json", ImageRow(1, f"./{name}", 4, 3)), part("y.json", ImageRow(1, name, 3, 4))]
-    found = list(join_parts(1, sizes, HALVES))
+    found = list(join_parts(1, sizes, HALVES, {}))
     assert {item.split for item in found} == {HALVES.split_of(name)}
     rejects = [item.reject.reason for item in found if isinstance(item, SplitReject)]
     assert rejects == [Reason.MALFORMED_BOX, Reason.SIZE_MISMATCH]
@@ -217,7 +222,7 @@ def test_what_is_of_an_image_that_is_rejected_is_of_the_split_of_its_name(name):
 
 
 def test_what_is_of_no_image_is_of_the_first_split():
-    found = list(join_parts(5, [with_rejects("x.json", annotations=(annotation(8),))], HALVES))
+    found = list(join_parts(5, [with_rejects("x.json", annotations=(annotation(8),))], HALVES, {}))
     assert [(item.split, item.reject.reason) for item in found] == [
         ("a", Reason.MALFORMED_BOX),
         ("a", Reason.UNKNOWN_IMAGE),

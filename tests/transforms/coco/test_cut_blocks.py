@@ -1,0 +1,93 @@
+"""A COCO file is cut between rows, wherever its text is cut."""
+
+import json
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.transforms.coco.cut_blocks import Block, cut_blocks
+from recordmill.transforms.coco.odd_json import quote_nan
+
+TEXTS = st.sampled_from(["", "}, {", '"}]', "\\", "]}", "NaN", "é\u2028", '\\"}, {"id": 1}'])
+VALUES = st.recursive(
+    st.integers(-9, 9) | st.floats(allow_nan=True) | TEXTS | st.none() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+ROWS = st.lists(st.dictionaries(st.sampled_from(["id", "x", "}, {"]), VALUES, max_size=3) | VALUES, max_size=9)
+
+
+def cut(data: bytes, size: int) -> list[Block]:
+    pieces = (data[start : start + size] for start in range(0, len(data), size))
+    return list(cut_blocks("in/a.json", pieces, size))
+
+
+def decoded(text: bytes) -> list:
+    """NaN as text, which equals itself."""
+    return json.loads(quote_nan(b"[%b]" % text))
+
+
+@given(ROWS, ROWS, VALUES, st.permutations(["images", "annotations", "info"]), st.integers(1, 90), st.booleans())
+def test_blocks_hold_all_rows_in_order_at_their_offsets(images, annotations, info, order, size, is_wide):
+    document = {"images": images, "annotations": annotations, "info": info}
+    data = json.dumps({key: document[key] for key in order}, indent=1 if is_wide else None).encode()
+    blocks = cut(data, size)
+    for list_, rows in (("images", images), ("annotations", annotations)):
+        of_list = [block for block in blocks if block.list == list_]
+        found = [decoded(block.text) for block in of_list]
+        assert [row for of_block in found for row in of_block] == decoded(json.dumps(rows).encode()[1:-1])
+        assert [block.rows for block in of_list] == [len(of_block) for of_block in found]
+        assert [block.first_row for block in of_list] == [sum(map(len, found[:index])) for index in range(len(found))]
+        assert all(data[block.start :].startswith(block.text) for block in of_list)
+    (rest,) = (block for block in blocks if not block.list)
+    assert rest == blocks[-1]
+    (expected,) = decoded(json.dumps(document | {"images": [], "annotations": []}).encode())
+    assert decoded(rest.text) == [expected]
+
+
+def test_blocks_are_no_larger_than_was_asked_for_unless_a_row_is():
+    row = {"id": 1, "segmentation": {"counts": [1, 2], "size": [3, 4]}}
+    data = json.dumps({"images": [], "annotations": [row] * 500 + [{**row, "x": "y" * 5000}] + [row] * 500}).encode()
+    sizes = [len(block.text) for block in cut(data, 1000) if block.list]
+    assert len(sizes) > 50
+    assert [size for size in sizes if size > 2000] == [max(sizes)]
+
+
+GOOD = json.dumps({"info": {"a": [1]}, "images": [{"id": 1, "x": "}, {"}, {"id": 2}] * 4, "annotations": []})
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(GOOD[:end] for end in range(0, len(GOOD), 5)),
+        GOOD.replace('"id": 2}, ', '"id": 2},, ', 3),
+        GOOD.replace('"id": 2}, ', '"id": NaN},\n, ', 1),
+        GOOD.replace('{"a": [1]}', "{'a': 1}"),
+        GOOD.replace('"images":', '"images"'),
+        GOOD.replace("}], ", "}, "),
+        GOOD.replace('"annotations": []', '"images": []'),
+        GOOD + "x",
+        GOOD + GOOD,
+        "[1, 2] 3",
+    ],
+)
+def test_a_fault_is_told_with_the_same_place_whatever_the_blocks(data, size):
+    def fault(size: int) -> str:
+        with pytest.raises(AnnotationFileError) as caught:
+            cut(data.encode(), size)
+        return re.sub(r"near .*?;", "", str(caught.value))
+
+    assert fault(size) == fault(5000)
+
+
+def test_a_row_that_ends_within_a_text_or_a_nested_list_is_not_taken_for_one():
+    rows = [{"segments_info": [{"id": index, "x": "}, {"} for index in range(30)], "id": math.nan}] * 9
+    data = json.dumps({"images": rows}).encode()
+    blocks = cut(data, 900)
+    assert len(blocks) > 5
+    assert sum(block.rows for block in blocks) == 9

@@ -1,0 +1,317 @@
+"""A COCO file of any size becomes blocks of whole rows, in the memory of a few blocks.
+
+The text of a list is cut behind a `}` up to which it parses once it is closed by `]`: a prefix of a JSON array that is
+an array when it is closed can only have been cut between two elements. So the parser proves each cut, and strings and
+nesting need no scanner of ours.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.file_kinds import describe_content
+from recordmill.transforms.coco.odd_json import (
+    START,
+    Position,
+    fault_of,
+    fault_offset,
+    is_trailing,
+    is_truncated,
+    json_fault,
+    quote_nan,
+    unquoted_offset,
+    without_lone_surrogates,
+)
+
+BLOCK_BYTES = 8 << 20
+LISTS = ("images", "annotations")
+"""Those that are cut; what else is in a file is small."""
+
+_KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_BORDER = re.compile(rb'\s*,\s*\{\s*"[^"\\]*"\s*:')
+"""What is between the `}` of a row and the value of the first field of the next, which most often is the same."""
+_ROWS = msgspec.json.Decoder(list[msgspec.Raw])
+_VALUE = msgspec.json.Decoder(msgspec.Raw)
+_WORD = 16
+"""So many bytes before the end of what has been read, a word may have been cut that is one: -1, true, NaN."""
+_TRIES = 200
+"""Ends of objects that are tried as ends of rows: those within a row, or within a text, are tried in vain."""
+
+
+class Block(NamedTuple):
+    """Some of a file's text.
+
+    Attributes:
+        list: whose rows these are; empty for an object of all else: the file without the rows of its lists.
+        first_row: index of the first.
+        rows: how many.
+        start: offset of `text` in the file; of all else, 0.
+    """
+
+    list: str
+    first_row: int
+    rows: int
+    start: int
+    text: bytes
+
+
+def cut_blocks(path: str, pieces: Iterable[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """The blocks of a COCO file, in the order of the file; last the one of all else.
+
+    Args:
+        path: for messages.
+        pieces: of the file, one after the other.
+        block_bytes: of text, or as many as a single row has.
+
+    Raises:
+        AnnotationFileError: not JSON (the message gives line and column), or a list is there twice.
+        OSError: the file cannot be read.
+    """
+    text = _Text(path, pieces, block_bytes)
+    try:
+        yield from _cut_file(text)
+    except RecursionError as error:
+        raise AnnotationFileError(f"{path} nests lists or objects too deeply to be a COCO file") from error
+
+
+class _Text:
+    """What has been read of a file, and not been dealt with yet."""
+
+    def __init__(self, path: str, pieces: Iterable[bytes], block_bytes: int):
+        self.path = path
+        self.block_bytes = block_bytes
+        self.data = b""
+        self.is_whole = False
+        self._pieces = iter(pieces)
+        self._head = b""
+        self._position = START
+        self.read(block_bytes)
+        self._head = self.data
+        if self.data.startswith(codecs.BOM_UTF8):
+            self.drop(len(codecs.BOM_UTF8))
+            self._position = Position(self._position.offset)
+
+    @property
+    def offset(self) -> int:
+        """Where in the file `data` begins."""
+        return self._position.offset
+
+    def read(self, number: int) -> None:
+        """Read so many bytes more, or a piece of the file."""
+        pieces = [self.data]
+        while number > 0 and not self.is_whole:
+            piece = next(self._pieces, b"")
+            self.is_whole = not piece
+            number -= len(piece)
+            pieces.append(piece)
+        self.data = b"".join(pieces)
+
+    def drop(self, number: int) -> None:
+        self._position = self._position.after(self.data[:number])
+        self.data = self.data[number:]
+
+    def skip_space(self) -> bytes:
+        """The character after white space, which is dropped; empty at the file's end."""
+        while True:
+            found = _SPACE.match(self.data)
+            self.drop(found.end() if found else 0)
+            if self.data or self.is_whole:
+                return self.data[:1]
+            self.read(self.block_bytes)
+
+    def fault(self, offset: int | None = None, what: str = "invalid character") -> AnnotationFileError:
+        """That the text is no JSON at an offset in `data`; at its end, where that is None."""
+        if kind := describe_content(self._head):
+            return AnnotationFileError(f"{self.path} is {kind}")
+        offset, what = (len(self.data), "the file ends here") if offset is None else (offset, what)
+        found = json_fault(self.data, offset, what, self._position)
+        return AnnotationFileError(
+            f"{self.path} is not JSON: {found}; expected a COCO file, one object with the lists images, annotations "
+            "and categories"
+        )
+
+
+def _cut_file(text: _Text) -> Iterator[Block]:
+    first = text.skip_space()
+    if not first:
+        raise AnnotationFileError(f"{text.path} is empty; expected a COCO annotation file")
+    if first != b"{":
+        yield Block("", 0, 0, 0, _value(text))  # whatever it is, it is told by who decodes it
+        if text.skip_space():
+            raise text.fault(0, "trailing characters")
+        return
+    fields: dict[str, bytes] = {}
+    text.drop(1)
+    if is_end := text.skip_space() == b"}":
+        text.drop(1)
+    while not is_end:
+        key = _key(text)
+        if key in fields and key in (*LISTS, "categories"):
+            raise AnnotationFileError(
+                f"{text.path} has two lists {key!r}, of which the first would be dropped; make them one list"
+            )
+        if key in LISTS and text.skip_space() == b"[":
+            yield from _cut_list(text, key)
+            fields[key] = b"[]"
+        else:
+            fields[key] = _value(text)
+        if (after := text.skip_space()) not in (b",", b"}"):
+            raise text.fault(0 if after else None)
+        is_end = after == b"}"
+        text.drop(1)
+    if text.skip_space():
+        raise text.fault(0, "trailing characters")
+    yield Block("", 0, 0, 0, b"{%b}" % b",".join(b"%b:%b" % (msgspec.json.encode(key), fields[key]) for key in fields))
+
+
+def _key(text: _Text) -> str:
+    while not (found := _KEY.match(text.data)):
+        if text.is_whole:
+            raise text.fault(_fault_of_key(text.data))
+        text.read(text.block_bytes)
+    try:
+        key = msgspec.json.decode(without_lone_surrogates(found[1]), type=str)
+    except msgspec.DecodeError as error:
+        raise text.fault(found.start(1) + fault_offset(error, found[1])) from error
+    except UnicodeDecodeError as error:
+        raise AnnotationFileError(f"{text.path} is not UTF-8, as JSON has to be: {error.reason}") from error
+    text.drop(found.end())
+    return key
+
+
+def _fault_of_key(data: bytes) -> int | None:
+    """Offset of what is no key; None where there is not enough."""
+    try:
+        msgspec.json.decode(b"{" + data, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError as error:
+        return None if is_truncated(error) else fault_offset(error, data) - 1
+    return None
+
+
+def _value(text: _Text) -> bytes:
+    """Any value, which is dropped."""
+    while True:
+        cut = _cut_json(text, _whole_value)
+        if cut and (cut.end < len(text.data) or text.is_whole):
+            value = text.data[: cut.end]
+            text.drop(cut.end)
+            return value
+        if text.is_whole:
+            raise text.fault()
+        text.read(max(text.block_bytes, len(text.data)))
+
+
+def _cut_list(text: _Text, name: str) -> Iterator[Block]:
+    """The rows of a list, which is dropped."""
+    text.drop(1)
+    number, border = 0, b""
+    while True:
+        after = text.skip_space()
+        if number and after == b",":
+            text.drop(1)
+            text.skip_space()
+        elif after == b"]":
+            text.drop(1)
+            return
+        elif number:
+            raise text.fault(0 if after else None)
+        text.read(text.block_bytes - len(text.data))
+        while not (cut := _cut_json(text, partial(_whole_rows, border))):
+            if text.is_whole:
+                raise text.fault()
+            text.read(max(text.block_bytes, len(text.data)))
+        yield Block(name, number, cut.rows, text.offset, text.data[: cut.end])
+        if found := _BORDER.match(text.data, cut.end):
+            border = text.data[cut.end - 1 : found.end()]
+        text.drop(cut.end)
+        number += cut.rows
+
+
+class _Cut(NamedTuple):
+    """Where a text can be cut, and how many rows end there."""
+
+    end: int
+    rows: int = 0
+
+
+def _cut_json(text: _Text, cut: Callable[[bytes], _Cut | None]) -> _Cut | None:
+    """What `cut` gives of the text, or of the text with NaN and its like made JSON; None where more has to be read.
+
+    Raises:
+        AnnotationFileError: it is no JSON.
+    """
+    try:
+        return cut(text.data)
+    except _NotJsonError as error:
+        found, offset = error, error.offset
+        odd = quote_nan(without_lone_surrogates(text.data))
+    if odd != text.data:
+        try:
+            in_odd = cut(odd)
+        except _NotJsonError as error:
+            found, offset = error, unquoted_offset(text.data, error.offset)
+        else:
+            return in_odd and in_odd._replace(end=unquoted_offset(text.data, in_odd.end))
+    if offset >= len(text.data) - _WORD and not text.is_whole:
+        return None
+    raise text.fault(offset, found.what) from found
+
+
+class _NotJsonError(Exception):
+    """What is wrong with a text, and where."""
+
+    def __init__(self, what: str, offset: int):
+        super().__init__(what)
+        self.what = what
+        self.offset = offset
+
+
+def _whole_value(data: bytes) -> _Cut | None:
+    """Where the value ends that the text begins with; None where it does not end."""
+    try:
+        _VALUE.decode(data)
+    except msgspec.DecodeError as error:
+        if is_truncated(error):
+            return None
+        if not is_trailing(error):
+            raise _NotJsonError(fault_of(error), fault_offset(error, data)) from error
+        data = data[: fault_offset(error, data)]
+    return _Cut(len(data.rstrip()))
+
+
+def _whole_rows(border: bytes, data: bytes) -> _Cut | None:
+    """Where the last row ends that is whole, in the text of a list without its bracket; None where not even one is."""
+    for end in _ends(data, border):
+        closed = b"".join((b"[", memoryview(data)[:end], b"]"))
+        try:
+            rows = len(_ROWS.decode(closed))
+            return _Cut(end, rows) if closed[-2:] == b"}]" else None  # a number may go on
+        except msgspec.DecodeError as error:
+            offset = fault_offset(error, closed)
+            if is_trailing(error):  # the list has ended before
+                closed = closed[:offset].rstrip()
+                return _Cut(len(closed) - 2, len(_ROWS.decode(closed)))
+            if not is_truncated(error) and offset < len(closed) - 1:
+                # What comes before the cut is at fault, whatever follows.
+                raise _NotJsonError(fault_of(error), offset - 1) from error
+    return None
+
+
+def _ends(data: bytes, border: bytes) -> Iterator[int]:
+    """Where the last row may end, the likeliest first."""
+    if border and (found := data.rfind(border)) >= 0:
+        yield found + 1
+    end = len(data)
+    for _ in range(_TRIES):
+        end = data.rfind(b"}", 0, end)
+        if end < 0:
+            break
+        yield end + 1
+    if data:
+        yield len(data)  # of rows that are no objects

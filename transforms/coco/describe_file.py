@@ -1,0 +1,203 @@
+"""What the blocks of an annotation file say of it: its summary, and whether it is what its flag says."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from isal import isal_zlib
+
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FieldRows
+from recordmill.transforms.coco.check_kind import check_kind, fields_of, has_field
+from recordmill.transforms.coco.convert_rows import count_keypoints
+from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows
+from recordmill.transforms.coco.file_fields import field_rows
+from recordmill.transforms.coco.guess_box_format import SampledBoxes, check_box_format, join_samples, sample_boxes
+
+OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
+
+
+class BlockSummary(msgspec.Struct, frozen=True):
+    """What a block says of its file, its rows apart.
+
+    Attributes:
+        number: of the block.
+        images, annotations: rows, good and bad.
+        categories: of the block that has them.
+        has_annotations: whether there is the list, if an empty one.
+        lvis, unread, optional: see AnnotationFile.
+        fields: names of fields of annotation rows that some row has data in.
+        has_field: whether some row has what the kind is about.
+        keypoints: by category id, how many rows have how many keypoints.
+        boxes: of some rows of objects.
+        sizes: columns of image id, width, height (pixels) of image rows that have a size.
+        ids: columns of annotation id and image id.
+    """
+
+    number: int
+    images: int
+    annotations: int
+    categories: tuple[Category, ...]
+    has_annotations: bool
+    lvis: bool
+    unread: FieldRows
+    optional: FieldRows
+    fields: frozenset[str]
+    has_field: bool
+    keypoints: dict[int, dict[int, int]]
+    boxes: SampledBoxes | None
+    sizes: bytes
+    ids: bytes
+
+
+def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
+    """The summary of the rows of a block."""
+    kind = block.source.kind
+    bad_images = sum(reject.what == "image" for reject in rows.rejected)
+    guesses_boxes = kind in OF_OBJECTS and block.source.bbox_format is None
+    with_ids = rows.annotations if kind not in (AnnotationKind.PANOPTIC, AnnotationKind.IMAGE_INFO) else ()
+    return BlockSummary(
+        block.number,
+        len(rows.images) + bad_images,
+        len(rows.annotations) + len(rows.rejected) - bad_images,
+        tuple(rows.categories),
+        rows.has_annotations,
+        any(row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None for row in rows.images),
+        rows.unread,
+        _optional(rows),
+        fields_of(kind, rows),
+        has_field(kind, rows),
+        count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
+        sample_boxes(rows.annotations, -block.first_row % block.sampled, block.sampled) if guesses_boxes else None,
+        _pack(_known_sizes(rows.images)) if guesses_boxes else b"",
+        _pack(_ids(with_ids)),
+    )
+
+
+def size_of(row: CocoImageRow) -> tuple[int, int] | None:
+    """Width and height in pixels. Exporters that do not know the size write 0."""
+    return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
+
+
+def _optional(rows: CocoRows) -> FieldRows:
+    """How many rows are crowds, or have entries in LVIS's lists."""
+    crowds = sum(bool(getattr(row, "iscrowd", 0)) for row in rows.annotations)
+    lists = ("neg_category_ids", "not_exhaustive_category_ids")
+    of_images = {name: sum(bool(getattr(row, name)) for row in rows.images) for name in lists}
+    return field_rows({}, of_images, {"iscrowd": crowds})
+
+
+def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -> AnnotationFile:
+    """The summary of a file, by those of all its blocks.
+
+    Raises:
+        WrongFlagError: the file is not of this kind, or boxes do not look like x, y, width, height in pixels.
+    """
+    blocks = sorted(summaries, key=lambda block: block.number)
+    categories = tuple(category for block in blocks for category in block.categories)
+    file = AnnotationFile(
+        source.path,
+        source.kind,
+        sum(block.images for block in blocks),
+        sum(block.annotations for block in blocks),
+        categories,
+        any(block.lvis for block in blocks),
+        _add(block.unread for block in blocks),
+        _add(block.optional for block in blocks),
+        _keypoints(categories, blocks),
+        tuple(shared_ids_warnings(source.path, [block.ids for block in blocks])),
+    )
+    check_kind(
+        source,
+        file,
+        any(block.has_annotations for block in blocks),
+        any(block.has_field for block in blocks),
+        frozenset().union(*(block.fields for block in blocks)),
+    )
+    if boxes := [block.boxes for block in blocks if block.boxes]:
+        sample = join_samples(boxes)
+        check_box_format(source.path, sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks])))
+    return file
+
+
+def _add(counts: Iterable[FieldRows]) -> FieldRows:
+    of_lists: dict[str, Counter[str]] = {}
+    for of_block in counts:
+        for list_, of_list in of_block.items():
+            of_lists.setdefault(list_, Counter()).update(of_list)
+    return field_rows(*(of_lists.get(list_, {}) for list_ in ("file", "images", "annotations", "categories")))
+
+
+def _keypoints(categories: Iterable[Category], blocks: Iterable[BlockSummary]) -> dict[int, int]:
+    """How many keypoints most rows have, by id, of the categories that name none and have rows with some."""
+    unnamed = {category.id for category in categories if not category.keypoints}
+    counts: dict[int, Counter[int]] = {}
+    for block in blocks:
+        for id_, of_category in block.keypoints.items():
+            if id_ in unnamed:
+                counts.setdefault(id_, Counter()).update(of_category)
+    return {
+        id_: max(of_category, key=lambda number: (of_category[number], number)) for id_, of_category in counts.items()
+    }
+
+
+def _sizes(image_ids: np.ndarray, packed: Iterable[bytes]) -> Mapping[int, tuple[int, int]]:
+    """Width and height in pixels of these images; of several rows of one, the last one's."""
+    sizes: dict[int, tuple[int, int]] = {}
+    for of_block in packed:
+        columns = _unpack(of_block, 3)
+        for id_, width, height in columns[:, np.isin(columns[0], image_ids)].T.tolist():
+            sizes[id_] = (width, height)
+    return sizes
+
+
+def _known_sizes(rows: Iterable[CocoImageRow]) -> np.ndarray:
+    sizes = [(row.id, *size) for row in rows if (size := size_of(row))]
+    return np.array(sizes, np.int64).reshape(-1, 3).T
+
+
+def _ids(rows: Sequence[Any]) -> np.ndarray:
+    """Ordered by annotation id."""
+    ids = np.fromiter((row.id for row in rows), np.int64, len(rows))
+    image_ids = np.fromiter((row.image_id for row in rows), np.int64, len(rows))
+    order = np.argsort(ids)
+    return np.stack([ids[order], image_ids[order]])
+
+
+def _pack(columns: np.ndarray) -> bytes:
+    """int64 [columns, rows], as differences, which are small where ids go up."""
+    return isal_zlib.compress(np.diff(columns, prepend=0).tobytes(), 1) if columns.size else b""
+
+
+def _unpack(packed: bytes, columns: int) -> np.ndarray:
+    """int64 [columns, rows]."""
+    numbers = np.frombuffer(isal_zlib.decompress(packed), np.int64) if packed else np.empty(0, np.int64)
+    return np.cumsum(numbers.reshape(columns, -1), axis=1)
+
+
+def shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
+    """That annotations of several images have one id, if they do. (Those of one image are rejected but for one.)
+
+    Args:
+        packed: annotation and image ids, of each block.
+    """
+    ids = np.sort(np.concatenate([_unpack(of_block, 2)[0] for of_block in packed] or [np.empty(0, np.int64)]))
+    repeated = np.unique(ids[1:][ids[1:] == ids[:-1]])
+    if not repeated.size:
+        return
+    images: dict[int, set[int]] = {}
+    for of_block in packed:
+        columns = _unpack(of_block, 2)
+        for id_, image_id in columns[:, np.isin(columns[0], repeated)].T.tolist():
+            images.setdefault(id_, set()).add(image_id)
+    shared = [id_ for id_, of_id in images.items() if len(of_id) > 1]
+    if shared:
+        first = min(shared)
+        one, other = sorted(images[first])[:2]
+        yield (
+            f"{path}: annotations of different images share an id, as those of the images {one} and {other} share "
+            f"{first} (number of such ids: {len(shared):,}); all are kept, but tools that look annotations up by id, "
+            "such as pycocotools, find one of each: number them anew if you evaluate with them"
+        )
