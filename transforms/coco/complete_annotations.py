@@ -1,13 +1,11 @@
-"""What the blocks of one annotation file say of an image becomes one, with what a block alone does not know."""
+"""What is said of an image is completed by what only the whole file tells: sizes of images, and categories."""
 
 import math
-from collections.abc import Iterable, Mapping
-from itertools import chain, groupby
-from operator import attrgetter
+from collections.abc import Mapping
 
 import msgspec
 
-from recordmill.schemas.annotations import Annotation, Category, ImageLabels, unnamed_keypoints
+from recordmill.schemas.annotations import Annotation, Category, unnamed_keypoints
 from recordmill.schemas.coco import AnnotationKind, BoxFormat, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.box_formats import LARGEST, box_area_px2, box_xywh_px
@@ -17,45 +15,23 @@ Categories = Mapping[int, Category]
 """Of objects, by id, with names for keypoints that have none."""
 
 
-def complete_annotations(parts: Iterable[FileAnnotations], categories: Categories) -> list[FileAnnotations]:
-    """What each file says of an image, whose boxes are in pixels, and whose keypoints are as many as their category
+def complete_annotations(part: FileAnnotations, categories: Categories) -> FileAnnotations:
+    """What a file says of an image, whose boxes are in pixels, and whose keypoints are as many as their category
     has."""
-    ordered = sorted(parts, key=attrgetter("source", "kind", "block"))
-    return [
-        _complete(_joined(list(blocks)), categories) for _, blocks in groupby(ordered, attrgetter("source", "kind"))
-    ]
-
-
-def _joined(blocks: list[FileAnnotations]) -> FileAnnotations:
-    if len(blocks) == 1:
-        return blocks[0]
-    labels = [block.labels for block in blocks]
-    of_row = next((block.labels for block in blocks if block.rows), ImageLabels())  # LVIS's lists are the row's
-    return msgspec.structs.replace(
-        blocks[0],
-        rows=tuple(chain.from_iterable(block.rows for block in blocks)),
-        annotations=tuple(chain.from_iterable(block.annotations for block in blocks)),
-        labels=msgspec.structs.replace(
-            of_row,
-            captions=tuple(chain.from_iterable(each.captions for each in labels)),
-            regions=tuple(chain.from_iterable(each.regions for each in labels)),
-            panoptic=tuple(chain.from_iterable(each.panoptic for each in labels)),
-        ),
-        rejected=tuple(chain.from_iterable(block.rejected for block in blocks)),
-    )
-
-
-def _complete(part: FileAnnotations, categories: Categories) -> FileAnnotations:
     if part.bbox_format is None and part.kind is not AnnotationKind.KEYPOINTS:
         return part
-    kept, rejected = [], list(part.rejected)
+    kept: list[Annotation] = []
+    rejected = list(part.rejected)
     for annotation in part.annotations:
         completed: Annotation | Rejected = annotation
         if part.bbox_format:
             completed = _in_pixels(annotation, part, part.bbox_format)
         if isinstance(completed, Annotation) and completed.keypoints_xyv:
             completed = _with_keypoints(completed, part.image_id, categories.get(annotation.category_id))
-        (kept if isinstance(completed, Annotation) else rejected).append(completed)  # type: ignore[arg-type]
+        if isinstance(completed, Annotation):
+            kept.append(completed)
+        else:
+            rejected.append(completed)
     return msgspec.structs.replace(part, annotations=tuple(kept), rejected=tuple(rejected), bbox_format=None)
 
 

@@ -1,13 +1,13 @@
-"""COCO annotation files become, for each image id, what a block of the file says of it.
+"""COCO annotation files become what their blocks say of the images.
 
-A file is cut into blocks of whole rows. They are decoded wherever Beam puts them, and grouped by image id; what only
-the whole file tells, such as its categories, is added where the blocks come together again.
+A file is cut into blocks of whole rows. They are decoded wherever Beam puts them, and each becomes an element a range
+of image ids: most images have rows in several blocks, and an element an image and block would be nearly one a row.
 """
 
 import contextlib
 import gc
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -16,14 +16,15 @@ import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow
-from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, BlockRows
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.coco.convert_rows import other_format, row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
-from recordmill.transforms.coco.decode_coco import CocoImageRow, decode_coco
-from recordmill.transforms.coco.describe_file import OF_OBJECTS, BlockSummary, describe_file, size_of, summarize
+from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
+from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, size_of, summarize
 from recordmill.transforms.coco.guess_box_format import sampled_of
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of FileAnnotations
+from recordmill.transforms.coco.merge_blocks import LABELS
+from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of BlockRows
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
 from recordmill.transforms.storage.read_unpacked import open_unpacked
 from recordmill.transforms.storage.resolve import archive_of, storage_for
@@ -31,13 +32,17 @@ from recordmill.transforms.storage.resolve import archive_of, storage_for
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
 _IN_PLACE = "in place"
+_RANGE_BITS = 8
+"""Of 5 GB, a range has 20 MB; of a block, some 30 kB."""
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 by the golden ratio, as in Knuth's multiplicative hashing."""
 
 
 class CocoFiles(NamedTuple):
     """What ReadCoco gives.
 
     Attributes:
-        parts: (image id, FileAnnotations).
+        parts: (range of image ids, BlockRows).
         files: AnnotationFile.
         rejected: Rejected, of rows that give no image.
     """
@@ -62,7 +67,7 @@ class ReadCoco(beam.PTransform):
         # What has its text with it is decoded where it was cut.
         blocks = (cut.ranges | "SpreadBlocks" >> beam.Reshuffle(), cut[_IN_PLACE]) | "Blocks" >> beam.Flatten()
         read = blocks | "ReadBlock" >> beam.FlatMap(_read, self._masks).with_output_types(
-            tuple[int, FileAnnotations]
+            tuple[int, BlockRows]
         ).with_outputs(_SUMMARIES, REJECTED, main="parts")
         files = (
             read[_SUMMARIES]
@@ -81,9 +86,9 @@ def _cut(source: AnnotationSource, block_bytes: int) -> Iterator[Any]:
 
 def _read(block: AnnotationBlock, masks: bool) -> Iterator[Any]:
     progress.set_step("reading annotations")
-    for item in route_outputs(count_rejects(with_rejects(block, read_block(block, masks)))):
-        if isinstance(item, FileAnnotations):
-            yield item.image_id, item
+    for item in route_outputs(count_rejects(read_block(block, masks))):
+        if isinstance(item, BlockRows):
+            yield item.id_range, item
         else:
             yield TaggedOutput(_SUMMARIES, (block.source, item)) if isinstance(item, BlockSummary) else item
 
@@ -116,26 +121,11 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
         )
 
 
-def with_rejects(block: AnnotationBlock, items: Iterable[Any]) -> Iterator[Any]:
-    """What `read_block` gives, where the rejects of an image's annotations go with the image, as they are counted in
-    its split. Those of no image stay for themselves."""
-    held: dict[int, list[Rejected]] = {}
-    for item in items:
-        if isinstance(item, Rejected) and item.image_id is not None:
-            held.setdefault(item.image_id, []).append(item)
-        elif isinstance(item, FileAnnotations) and item.image_id in held:
-            yield msgspec.structs.replace(item, rejected=tuple(held.pop(item.image_id)))
-        else:
-            yield item
-    for image_id, rejected in held.items():
-        part = _part(image_id, block, [], ())
-        yield msgspec.structs.replace(part, rejected=tuple(rejected))
-
-
-def read_block(block: AnnotationBlock, masks: bool = False) -> Iterator[FileAnnotations | BlockSummary | Rejected]:
+def read_block(block: AnnotationBlock, masks: bool = False) -> Iterator[BlockRows | BlockSummary | Rejected]:
     """What a block holds.
 
-    Yields a FileAnnotations for each image id that its rows give, a Rejected for each row that cannot be used, and one
+    Yields a BlockRows for each range of image ids that its rows are of, which has the rejects of annotations of these
+    images, as they are counted in the image's split; a Rejected for each other row that cannot be used; and one
     BlockSummary.
 
     Args:
@@ -149,77 +139,64 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> Iterator[FileAnno
     text = block.text or storage_for(source.path).read_range(source.path, block.start, block.size)
     with _gc_paused():
         rows = decode_coco(source.path, block.list, text, source.kind, masks)
-        parts = _group(rows.images, rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else [])
-    convert = row_converter(source)
-    yield from rows.rejected
-    for image_id, images, annotations in parts:
-        usable: list[Any] = []
-        for row in annotations:
-            annotation = convert(row)
-            if isinstance(annotation, Rejected):
-                yield annotation
-            else:
-                usable.append(annotation)
-        yield _part(image_id, block, images, tuple(usable))
+    yield from (reject for reject in rows.rejected if reject.image_id is None)
+    yield from _by_range(block, rows)
     yield summarize(block, rows)
 
 
-def _part(
-    image_id: int, block: AnnotationBlock, images: list[CocoImageRow], usable: tuple[Any, ...]
-) -> FileAnnotations:
-    source = block.source
-    rows, labels = tuple(map(_image, images)), _lvis_labels(images)
-    annotations = usable if source.kind in OF_OBJECTS else ()
-    if source.kind in _LABELS:
-        labels = msgspec.structs.replace(labels, **{_LABELS[source.kind]: usable})
-    return FileAnnotations(
-        image_id,
-        source.path,
-        source.kind,
-        rows,
-        annotations,
-        labels,
-        block=block.number,
-        bbox_format=other_format(source),
+def _by_range(block: AnnotationBlock, rows: CocoRows) -> Iterator[BlockRows]:
+    source, convert = block.source, row_converter(block.source)
+    annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
+    rejected = [reject for reject in rows.rejected if reject.image_id is not None]
+    of_images = _in_ranges([row.id for row in rows.images])
+    of_annotations = _in_ranges([row.image_id for row in annotations])
+    of_rejected = _in_ranges([reject.image_id or 0 for reject in rejected])
+    label = LABELS.get(source.kind)
+    for number in sorted(of_images.keys() | of_annotations.keys() | of_rejected.keys()):
+        images = [rows.images[index] for index in of_images.get(number, ())]
+        bad = [rejected[index] for index in of_rejected.get(number, ())]
+        image_ids: list[int] = []
+        usable: list[Any] = []
+        for index in of_annotations.get(number, ()):
+            annotation = convert(annotations[index])
+            if isinstance(annotation, Rejected):
+                bad.append(annotation)
+            else:
+                image_ids.append(annotations[index].image_id)
+                usable.append(annotation)
+        lvis = tuple(map(_lvis_labels, images))
+        yield BlockRows(
+            number,
+            source.path,
+            source.kind,
+            block.number,
+            tuple(map(_image, images)),
+            lvis if any(lists is not NO_LABELS for lists in lvis) else (),
+            tuple(image_ids),
+            () if label else tuple(usable),
+            msgspec.structs.replace(NO_LABELS, **{label: tuple(usable)}) if label else NO_LABELS,
+            tuple(bad),
+            other_format(source),
+        )
+
+
+def _lvis_labels(row: CocoImageRow) -> ImageLabels:
+    if row.neg_category_ids is None and row.not_exhaustive_category_ids is None:
+        return NO_LABELS
+    return ImageLabels(
+        neg_category_ids=tuple(row.neg_category_ids or ()),
+        not_exhaustive_category_ids=tuple(row.not_exhaustive_category_ids or ()),
     )
 
 
-_LABELS = {
-    AnnotationKind.CAPTIONS: "captions",
-    AnnotationKind.STUFF: "regions",
-    AnnotationKind.PANOPTIC: "panoptic",
-}
-"""Which of ImageLabels an annotation of a kind is."""
-
-
-def _lvis_labels(images: list[CocoImageRow]) -> ImageLabels:
-    for row in images[:1]:
-        if row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None:
-            return ImageLabels(
-                neg_category_ids=tuple(row.neg_category_ids or ()),
-                not_exhaustive_category_ids=tuple(row.not_exhaustive_category_ids or ()),
-            )
-    return NO_LABELS
-
-
-def _group(image_rows: list[CocoImageRow], rows: list[Any]) -> Iterator[tuple[int, list[CocoImageRow], list[Any]]]:
-    """Rows by image id; a sort of ids costs half of what a dict of lists does."""
-    image_ids = np.fromiter((row.image_id for row in rows), np.int64, len(rows))
-    order = np.argsort(image_ids, kind="stable")
-    image_ids = image_ids[order]
-    starts = np.flatnonzero(np.diff(image_ids, prepend=image_ids[:1] - 1))
-    ends = np.append(starts, len(order))[1:]
-    spans = dict(zip(image_ids[starts].tolist(), zip(starts.tolist(), ends.tolist(), strict=True), strict=True))
-    images: dict[int, list[CocoImageRow]] = {}
-    for row in image_rows:
-        images.setdefault(row.id, []).append(row)
-
-    def groups() -> Iterator[tuple[int, list[CocoImageRow], list[Any]]]:
-        for image_id in images.keys() | spans.keys():
-            start, end = spans.get(image_id, (0, 0))
-            yield image_id, images.get(image_id, []), [rows[index] for index in order[start:end].tolist()]
-
-    return groups()
+def _in_ranges(image_ids: Sequence[int]) -> dict[int, list[int]]:
+    """Indices of rows, in order, by the range of their images' ids. Hashes are spread evenly, be ids even, or names."""
+    ids = np.fromiter(image_ids, np.int64, len(image_ids)).astype(np.uint64)
+    ranges = (ids * _GOLDEN >> np.uint64(64 - _RANGE_BITS)).astype(np.uint8)
+    order = np.argsort(ranges, kind="stable")
+    numbers, starts = np.unique(ranges[order], return_index=True)
+    indices = np.split(order, starts[1:])
+    return {number: of_range.tolist() for number, of_range in zip(numbers.tolist(), indices, strict=False)}
 
 
 def _image(row: CocoImageRow) -> ImageRow:

@@ -10,7 +10,7 @@ import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, Category, ImageRow
-from recordmill.schemas.coco import FileAnnotations
+from recordmill.schemas.coco import BlockRows, FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageNotes, ImageRef, JoinSide
 from recordmill.schemas.labels import LabelMap
@@ -20,6 +20,7 @@ from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
 from recordmill.schemas.splits import Division
 from recordmill.transforms.coco.complete_annotations import Categories, complete_annotations
+from recordmill.transforms.coco.merge_blocks import merge_blocks
 from recordmill.transforms.join.match_files import MatchFiles, of_split
 from recordmill.transforms.join.match_masks import MatchMasks
 from recordmill.transforms.join.merge_annotations import merge_annotations
@@ -49,7 +50,7 @@ class JoinedImages(NamedTuple):
 
 
 class JoinImages(beam.PTransform):
-    """(image id, FileAnnotations) become JoinedImages.
+    """(range of image ids, BlockRows) become JoinedImages.
 
     Args:
         labels: one LabelMap, of all categories of the input.
@@ -76,11 +77,11 @@ class JoinImages(beam.PTransform):
         self._masks = masks
         self._match = match
 
-    def expand(self, parts: PCollection[tuple[int, FileAnnotations]]):
+    def expand(self, parts: PCollection[tuple[int, BlockRows]]):
         categories = self._labels | "CategoriesById" >> beam.Map(categories_by_id)
         merged = (
             parts
-            | "GroupByImageId" >> beam.GroupByKey()  # (image id, [FileAnnotations])
+            | "GroupByIdRange" >> beam.GroupByKey()  # (range of image ids, [BlockRows])
             | "MergeParts"
             >> beam.FlatMap(_merge, AsSingleton(categories), self._division, self._folder)
             .with_output_types(tuple[str, JoinSide])
@@ -106,12 +107,13 @@ def categories_by_id(labels: LabelMap) -> dict[int, Category]:
 
 
 def _merge(
-    group: tuple[int, Iterable[FileAnnotations]], categories: Categories, division: Division, folder: str
+    group: tuple[int, Iterable[BlockRows]], categories: Categories, division: Division, folder: str
 ) -> Iterator[Any]:
     return route_outputs(
         count_rejects(
             (name_key(item.row.image.file_name), _with_file(item, folder)) if isinstance(item, JoinSide) else item
-            for item in join_parts(*group, division, categories)
+            for image_id, parts in merge_blocks(group[1])
+            for item in join_parts(image_id, parts, division, categories)
         )
     )
 
@@ -132,7 +134,7 @@ def join_parts(
     """What all annotation files say of one image id, as a JoinSide; see `merge_parts`. Of an id without a usable image,
     what is rejected: in the split that the image would go to by its name in the JSON, or in the first where no file has
     a row of it."""
-    parts = complete_annotations(parts, categories)
+    parts = [complete_annotations(part, categories) for part in parts]
     merged = list(merge_parts(image_id, parts))
     notes = ImageNotes(
         tuple(item for item in merged if isinstance(item, Rejected)),

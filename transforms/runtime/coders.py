@@ -10,7 +10,7 @@ from typing import Any
 from apache_beam.coders import Coder, registry
 from msgspec import msgpack
 
-from recordmill.schemas.coco import FileAnnotations
+from recordmill.schemas.coco import BlockRows
 from recordmill.schemas.encoders import Terms
 from recordmill.schemas.images import ImageTask, JoinSide
 from recordmill.schemas.shards import ShardKey
@@ -47,8 +47,8 @@ class _StructCoder(Coder):
         return hash(type(self))
 
 
-class FileAnnotationsCoder(_StructCoder):
-    struct = FileAnnotations
+class BlockRowsCoder(_StructCoder):
+    struct = BlockRows
 
 
 class ImageTaskCoder(_StructCoder):
@@ -67,5 +67,5 @@ class TermsCoder(_StructCoder):
     struct = Terms
 
 
-for _coder in (FileAnnotationsCoder, ImageTaskCoder, JoinSideCoder, ShardKeyCoder, TermsCoder):
+for _coder in (BlockRowsCoder, ImageTaskCoder, JoinSideCoder, ShardKeyCoder, TermsCoder):
     registry.register_coder(_coder.struct, _coder)

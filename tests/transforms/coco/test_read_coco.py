@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Annotation, Category, ImageRow
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, BlockRows, FileAnnotations
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault
-from recordmill.transforms.coco.read_coco import ReadCoco, cut_file
-from recordmill.transforms.runtime.coders import FileAnnotationsCoder
+from recordmill.transforms.coco.merge_blocks import merge_blocks
+from recordmill.transforms.coco.read_coco import ReadCoco, cut_file, read_block
+from recordmill.transforms.runtime.coders import BlockRowsCoder
 from tests.transforms.coco.whole_files import read_whole
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -181,9 +182,14 @@ def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
     path = tmp_path / "instances.json"
     row = {**IMAGE, "id": id_, "width": INT64_MAX}
     path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
-    parts = [item for item in read_whole(instances(path)) if isinstance(item, FileAnnotations)]
-    coder = FileAnnotationsCoder()
-    assert [coder.decode(coder.encode(part)) for part in parts] == parts
+    items = [item for block in cut_file(instances(path)) for item in read_block(block)]
+    coder = BlockRowsCoder()
+    rows = [item for item in items if isinstance(item, BlockRows)]
+    assert [coder.decode(coder.encode(of_range)) for of_range in rows] == rows
+    assert (
+        [image.id for of_range in rows for image in of_range.images],
+        *(of_range.image_ids for of_range in rows),
+    ) == ([id_], (), (id_,))
 
 
 # Missing and malformed fields
@@ -383,19 +389,19 @@ def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_pat
     annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
     image = ImageRow(1, "a.jpg", 40, 30)
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
-    of_images = FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,))
-    part = FileAnnotations(1, path, AnnotationKind.INSTANCES, (), (annotation,), rejected=(bad[0],), block=1)
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
-    of_no_row = [
-        FileAnnotations(id_, path, AnnotationKind.INSTANCES, (), rejected=(bad[id_ - 4],), block=1) for id_ in (5, 6)
+    parts = [
+        (1, FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,), (annotation,), rejected=(bad[0],))),
+        *((id_, FileAnnotations(id_, path, AnnotationKind.INSTANCES, (), rejected=(bad[id_ - 4],))) for id_ in (5, 6)),
     ]
     file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 5, (Category(3, "dog", "animal"),))
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
-        assert_that(coco.parts, equal_to([(1, of_images), (1, part), (5, of_no_row[0]), (6, of_no_row[1])]), "Parts")
+        joined = coco.parts | beam.GroupByKey() | beam.FlatMapTuple(lambda _, blocks: merge_blocks(blocks))
+        assert_that(joined, equal_to([(id_, [part]) for id_, part in parts]), "Parts")
         assert_that(coco.files, equal_to([file]), "Files")
         assert_that(coco.rejected, equal_to([reject]), "Rejected")
 

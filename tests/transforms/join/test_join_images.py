@@ -11,7 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import AnnotatedImage, Annotation, ImageRow
-from recordmill.schemas.coco import AnnotationKind, FileAnnotations
+from recordmill.schemas.coco import AnnotationKind, BlockRows, FileAnnotations
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
 from recordmill.schemas.labels import LabelMap
@@ -25,6 +25,11 @@ FILE = ImageRef("images/a.jpg", 100, "1")
 
 def annotation(id_: int, category_id: int = 1) -> Annotation:
     return Annotation(id_, category_id, (1.0, 2.0, 3.0, 4.0), 12.0, False)
+
+
+def of_block(source: str, *rows: ImageRow, annotations: tuple[Annotation, ...] = (), image_id: int = 1) -> BlockRows:
+    ids = (image_id,) * len(annotations)
+    return BlockRows(0, source, AnnotationKind.INSTANCES, 0, rows, (), ids, annotations)
 
 
 def part(source: str, *rows: ImageRow, annotations: tuple[Annotation, ...] = (), image_id: int = 1) -> FileAnnotations:
@@ -136,10 +141,10 @@ def test_one_id_of_two_images_is_an_error():
 
 def test_the_transform_joins_by_id_and_then_by_name():
     parts = [
-        (1, part("x.json", SIZED, annotations=(annotation(2),))),
-        (1, part("y.json", UNSIZED, annotations=(annotation(1),))),
-        (2, part("x.json", ImageRow(2, "gone.jpg"), image_id=2)),
-        (3, part("x.json", annotations=(annotation(9),), image_id=3)),
+        (1, of_block("x.json", SIZED, annotations=(annotation(2),))),
+        (1, of_block("y.json", UNSIZED, annotations=(annotation(1),))),
+        (1, of_block("x.json", ImageRow(2, "gone.jpg"), image_id=2)),
+        (1, of_block("x.json", annotations=(annotation(9),), image_id=3)),
     ]
     files = [("a.jpg", JoinSide(file=FILE)), ("b.jpg", JoinSide(file=ImageRef("images/b.jpg", 5)))]
     task = ImageTask(1, "a.jpg", 40, 30, FILE, "val", (annotation(1), annotation(2)))
@@ -163,7 +168,7 @@ def test_the_transform_joins_by_id_and_then_by_name():
 def test_without_a_listing_no_file_is_assumed_of_a_name_that_must_not_be_looked_up():
     rows = [ImageRow(1, "a.jpg"), ImageRow(2, "../a.jpg")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        parts = p | beam.Create([(row.id, part("x.json", row, image_id=row.id)) for row in rows])
+        parts = p | beam.Create([(1, of_block("x.json", *rows))])
         joined = parts | JoinImages(p | "Labels" >> beam.Create([LabelMap(())]), VAL, None, "images")
         paths = joined.tasks | beam.Map(lambda task: task.ref.path)
         reasons = joined.rejected | "Reasons" >> beam.MapTuple(lambda _, reject: (reject.id, reject.reason))
@@ -173,7 +178,7 @@ def test_without_a_listing_no_file_is_assumed_of_a_name_that_must_not_be_looked_
 
 def test_names_are_matched_as_asked():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        parts = p | "Parts" >> beam.Create([(1, part("x.json", ImageRow(1, "/x/a.jpg")))])
+        parts = p | "Parts" >> beam.Create([(1, of_block("x.json", ImageRow(1, "/x/a.jpg")))])
         files = p | "Files" >> beam.Create([("deep/a.jpg", JoinSide(file=FILE))])
         names = parts | JoinImages(p | "Labels" >> beam.Create([LabelMap(())]), VAL, files, match="suffix")
         assert_that(names.tasks | beam.Map(lambda task: task.file_name), equal_to(["deep/a.jpg"]))

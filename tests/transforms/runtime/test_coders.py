@@ -8,7 +8,7 @@ from apache_beam.coders import registry
 
 from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow, Segment
 from recordmill.schemas.annotations import PanopticAnnotation as Panoptic
-from recordmill.schemas.coco import AnnotationKind, FileAnnotations
+from recordmill.schemas.coco import AnnotationKind, BlockRows
 from recordmill.schemas.images import ImageRef, ImageTask, JoinSide
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.runtime import coders  # noqa: F401  registers them
@@ -23,7 +23,7 @@ LABELS = ImageLabels(
 ROW = ImageRow(5, "a/b.jpg", 40)
 REF = ImageRef("gs://b/a.jpg", 1 << 40, "1795319575582895")
 VALUES = [
-    FileAnnotations(5, "a.json", AnnotationKind.PANOPTIC, (ROW, ROW), (OBJECT,), LABELS),
+    BlockRows(5, "a.json", AnnotationKind.PANOPTIC, 2, (ROW, ROW), (LABELS,), (5, -1), (OBJECT,), LABELS),
     ImageTask(5, "a/b.jpg", 40, None, REF, "train", (OBJECT, OBJECT), LABELS, True),
     JoinSide(AnnotatedImage(ROW, "val", (OBJECT,), LABELS)),
     JoinSide(file=REF),
