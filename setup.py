@@ -20,6 +20,7 @@ FOLDERS = [
     "transforms/masks",
     "transforms/metadata",
     "transforms/records",
+    "transforms/rejects",
     "transforms/report",
     "transforms/runtime",
     "transforms/sample",

@@ -20,6 +20,7 @@ from recordmill.transforms.join.match_masks import ListMasks
 from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
 from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
 from recordmill.transforms.metadata.write_metadata import Findings
+from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.runtime.outputs import REJECTED, of_split
 from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
@@ -45,7 +46,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     joined = coco.parts | "JoinImages" >> JoinImages(categories, division, files, assumed, masks, options.match)
     screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
     limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
-    rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], joined.rejected
+    rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], *joined.rejected
     counted = screened.counted, joined.counted
     labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
     encoded = limited.tasks | "EncodeCaptions" >> EncodeCaptions(text) if text else None
@@ -55,7 +56,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, options.layout_table),
         Findings(
             coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], options.splits, joined.rows),
-            rejected | "FoundRejected" >> beam.Flatten(),
+            rejected | "FoundRejected" >> GatherRejects(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
             joined.unmatched,

@@ -19,6 +19,7 @@ from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.images.list_images import ListLabelledImages
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.write_metadata import Findings
+from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.runtime.outputs import LISTINGS, REJECTED, UNLISTED
 
 
@@ -65,7 +66,7 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
             rows
             | "CountRows" >> beam.combiners.Count.PerElement()
             | "InputRows" >> beam.Map(_input_rows, source, kind),
-            (labelled.rejected, matched.rejected) | "FoundRejected" >> beam.Flatten(),
+            (labelled.rejected, matched.rejected) | "FoundRejected" >> GatherRejects(),
             chosen.counted,
             (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
             matched.unmatched,

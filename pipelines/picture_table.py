@@ -20,6 +20,7 @@ from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
 from recordmill.transforms.images.list_images import ListImages
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.write_metadata import Findings
+from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.runtime.outputs import REJECTED
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.table.count_rows import OF_FILE
@@ -44,7 +45,7 @@ def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
         chosen | "Table" >> beam.Map(table_of, pictures),
         Findings(
             input_rows(rows[OF_FILE]),
-            (rows[REJECTED], matched.rejected) | "FoundRejected" >> beam.Flatten(),
+            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(),
             matched.counted,
             matched.unlisted,
             matched.unmatched,

@@ -17,6 +17,7 @@ from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSch
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
+from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
@@ -196,7 +197,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     nothing = p | "Nothing" >> beam.Create([])
     findings = Findings(
         input_rows(spilled[OF_FILE]),
-        spilled[REJECTED],
+        (spilled[REJECTED],) | "FoundRejected" >> GatherRejects(),
         nothing,
         nothing,
         nothing,

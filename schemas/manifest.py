@@ -19,6 +19,7 @@ from recordmill.schemas.features import Feature, FeatureTable, Part, is_class_la
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, TABLE, shard_names
 from recordmill.schemas.names import dataset_name_fault
+from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.shards import ShardInfo, ShardNames
 from recordmill.schemas.splits import split_name_fault
 
@@ -236,6 +237,8 @@ class SplitManifest(msgspec.Struct, frozen=True):
         made_by: versions of what decides bytes besides the recipe: this program, and the libraries that decode and
             encode pictures and masks.
         rejects_sha256: hex digest of the split's file of rejects.
+        first_rejects: the first hundred of each reason, in that file's order; UNSET where an older program wrote the
+            split.
         class_counts: how many objects there are of each class, by class index; of images that have one class each, how
             many images.
         warnings: what is not likely to be meant, for a person.
@@ -263,6 +266,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
     findings: dict[str, int] = {}
     statistics_sha256: str | msgspec.UnsetType = msgspec.UNSET
     fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    first_rejects: tuple[RejectLine, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def examples(self) -> int:

@@ -1,5 +1,6 @@
 """Bad data: what was left out, and why. Also the metrics that are counted besides."""
 
+from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
@@ -85,6 +86,45 @@ class RejectLine(msgspec.Struct, frozen=True):
     what: str
     reason: str
     detail: str
+    id: int | None = None
+
+
+class RejectTally(msgspec.Struct, frozen=True, array_like=True):
+    """Rejects, counted.
+
+    Attributes:
+        counts: how many, by `what` and reason.
+        annotations: the sum of theirs.
+        first: the first of each `what` in the order of their list, as its line there after its key.
+    """
+
+    counts: dict[tuple[str, str], int]
+    annotations: int
+    first: dict[str, bytes]
+
+    def reasons(self, *what: str) -> dict[str, int]:
+        """How many of `what`, by reason, in the order of reasons."""
+        found: Counter[str] = Counter()
+        for (of, reason), number in self.counts.items():
+            if of in what:
+                found[reason] += number
+        return dict(sorted(found.items()))
+
+
+class RejectBlock(msgspec.Struct, frozen=True, array_like=True):
+    """Lines of a list of rejects, each after its key, compressed together: how many, the first and the last of them."""
+
+    lines: int
+    first: bytes
+    last: bytes
+    packed: bytes
+
+
+class RejectRun(msgspec.Struct, frozen=True, array_like=True):
+    """Rejects of one split in the order of their list."""
+
+    tally: RejectTally
+    blocks: tuple[RejectBlock, ...]
 
 
 class SplitReject(NamedTuple):

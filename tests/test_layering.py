@@ -16,6 +16,7 @@ ROOMS = (
     "transforms.runtime",
     "transforms.records",
     "transforms.index",
+    "transforms.rejects",
     "transforms.masks",
     "transforms.images",
     "transforms.duplicates",

@@ -34,7 +34,7 @@ class JoinedImages(NamedTuple):
 
     Attributes:
         tasks: ImageTask.
-        rejected: SplitReject.
+        rejected: SplitReject, of several steps.
         counted: SplitCount.
         rows: SplitRows, of those splits that are not the first; the others are the first's.
         unlisted: UnreferencedFile.
@@ -42,7 +42,7 @@ class JoinedImages(NamedTuple):
     """
 
     tasks: PCollection
-    rejected: PCollection
+    rejected: tuple[PCollection, ...]
     counted: PCollection
     rows: PCollection
     unlisted: PCollection
@@ -94,7 +94,7 @@ class JoinImages(beam.PTransform):
         matched = sides | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles(self._match, self._division)
         return JoinedImages(
             matched.tasks,
-            (merged[REJECTED], matched.rejected) | "Rejected" >> beam.Flatten(),
+            (merged[REJECTED], matched.rejected),
             (merged[COUNTED], matched.counted) | "Counted" >> beam.Flatten(),
             (merged[ROWS], matched.rows) | "Rows" >> beam.Flatten(),
             matched.unlisted,

@@ -2,22 +2,22 @@
 
 import logging
 import posixpath
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.pvalue import AsIter, AsList, AsSingleton
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources, name_fault
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.schemas.rejects import Count, Metric, Reason
 from recordmill.transforms.join.compare_names import Names, SampleNames, compared_text
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
-from recordmill.transforms.metadata.write_metadata import reject_lines, rejects_paths, write_rejects
+from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies, rejects_paths, write_rejects
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class CheckFindings(beam.PTransform):
             _check,
             AsList(findings.inputs),
             AsList(merged),
-            AsList(findings.rejected),
+            AsIter(findings.rejected),
             AsList(findings.warnings),
             AsSingleton(findings.unmatched | "ImageNames" >> beam.Map(_name) | "Images" >> _sample()),
             AsSingleton(findings.unlisted | "FileNames" >> beam.Map(_name) | "Files" >> _sample()),
@@ -83,7 +83,7 @@ def _check(  # one parameter a side input
     demands: Demands,
     inputs: list[tuple[str, InputRows]],
     merged: list[tuple[str, int]],
-    rejected: list[tuple[str, Rejected]],
+    rejected: SplitRuns,
     warnings: list[tuple[str, str]],
     images: Names,
     files: Names,
@@ -111,9 +111,7 @@ def count_rows(
     return {split: Rows(images[split], annotations[split], what) for split in splits}
 
 
-def check_findings(
-    demands: Demands, rows: dict[str, Rows], rejected: Sequence[tuple[str, Rejected]], images: Names, files: Names
-) -> None:
+def check_findings(demands: Demands, rows: dict[str, Rows], rejected: SplitRuns, images: Names, files: Names) -> None:
     """Check that some images have their files, and `describe_split.check_rejects` with the rejects so far. If these are
     too many, they are written into the folders of the splits' states.
 
@@ -126,10 +124,11 @@ def check_findings(
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`.
     """
     unit = next(iter(rows.values())).what
-    of_images = [reject for _, reject in rejected if reject.what == unit]
-    not_found = sum(reject.reason in _NOT_FOUND for reject in of_images)
+    tally = add_tallies(run.tally for _, run in rejected)
+    of_images = tally.reasons(unit)
+    not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND)
     total = sum(of_split.images for of_split in rows.values())
-    if not_found and len(of_images) >= total:
+    if not_found and sum(of_images.values()) >= total:
         raise NoImageFoundError(
             f"none of the {total} {unit}s has a file in --images, so nothing is written: "
             f"{_compared(demands, images, files, is_all=True)}"
@@ -139,25 +138,17 @@ def check_findings(
     if not_found > demands.max_rejects * total:
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:
-        advice = f"All are in {', '.join(rejects_paths(demands.output, demands.splits))}. {advice}"
+        advice = f"All are in {rejects_paths(demands.output, demands.splits)}. {advice}"
     try:
-        check_rejects(rows, [reject for _, reject in rejected], demands.max_rejects, demands.sources.rows, advice)
+        check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice)
     except EmptyDatasetError:
         for split in demands.splits if demands.output else ():
             forget(demands.output, split)
         raise
     except TooManyRejectsError:
         if demands.output:
-            write_known(demands, rejected)
+            write_rejects(demands.output, demands.splits, rejected)
         raise
-
-
-def write_known(demands: Demands, rejected: Iterable[tuple[str, Rejected]]) -> None:
-    """Write the rejects so far into the folders of the splits' states."""
-    of_split: dict[str, list[Rejected]] = defaultdict(list)
-    for split, reject in rejected:
-        of_split[split].append(reject)
-    write_rejects(demands.output, {split: reject_lines(split, of_split[split]) for split in demands.splits})
 
 
 def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> str:

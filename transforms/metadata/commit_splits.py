@@ -39,6 +39,7 @@ from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
 from recordmill.transforms.metadata.folder_duplicates import duplicates_of
 from recordmill.transforms.metadata.folder_statistics import statistics_files
+from recordmill.transforms.rejects.write_rejects import rejects_path
 from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
@@ -50,15 +51,14 @@ _MOVES = 16
 def commit_splits(
     output: str,
     manifest: Manifest,
-    rejects: Mapping[str, bytes],
     statistics: Mapping[str, bytes],
     encoders: Iterable[TextEncoder] = (),
     fingerprints: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Manifest:
     """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
+    Shards and rejects are in the folders of the splits' states.
 
     Args:
-        rejects: each split's rejects, as JSON Lines.
         statistics: each split's, as JSON.
         encoders: those that the manifest lists.
         fingerprints: each split's, as JSON Lines, of splits whose records have pictures.
@@ -81,7 +81,7 @@ def commit_splits(
     for split, entry in manifest.splits.items():
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move, storage, output, split), entry.shards))
-        storage.write(storage.join(output, split_rejects(split)), rejects[split])
+        storage.move(rejects_path(output, split), storage.join(output, split_rejects(split)))
         storage.write(storage.join(output, split_statistics(split)), statistics[split])
         _write_or_delete(storage, storage.join(output, split_fingerprints(split)), fingerprints.get(split))
         storage.write(storage.join(output, split_manifest(split)), encode_manifest(own[split]))

@@ -19,28 +19,29 @@ from recordmill.schemas.manifest import (
     SplitManifest,
     Unlisted,
 )
-from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, Rejected
+from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.rejects.reject_blocks import line_of
+from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.made_by import made_by
 
 
 def describe_split(
     recipe: Recipe,
     shards: Iterable[ShardInfo],
-    rejected: Iterable[Rejected],
+    rejects: RejectList,
     inputs: Iterable[InputRows],
     counts: Mapping[str, int],
     unlisted: Unlisted,
-    rejects_sha256: str,
     statistics_sha256: str,
     class_counts: Sequence[int] = (),
     warnings: Iterable[str] = (),
     texts: Iterable[tuple[str, TextCounts]] = (),
     findings: Mapping[str, int] = MappingProxyType({}),
     fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET,
-) -> SplitManifest:  # thirteen, as an entry has parts: each comes from a step of its own
+) -> SplitManifest:  # twelve, as an entry has parts: each comes from a step of its own
     """The split's entry in the manifest."""
-    rejected, inputs = list(rejected), tuple(sorted(inputs, key=lambda rows: rows.path))
+    rejected, inputs = rejects.tally, tuple(sorted(inputs, key=lambda rows: rows.path))
     number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
     return SplitManifest(
         recipe=recipe,
@@ -51,7 +52,8 @@ def describe_split(
         annotations=_annotation_counts(inputs, rejected, number),
         unlisted=unlisted,
         record_bytes=number[Metric.RECORD_BYTES],
-        rejects_sha256=rejects_sha256,
+        rejects_sha256=rejects.sha256,
+        first_rejects=rejects.first,
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
         class_counts=tuple(class_counts),
         warnings=tuple(sorted(warnings)),
@@ -62,14 +64,12 @@ def describe_split(
     )
 
 
-def _image_counts(
-    inputs: Iterable[InputRows], rejected: Iterable[Rejected], number: Mapping[Metric, int]
-) -> ImageCounts:
+def _image_counts(inputs: Iterable[InputRows], rejected: RejectTally, number: Mapping[Metric, int]) -> ImageCounts:
     return ImageCounts(
         rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
         written=number[Metric.IMAGES],
         without_record=number[Metric.IMAGES_WITHOUT_RECORD],
-        rejected=_by_reason(reject for reject in rejected if reject.what != "annotation"),
+        rejected=rejected.reasons("image", "row"),
         of_other_classes=number[Metric.OF_OTHER_CLASSES],
         rewritten=_rewritten(number),
         groups=number[Metric.GROUPS],
@@ -78,7 +78,7 @@ def _image_counts(
 
 
 def _annotation_counts(
-    inputs: Iterable[InputRows], rejected: Iterable[Rejected], number: Mapping[Metric, int]
+    inputs: Iterable[InputRows], rejected: RejectTally, number: Mapping[Metric, int]
 ) -> AnnotationCounts:
     return AnnotationCounts(
         rows=sum(rows.annotations for rows in inputs),
@@ -87,16 +87,12 @@ def _annotation_counts(
         stuff=number[Metric.REGIONS],
         panoptic=number[Metric.PANOPTIC],
         joined=number[Metric.ANNOTATIONS_MERGED],
-        rejected=_by_reason(reject for reject in rejected if reject.what == "annotation"),
+        rejected=rejected.reasons("annotation"),
         filtered={metric.value: number[metric] for metric in FILTERS if number[metric]},
-        of_rejected_images=sum(reject.annotations for reject in rejected) + number[Metric.OF_REJECTED_IMAGES],
+        of_rejected_images=rejected.annotations + number[Metric.OF_REJECTED_IMAGES],
         boxes_clipped=number[Metric.BOXES_CLIPPED],
         masks=number[Metric.MASKS],
     )
-
-
-def _by_reason(rejected: Iterable[Rejected]) -> dict[str, int]:
-    return dict(sorted(Counter(reject.reason.value for reject in rejected).items()))
 
 
 def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:
@@ -170,7 +166,7 @@ def is_over(rejected: int, total: int, max_rejects: float) -> bool:
 
 
 def check_rejects(
-    rows: Mapping[str, Rows], rejected: Sequence[Rejected], max_rejects: float, inputs: Iterable[str], advice: str
+    rows: Mapping[str, Rows], rejected: RejectTally, max_rejects: float, inputs: Iterable[str], advice: str
 ) -> None:
     """Check that every split of a job has images, and that not too many images or annotations of all are rejected.
 
@@ -188,12 +184,12 @@ def check_rejects(
     if not images:
         raise EmptyDatasetError(f"{', '.join(sorted(set(inputs)))}: no {unit}s, so there is nothing to write")
     for what, total in totals.items():
-        reasons = Counter(reject.reason.value for reject in rejected if reject.what == what)
-        number = reasons.total()
+        reasons = rejected.reasons(what)
+        number = sum(reasons.values())
         if not is_over(number, total, max_rejects):
             continue
-        first = min((reject for reject in rejected if reject.what == what), key=reject_order)
-        counted = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        first = msgspec.json.decode(line_of(rejected.first[what]), type=RejectLine)
+        counted = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
         raise TooManyRejectsError(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
             f"allows: {counted}; the first: {first.detail}. {advice}"
@@ -227,9 +223,3 @@ def _left_out(images: ImageCounts) -> str:
     if images.without_record:
         return "none has an object"
     return "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
-
-
-def reject_order(reject: Rejected) -> tuple[str, bool, int, str, str, bool, int, int]:
-    """A fixed order, whatever the runner's."""
-    about = (reject.what, reject.id is None, reject.id or 0, reject.reason.value, reject.detail)
-    return *about, reject.image_id is None, reject.image_id or 0, reject.annotations

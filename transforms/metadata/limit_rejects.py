@@ -1,32 +1,30 @@
 """A job that can no longer meet --max-rejects stops, and does not read the rest of its pictures first."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.utils.shared import Shared
 
-from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.metadata.check_findings import Demands, write_known
+from recordmill.schemas.rejects import RejectRun, RejectTally
+from recordmill.transforms.metadata.check_findings import Demands
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects, is_over, rows_of_all
-from recordmill.transforms.metadata.write_metadata import rejects_paths
+from recordmill.transforms.rejects.reject_blocks import unique_runs
+from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies, rejects_paths, write_rejects
 
 ENOUGH = 100
 """Rejects that a job lists before it stops: with fewer, whoever mends the data would meet one fault a run."""
 
-SplitRejects = Iterable[tuple[str, Rejected]]
-
 
 class LimitRejects(beam.PTransform):
-    """(split, Rejected) of the pictures that are read become nothing. A runner does this in one bundle with the step
+    """(split, RejectRun) of the pictures that are read become nothing. A runner does this in one bundle with the step
     that reads them, so that an error ends that one, too. Each process counts its own rejects: many workers stop later
     than one.
 
     Args:
         checked: what CheckFindings gives.
-        found: (split, Rejected) of the steps before.
+        found: (split, RejectRun) of the steps before.
 
     Raises, when it runs, what `RejectLimit.add` does.
     """
@@ -50,7 +48,7 @@ class _StopAtLimit(beam.DoFn):
     def setup(self):
         self._limit = self._shared.acquire(lambda: RejectLimit(self._demands))
 
-    def process(self, item: tuple[str, Rejected], rows: Mapping[str, Rows], found: SplitRejects) -> None:
+    def process(self, item: tuple[str, RejectRun], rows: Mapping[str, Rows], found: SplitRuns) -> None:
         self._limit.add(item, rows, found)
 
 
@@ -59,10 +57,11 @@ class RejectLimit:
 
     def __init__(self, demands: Demands):
         self._demands = demands
-        self._met: dict[str, set[tuple[str, Rejected]]] = defaultdict(set)
-        self._found: Counter[str] | None = None
+        self._met: dict[object, tuple[str, RejectRun]] = {}
+        self._found: RejectTally | None = None
+        self._tally = add_tallies(())
 
-    def add(self, item: tuple[str, Rejected], rows: Mapping[str, Rows], found: SplitRejects) -> None:
+    def add(self, item: tuple[str, RejectRun], rows: Mapping[str, Rows], found: SplitRuns) -> None:
         """
         Args:
             rows: of each split.
@@ -72,26 +71,50 @@ class RejectLimit:
             TooManyRejectsError: whatever else will be read, more are rejected than may be, and `ENOUGH` are known.
                 They are written into the folders of the splits' states.
         """
-        what = item[1].what
-        met = self._met[what]
-        met.add(item)
-        if len(met) < ENOUGH:
+        split, run = item
+        if (split, run.blocks) in self._met:
             return
-        if self._found is None:
-            self._found = Counter(reject.what for _, reject in found)
-        if is_over(len(met) + self._found[what], rows_of_all(rows)[what], self._demands.max_rejects):
+        self._met[split, run.blocks] = item
+        self._tally = add_tallies((self._tally, run.tally))
+        if not self._is_over(rows, found):
+            return
+        # A bundle that was tried again may have come in other runs.
+        self._met = {(split, run.blocks): (split, run) for split, run in _once_each(self._met.values())}
+        self._tally = add_tallies(run.tally for _, run in self._met.values())
+        if self._is_over(rows, found):
             self._stop(rows, found)
 
-    def _stop(self, rows: Mapping[str, Rows], found: SplitRejects) -> None:
+    def _is_over(self, rows: Mapping[str, Rows], found: SplitRuns) -> bool:
+        """Whether enough are known of what there is too much of."""
+        totals = rows_of_all(rows)
+        met = {what: sum(self._tally.reasons(what).values()) for what in totals}
+        if max(met.values()) < ENOUGH:
+            return False
+        if self._found is None:
+            self._found = add_tallies(run.tally for _, run in found)
+        return any(
+            met[what] >= ENOUGH
+            and is_over(met[what] + sum(self._found.reasons(what).values()), total, self._demands.max_rejects)
+            for what, total in totals.items()
+        )
+
+    def _stop(self, rows: Mapping[str, Rows], found: SplitRuns) -> None:
         demands = self._demands
-        known = [*found, *chain.from_iterable(map(tuple, self._met.values()))]
-        write_known(demands, known)
+        known = [*found, *self._met.values()]
+        write_rejects(demands.output, demands.splits, known)
         check_rejects(
             rows,
-            [reject for _, reject in known],
+            add_tallies(run.tally for _, run in known),
             demands.max_rejects,
             demands.sources.rows,
             "The job stops before all pictures are read, as it cannot succeed any more. The rejects so far are in "
-            f"{', '.join(rejects_paths(demands.output, demands.splits))}. Finished shards are kept: run again with the "
-            "data mended, or with a larger --max-rejects to accept this",
+            f"{rejects_paths(demands.output, demands.splits)}. Finished shards are kept: run again with the data "
+            "mended, or with a larger --max-rejects to accept this",
         )
+
+
+def _once_each(met: Iterable[tuple[str, RejectRun]]) -> Iterator[tuple[str, RejectRun]]:
+    of_split: dict[str, list[RejectRun]] = defaultdict(list)
+    for split, run in met:
+        of_split[split].append(run)
+    return ((split, run) for split, runs in of_split.items() for run in unique_runs(split, runs))

@@ -1,11 +1,10 @@
 """A plan for people: what a job would write, without writing it."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.features import FeatureTable, Part
@@ -13,9 +12,10 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.schemas.rejects import Count, Metric, Rejected
+from recordmill.schemas.rejects import Count, Metric, RejectTally
 from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
+from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies
 from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import EncodedTexts
@@ -54,7 +54,7 @@ class ReportPlan(beam.PTransform):
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
         known = {
             "plans": AsList(plans),
-            "rejected": AsList(self._findings.rejected),
+            "rejected": AsIter(self._findings.rejected),
             "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(_groups)),
             "inputs": AsList(self._findings.inputs),
             "classes": AsList(self._classes),
@@ -75,7 +75,7 @@ def _groups(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
 def _write_report(  # one parameter a side input
     path: str,
     plans: list[tuple[str, SplitPlan]],
-    rejected: list[tuple[str, Rejected]],
+    rejected: SplitRuns,
     groups: list[tuple[str, int]],
     inputs: list[tuple[str, InputRows]],
     classes: list[OfSplit],
@@ -84,7 +84,7 @@ def _write_report(  # one parameter a side input
     _: object,
     encoders: Iterable[TextEncoder] = (),
 ) -> None:
-    of_all = [reject for _, reject in rejected], [rows for _, rows in inputs]
+    of_all = add_tallies(run.tally for _, run in rejected), [rows for _, rows in inputs]
     report = report_plan(dict(plans), *of_all, classes, labels, table, dict(groups))
     report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
     storage_for(path).write(path, msgspec.json.encode(report))
@@ -92,7 +92,7 @@ def _write_report(  # one parameter a side input
 
 def report_plan(
     plans: Mapping[str, SplitPlan],
-    rejected: Iterable[Rejected],
+    rejected: RejectTally,
     inputs: Iterable[InputRows],
     classes: Iterable[OfSplit],
     labels: LabelMap,
@@ -100,16 +100,16 @@ def report_plan(
     groups: Mapping[str, int] = {},
 ) -> PlanReport:  # seven, as a report has parts: each comes from a step of its own
     """The plans of all splits as one report."""
-    reasons: dict[str, Counter[str]] = {"image": Counter(), "annotation": Counter()}
-    for reject in rejected:
-        reasons["annotation" if reject.what == "annotation" else "image"][reject.reason.value] += 1
     return PlanReport(
         images=sum(plan.images for plan in plans.values()),
         images_by_split={split: plans[split].images for split in sorted(plans)},
         bytes=sum(plan.bytes for plan in plans.values()),
         shards=sum(plan.shards for plan in plans.values()),
         shard_bytes=next((plan.sizing.shard_bytes for plan in plans.values()), None),
-        rejected={what: dict(sorted(counts.items())) for what, counts in reasons.items()},
+        rejected={
+            "image": rejected.reasons("image", "row"),
+            "annotation": rejected.reasons("annotation"),
+        },
         classes=tuple(category.name for category in labels.categories),
         class_counts=class_counts(classes, labels),
         num_classes=num_classes(labels, table),

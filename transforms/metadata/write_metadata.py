@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.encoders import TextCounts, TextEncoder
@@ -16,7 +16,6 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import (
-    REJECTS,
     InputFile,
     InputRows,
     Manifest,
@@ -25,9 +24,8 @@ from recordmill.schemas.manifest import (
     Unlisted,
     encode_json,
     manifest_of,
-    state_folder,
 )
-from recordmill.schemas.rejects import Count, Rejected
+from recordmill.schemas.rejects import Count
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.join.compare_names import Names, SampleNames
@@ -40,12 +38,17 @@ from recordmill.transforms.metadata.describe_split import (
     check_rejects,
     check_whole,
     describe_split,
-    reject_order,
 )
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
+from recordmill.transforms.rejects.write_rejects import (
+    RejectList,
+    SplitRuns,
+    add_tallies,
+    rejects_paths,
+    write_rejects,
+)
 from recordmill.transforms.statistics.combine_statistics import CombineStatistics
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
-from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import AddTextCounts, EncodedTexts
 
 _UNLISTED_SHOWN = 5
@@ -56,7 +59,7 @@ class Findings(NamedTuple):
 
     Attributes:
         inputs: (split, InputRows).
-        rejected: (split, Rejected).
+        rejected: (split, RejectRun).
         counted: (split, Count).
         unlisted: UnreferencedFile.
         unmatched: UnmatchedImage.
@@ -103,7 +106,7 @@ class Outcome(NamedTuple):
     labels: LabelMap
     table: FeatureTable
     shards: Iterable[tuple[str, ShardInfo]]
-    rejected: Iterable[tuple[str, Rejected]]
+    rejected: SplitRuns
     inputs: Iterable[tuple[str, InputRows]]
     counts: Iterable[tuple[tuple[str, str], int]]
     unlisted: Unlisted
@@ -150,7 +153,7 @@ class WriteMetadata(beam.PTransform):
             "labels": AsSingleton(self._labels),
             "table": AsSingleton(self._table),
             "shards": AsList(written.shards),
-            "rejected": AsList(rejected),
+            "rejected": AsIter(rejected),
             "inputs": AsList(self._findings.inputs),
             "counts": AsList(counts),
             "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
@@ -204,15 +207,14 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         LostImagesError: see `describe_split.check_whole`.
         CategoryError, JobError: see `commit_splits`.
     """
-    rejects = _by_split(target.recipes, outcome.rejected)
-    lines = {split: reject_lines(split, of_split) for split, of_split in rejects.items()}
+    rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], outcome.rejected)
     files = _statistics_files(target.recipes, outcome)
     fingerprints = {split: of for split, of in _by_split(target.recipes, outcome.fingerprints).items() if of}
     prints = {split: fingerprint_lines(of_split) for split, of_split in fingerprints.items()}
-    splits = _described(target.recipes, outcome, rejects, lines, files, prints)
+    splits = _described(target.recipes, outcome, rejects, files, prints)
     for split in splits.values():
         check_whole(split, outcome.table)
-    _check(target, splits, rejects, write_rejects(target.output, lines))
+    _check(target, splits, rejects)
     compared: set[str] = set()
     if target.duplicates != "report":
         compared = check_duplicates(target.output, fingerprints, outcome.table, target.duplicates)
@@ -220,35 +222,32 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     infos = tuple(encoder.info for encoder in encoders)
     splits = dict(sorted(splits.items()))
     manifest = manifest_of(target.recipes[0].name, outcome.labels, outcome.table, splits, infos)
-    whole = commit_splits(target.output, manifest, lines, files, encoders, prints)
+    whole = commit_splits(target.output, manifest, files, encoders, prints)
     if compared and not whole.splits.keys() <= compared:  # another job has come with a split since we looked
         check_complete_duplicates(target.output, splits, whole.table, target.duplicates)
     return whole
 
 
-def _check(
-    target: Target, splits: Mapping[str, SplitManifest], rejects: Mapping[str, list[Rejected]], rejects_path: str
-) -> None:
-    what = target.recipes[0].unit
+def _check(target: Target, splits: Mapping[str, SplitManifest], rejects: Mapping[str, RejectList]) -> None:
+    what, paths = target.recipes[0].unit, rejects_paths(target.output, splits)
     check_rejects(
         {name: Rows(split.images.rows, split.annotations.rows, what) for name, split in splits.items()},
-        [reject for of_split in rejects.values() for reject in of_split],
+        add_tallies(of_split.tally for of_split in rejects.values()),
         target.max_rejects,
         [file.path for recipe in target.recipes for file in recipe.inputs],
-        f"All are in {rejects_path}. The shards are kept: run again with the data mended, or with a larger "
+        f"All are in {paths}. The shards are kept: run again with the data mended, or with a larger "
         "--max-rejects to accept this",
     )
     for name, split in splits.items():
         if not split.examples:
             forget(target.output, name)
-    check_examples(splits, rejects_path)
+    check_examples(splits, paths)
 
 
 def _described(
     recipes: Sequence[Recipe],
     outcome: Outcome,
-    rejects: Mapping[str, list[Rejected]],
-    lines: Mapping[str, bytes],
+    rejects: Mapping[str, RejectList],
     statistics: Mapping[str, bytes],
     fingerprints: Mapping[str, bytes],
 ) -> dict[str, SplitManifest]:
@@ -266,7 +265,6 @@ def _described(
             inputs[recipe.split],
             dict(counts[recipe.split]),
             outcome.unlisted,
-            sha256(lines[recipe.split]).hexdigest(),
             sha256(statistics[recipe.split]).hexdigest(),
             class_counts[recipe.split],
             warnings[recipe.split],
@@ -310,25 +308,3 @@ def _by_split(recipes: Sequence[Recipe], items: Iterable[tuple[str, Item]]) -> d
     for split, item in items:
         of_split[split].append(item)
     return of_split
-
-
-def reject_lines(split: str, rejects: Iterable[Rejected]) -> bytes:
-    """A split's rejects as JSON Lines, in a fixed order."""
-    ordered = sorted(rejects, key=reject_order)
-    return b"".join(
-        msgspec.json.encode({"split": split, **msgspec.structs.asdict(reject)}) + b"\n" for reject in ordered
-    )
-
-
-def write_rejects(output: str, lines: Mapping[str, bytes]) -> str:
-    """Write the rejects of splits that are not complete into the folders of their states; the paths, for a message."""
-    paths = rejects_paths(output, lines)
-    for path, split in zip(paths, sorted(lines), strict=True):
-        storage_for(output).write(path, lines[split])
-    return ", ".join(paths)
-
-
-def rejects_paths(output: str, splits: Iterable[str]) -> list[str]:
-    """Where the rejects of splits are that are not complete."""
-    storage = storage_for(output)
-    return [storage.join(output, f"{state_folder(split)}/{REJECTS}") for split in sorted(splits)]

@@ -13,9 +13,10 @@ from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.rejects import Count, Rejected
+from recordmill.schemas.rejects import Count, RejectRun
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.rejects.reject_blocks import reject_runs
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ShardKey
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
@@ -71,8 +72,9 @@ def _counted(result: ShardResult) -> list[tuple[str, Count]]:
     return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]
 
 
-def _rejected(result: ShardResult) -> list[tuple[str, Rejected]]:
-    return [(result.key.split, reject) for reject in result.rejected]
+def _rejected(result: ShardResult) -> Iterator[tuple[str, RejectRun]]:
+    split = result.key.split
+    return ((split, run) for run in reject_runs(split, result.rejected))
 
 
 def _classes(result: ShardResult) -> list[tuple[tuple[str, int], int]]:

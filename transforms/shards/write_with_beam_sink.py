@@ -26,6 +26,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, count_rejects, of_split, route_outputs
 from recordmill.transforms.runtime.threads import ThreadedDoFn
@@ -128,9 +129,9 @@ class WriteWithBeamSink(beam.PTransform):
         records = made.encoded | "Records" >> beam.FlatMap(_records).with_output_types(bytes)
         sunk = records | "SinkRecords" >> SinkRecords(self._labels, self._table, recipe, self._split, self._num_shards)
         rejected = (
-            made[REJECTED],
-            made.encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected),
-        ) | "Rejected" >> beam.Flatten()
+            made[REJECTED] | "RejectedImages" >> of_split(self._split),
+            made.encoded | "RejectedAnnotations" >> beam.FlatMap(_rejected) | "OfSplit" >> of_split(self._split),
+        )
         counted = (
             made.encoded | "Counted" >> beam.FlatMap(_counted),
             records | "RecordBytes" >> beam.Map(_record_bytes),
@@ -138,7 +139,7 @@ class WriteWithBeamSink(beam.PTransform):
         return Written(
             sunk.shards,
             counted | "CountedBySplit" >> of_split(self._split),
-            rejected | "RejectedBySplit" >> of_split(self._split),
+            rejected | "GatherRejects" >> GatherRejects(),
             made.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
             sunk.statistics,
             sunk.fingerprints,

@@ -159,7 +159,7 @@ def test_the_transform_joins_by_id_and_then_by_name():
             | JoinImages(p | "Labels" >> beam.Create([LabelMap(())]), VAL, p | "Files" >> beam.Create(files))
         )
         assert_that(joined.tasks, equal_to([task]), "Tasks")
-        assert_that(joined.rejected, equal_to([("val", reject) for reject in rejected]), "Rejected")
+        assert_that(joined.rejected | beam.Flatten(), equal_to([("val", reject) for reject in rejected]), "Rejected")
         assert_that(joined.counted, equal_to([("val", Count(Metric.ROWS_MERGED, 1))]), "Counted")
         assert_that(joined.unlisted, equal_to([UnreferencedFile("b.jpg")]), "Unlisted")
         assert_that(joined.unmatched, equal_to([UnmatchedImage("gone.jpg")]), "Unmatched")
@@ -171,7 +171,9 @@ def test_without_a_listing_no_file_is_assumed_of_a_name_that_must_not_be_looked_
         parts = p | beam.Create([(1, of_block("x.json", *rows))])
         joined = parts | JoinImages(p | "Labels" >> beam.Create([LabelMap(())]), VAL, None, "images")
         paths = joined.tasks | beam.Map(lambda task: task.ref.path)
-        reasons = joined.rejected | "Reasons" >> beam.MapTuple(lambda _, reject: (reject.id, reject.reason))
+        reasons = (
+            joined.rejected | beam.Flatten() | "Reasons" >> beam.MapTuple(lambda _, reject: (reject.id, reject.reason))
+        )
         assert_that(paths, equal_to(["images/a.jpg"]), "Tasks")
         assert_that(reasons, equal_to([(2, Reason.UNSAFE_FILE_NAME)]), "Rejected")
 

@@ -10,12 +10,13 @@ from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooM
 from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, RejectRun
 from recordmill.transforms.join.compare_names import Names
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands, check_findings, count_rows
 from recordmill.transforms.metadata.describe_split import Rows
 from recordmill.transforms.metadata.write_metadata import Findings
 from tests.conftest import rejects_of
+from tests.transforms.rejects.runs import split_runs
 
 NO_NAMES = Names()
 
@@ -24,8 +25,10 @@ def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("trai
     return Demands(splits, NameSources(("img",), rows, "path"), max_rejects, str(output))
 
 
-def rejected(number: int, reason: Reason = Reason.IMAGE_MISSING, what: str = "image") -> list[tuple[str, Rejected]]:
-    return [("train", Rejected(what, id_, reason, f"number {id_}")) for id_ in range(number)]
+def rejected(
+    number: int, reason: Reason = Reason.IMAGE_MISSING, what: str = "image", split: str = "train"
+) -> list[tuple[str, RejectRun]]:
+    return split_runs((split, Rejected(what, id_, reason, f"number {id_}")) for id_ in range(number))
 
 
 def names(*given: str) -> Names:
@@ -88,7 +91,7 @@ def test_rejected_annotations_are_no_images():
 
 
 def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
-    found = [("val", rejected(1)[0][1]), *rejected(6)]
+    found = [*rejected(1, split="val"), *rejected(6)]
     with pytest.raises(TooManyRejectsError) as caught:
         check_findings(
             demands(tmp_path, splits=("train", "val")),

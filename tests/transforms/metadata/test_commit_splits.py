@@ -42,8 +42,7 @@ def commit(folder: Path, manifest: Manifest, byte: bytes = b"\0") -> Manifest:
         stage(folder, split, [])
         for shard in entry.shards:
             (folder / f".recordmill-{split}" / shard.file).write_bytes(byte * shard.bytes)
-    rejects = {split: split.encode() for split in manifest.splits}
-    return commit_splits(str(folder), manifest, rejects, statistics_of(manifest))
+    return commit_splits(str(folder), manifest, statistics_of(manifest))
 
 
 def statistics_of(manifest: Manifest) -> dict[str, bytes]:
@@ -153,7 +152,7 @@ def test_encoders_stay_as_long_as_a_split_has_them(tmp_path):
         encoders = [TextEncoder(1, "a/b", TextSettings(TextForm.COUNTS), "train", 7, terms)] if terms else []
         stage(tmp_path, split, [])
         manifest = of_split(split, 0, encoders=tuple(each.info for each in encoders))
-        commit_splits(str(tmp_path), manifest, {split: b""}, statistics_of(manifest), encoders)
+        commit_splits(str(tmp_path), manifest, statistics_of(manifest), encoders)
 
     file, classes = tmp_path / "encoders" / "a%2Fb.json", tmp_path / "encoders" / "classes.json"
     commit_encoded("train", "cat")
@@ -279,7 +278,7 @@ def test_the_same_split_once_more_is_never_taken_from_the_manifest(tmp_path, mon
 def test_a_shard_that_is_gone_or_damaged_is_no_part_of_a_data_set(tmp_path):
     (tmp_path / "coco-train.tfrecord-00000-of-00002").write_bytes(bytes(10))
     with pytest.raises(JobError, match=r"coco-train\.tfrecord-00000-of-00002 is gone, or not as it was written"):
-        commit_splits(str(tmp_path), of_split("train"), {"train": b""}, {"train": b"{}"})
+        commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
     assert not (tmp_path / "manifest-train.json").exists()
 
@@ -289,7 +288,7 @@ def test_a_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     stage(tmp_path, "train", of_split("train").splits["train"].shards)
     (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002").write_bytes(bytes(12))
     with pytest.raises(JobError, match=r"coco-train\.tfrecord-00001-of-00002 is gone, or not as it was written: does"):
-        commit_splits(str(tmp_path), of_split("train"), {"train": b""}, {"train": b"{}"})
+        commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
 
 
@@ -301,10 +300,11 @@ def test_in_a_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
         manifest = of_split("train", splits={"train": entry})
         for shard, data in zip(shards, (b"abc", b"abd"), strict=True):
             server.put(f"out/.recordmill-train/{shard.file}", data)
+        server.put("out/.recordmill-train/rejects.jsonl", b"")
         with pytest.raises(JobError, match="00001-of-00002 is gone, or not as it was written"):
-            commit_splits("gs://bucket/out", manifest, {"train": b""}, {"train": b"{}"})
+            commit_splits("gs://bucket/out", manifest, {"train": b"{}"})
         server.put(f"out/.recordmill-train/{shards[1].file}", b"abc")
-        assert commit_splits("gs://bucket/out", manifest, {"train": b""}, {"train": b"{}"}) == manifest
+        assert commit_splits("gs://bucket/out", manifest, {"train": b"{}"}) == manifest
 
 
 def crc32c(data: bytes) -> str:

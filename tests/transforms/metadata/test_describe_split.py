@@ -15,7 +15,7 @@ from recordmill.schemas.manifest import (
     SplitManifest,
     Unlisted,
 )
-from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.rejects import Metric, Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata.describe_split import (
     Rows,
@@ -23,9 +23,10 @@ from recordmill.transforms.metadata.describe_split import (
     check_rejects,
     check_whole,
     describe_split,
-    reject_order,
 )
+from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.made_by import made_by
+from tests.transforms.rejects.runs import tally
 
 TABLE, KERAS, FOLDER = (LAYOUTS[layout].with_parts(()) for layout in ("detection", "keras", "classification"))
 PATHS = InputFile("labels", "more/labels.csv", 5, "c"), InputFile("instances", "instances.json", 7, "d")
@@ -55,6 +56,9 @@ COUNTS = {
     Metric.FILTERED_CROWD.value: 3,
 }
 UNLISTED = Unlisted(1, ("x.jpg",))
+FIRST = tuple(
+    RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (3, 1, 0, 2))
+)
 
 SPLIT = SplitManifest(
     recipe=RECIPE,
@@ -80,6 +84,7 @@ SPLIT = SplitManifest(
     unlisted=UNLISTED,
     record_bytes=700,
     rejects_sha256="abc",
+    first_rejects=FIRST,
     statistics_sha256="def",
     shards=(SHARDS[1], SHARDS[0]),
 )
@@ -92,23 +97,27 @@ def without_records(images: ImageCounts) -> SplitManifest:
     )
 
 
+def listed(rejects) -> RejectList:
+    return RejectList(tally(rejects), "abc", FIRST)
+
+
 def test_describe_split():
-    more = UNLISTED, "abc", "def", [9, 0], ["b", "a"]
-    assert describe_split(RECIPE, SHARDS, REJECTED, INPUTS, COUNTS, *more) == SPLIT
-    assert describe_split(RECIPE, SHARDS[::-1], REJECTED[::-1], INPUTS[::-1], COUNTS, *more) == SPLIT
+    more = UNLISTED, "def", [9, 0], ["b", "a"]
+    assert describe_split(RECIPE, SHARDS, listed(REJECTED), INPUTS, COUNTS, *more) == SPLIT
+    assert describe_split(RECIPE, SHARDS[::-1], listed(REJECTED[::-1]), INPUTS[::-1], COUNTS, *more) == SPLIT
 
 
 def test_images_of_other_classes_are_counted_apart_and_add_up():
     inputs = [InputRows("labels.csv", "labels", 11, 0)]
     counts = {Metric.IMAGES.value: 8, Metric.OF_OTHER_CLASSES.value: 2}
-    split = describe_split(RECIPE, SHARDS, REJECTED[2:3], inputs, counts, UNLISTED, "abc", "def", [0, 8])
+    split = describe_split(RECIPE, SHARDS, listed(REJECTED[2:3]), inputs, counts, UNLISTED, "def", [0, 8])
     assert split.images == ImageCounts(11, 8, 0, {"malformed_image": 1}, of_other_classes=2)
     check_whole(split, FOLDER)
 
 
 def test_compression_is_as_tensorflow_names_it():
     recipe = msgspec.structs.replace(RECIPE, options={"gzip": True})
-    assert describe_split(recipe, SHARDS, [], INPUTS, COUNTS, UNLISTED, "abc", "def").compression == "GZIP"
+    assert describe_split(recipe, SHARDS, listed([]), INPUTS, COUNTS, UNLISTED, "def").compression == "GZIP"
 
 
 # Nothing is lost
@@ -207,7 +216,7 @@ ROWS = {"train": Rows(images=10, annotations=33)}
 
 
 def check(rows=ROWS, rejected=REJECTED, max_rejects=1.0, inputs=("a.json",)) -> None:
-    check_rejects(rows, rejected, max_rejects, inputs, "Do this.")
+    check_rejects(rows, tally(rejected), max_rejects, inputs, "Do this.")
 
 
 @pytest.mark.parametrize("max_rejects", [0.2, 0.5, 1.0])
@@ -279,24 +288,3 @@ def test_a_split_without_examples_is_an_error_though_others_have_some(images, to
 
 def test_splits_with_examples_are_accepted():
     check_examples({"train": SPLIT}, "rejects.jsonl")
-
-
-def test_rejects_are_ordered_by_what_they_are_and_those_without_an_id_come_last():
-    assert sorted(REJECTED, key=reject_order) == [REJECTED[3], REJECTED[1], REJECTED[0], REJECTED[2]]
-
-
-def test_rejects_of_one_kind_are_in_one_order_whatever_the_runner_s():
-    """Rows without an id, or with one id in two images, differ by their image only."""
-    rejects = [
-        Rejected("annotation", None, Reason.MALFORMED_BOX, "no box", image_id=image, annotations=number)
-        for image in (3, 1, None, 2)
-        for number in (0, 1)
-    ]
-    ordered = sorted(rejects, key=reject_order)
-    assert [(reject.image_id, reject.annotations) for reject in ordered] == [
-        *((image, number) for image in (1, 2, 3) for number in (0, 1)),
-        (None, 0),
-        (None, 1),
-    ]
-    rejects.reverse()
-    assert sorted(rejects, key=reject_order) == ordered

@@ -90,7 +90,7 @@ def commit_both(folder, train: bytes, val: bytes) -> None:
     for split, lines in (("train", train), ("val", val)):
         manifest = with_fingerprints(of_split(split), lines)
         stage(folder, split, manifest.splits[split].shards)
-        commit_splits(str(folder), manifest, {split: b""}, statistics_of(manifest), (), {split: lines})
+        commit_splits(str(folder), manifest, statistics_of(manifest), (), {split: lines})
 
 
 def test_a_list_that_is_not_there_or_cut_has_no_group(tmp_path):
@@ -104,7 +104,7 @@ def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
     for fingerprints in ({"val": lines}, {}):
         manifest = with_fingerprints(of_split("val"), lines) if fingerprints else of_split("val")
         stage(tmp_path, "val", manifest.splits["val"].shards)
-        whole = commit_splits(str(tmp_path), manifest, {"val": b""}, statistics_of(manifest), (), fingerprints)
+        whole = commit_splits(str(tmp_path), manifest, statistics_of(manifest), (), fingerprints)
         assert (whole.duplicates is not msgspec.UNSET) == bool(fingerprints)
         for name in ("fingerprints-val.jsonl", "duplicates.jsonl"):
             assert (tmp_path / name).exists() == bool(fingerprints)
@@ -125,7 +125,7 @@ def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, i
     before = {"train": fingerprint_lines([shard("t", *others)])}
     manifest = with_fingerprints(of_split("train"), before["train"])
     stage(tmp_path, "train", manifest.splits["train"].shards)
-    commit_splits(str(tmp_path), manifest, {"train": b""}, statistics_of(manifest), (), before)
+    commit_splits(str(tmp_path), manifest, statistics_of(manifest), (), before)
     listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
     args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)
     if not is_refused:
@@ -143,6 +143,6 @@ def test_a_split_that_is_replaced_is_not_compared_with_itself(tmp_path):
     prints = {"val": fingerprint_lines([shard("v", *CATS)])}
     manifest = with_fingerprints(of_split("val"), prints["val"])
     stage(tmp_path, "val", manifest.splits["val"].shards)
-    commit_splits(str(tmp_path), manifest, {"val": b""}, statistics_of(manifest), (), prints)
+    commit_splits(str(tmp_path), manifest, statistics_of(manifest), (), prints)
     check_duplicates(str(tmp_path), {"val": [shard("v", *ALL)]}, CLASSIFICATION, "fail")
     check_duplicates(str(tmp_path), {}, CLASSIFICATION, "fail")

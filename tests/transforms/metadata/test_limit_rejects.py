@@ -9,6 +9,7 @@ from recordmill.transforms.metadata.check_findings import Demands
 from recordmill.transforms.metadata.describe_split import Rows
 from recordmill.transforms.metadata.limit_rejects import ENOUGH, RejectLimit
 from tests.conftest import rejects_of
+from tests.transforms.rejects.runs import split_runs
 
 ROWS = {"train": Rows(900, 40), "val": Rows(100, 5000)}
 
@@ -22,11 +23,17 @@ def limit(output, max_rejects: float) -> RejectLimit:
     return RejectLimit(Demands(("train", "val"), sources, max_rejects, str(output)))
 
 
+def add(limit: RejectLimit, items, found=()) -> None:
+    """Of one step, so that they are one run."""
+    for run in split_runs(items):
+        limit.add(run, ROWS, split_runs(found))
+
+
 def accepted(limit: RejectLimit, items, found=()) -> int:
     """How many rejects were taken before the error."""
     for number, item in enumerate(items):
         try:
-            limit.add(item, ROWS, found)
+            add(limit, [item], found)
         except TooManyRejectsError:
             return number
     pytest.fail("no error")
@@ -43,9 +50,9 @@ def test_rejects_of_earlier_steps_count(tmp_path):
 
 def test_a_bundle_that_is_tried_again_counts_once(tmp_path):
     tries = limit(tmp_path, 0.2)
-    for _ in range(3):
-        for number in range(200):
-            tries.add(reject(number), ROWS, ())
+    for at_once in (1, 40, 70, 70):
+        for first in range(0, 200, at_once):
+            add(tries, map(reject, range(first, min(200, first + at_once))))
     assert accepted(tries, [reject(0), reject(200)]) == 1
 
 
@@ -62,11 +69,11 @@ def test_few_rejects_let_the_job_go_on_and_list_all(tmp_path):
 def test_the_rejects_so_far_are_written_by_split_and_counted(tmp_path):
     stopped, found = limit(tmp_path, 0.1), [reject(-1, split="val")]
     for number in range(99):
-        stopped.add(reject(number), ROWS, found)
+        add(stopped, [reject(number)], found)
     with pytest.raises(
         TooManyRejectsError, match=r"101 of 1000 images \(10\.1%\) .*--max-rejects 0\.1 .*so far are in"
     ):
-        stopped.add(reject(99), ROWS, found)
+        add(stopped, [reject(99)], found)
     assert sorted((row["split"], row["id"]) for row in rejects_of(tmp_path)) == [
         *(("train", number) for number in range(100)),
         ("val", -1),

@@ -17,6 +17,7 @@ from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.metadata.count_classes import CountClasses, class_counts
 from recordmill.transforms.metadata.report_plan import report_plan
 from recordmill.transforms.shards.plan_shards import SplitPlan
+from tests.transforms.rejects.runs import tally
 
 LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))
 
@@ -48,7 +49,7 @@ def test_the_report_adds_up_splits():
     plans = {"val": SplitPlan(sizing, 2, 5, 150, 5, (), (), ()), "train": SplitPlan(sizing, 3, 7, 250, 7, (), (), ())}
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
     inputs = [InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)]
-    report = report_plan(plans, rejected, inputs, [(("val", 7), 4)], LABELS, LAYOUTS["detection"].with_parts(()))
+    report = report_plan(plans, tally(rejected), inputs, [(("val", 7), 4)], LABELS, LAYOUTS["detection"].with_parts(()))
     assert (report.images, report.bytes, report.shards, report.shard_bytes) == (12, 400, 5, 100)
     assert report.images_by_split == {"train": 7, "val": 5}
     assert report.rejected == {"image": {"image_missing": 1}, "annotation": {"malformed_box": 1}}
@@ -56,5 +57,5 @@ def test_the_report_adds_up_splits():
     assert (report.num_classes, report.shifted_labels) == (10, 0)
     from_0 = LabelMap((Category(0, "cat"), Category(7, "dog")))
     table = LAYOUTS["detection"].with_parts((Part.CATEGORY_ID,))
-    assert report_plan(plans, [], [], [], from_0, table).shifted_labels == 2
+    assert report_plan(plans, tally([]), [], [], from_0, table).shifted_labels == 2
     assert report.inputs == (inputs[1], inputs[0])

@@ -19,7 +19,7 @@ from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
 from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest, encode_json
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import ClassStatistics, SplitStatistics, Statistics
 from recordmill.transforms.metadata import write_metadata as module
@@ -30,13 +30,14 @@ from recordmill.transforms.metadata.write_metadata import (
     Outcome,
     Target,
     WriteMetadata,
-    reject_lines,
     write_metadata,
 )
+from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.duplicates.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
+from tests.transforms.rejects.runs import split_runs, tally
 
 VAL = msgspec.structs.replace(RECIPE, split="val")
 TABLE = DETECTION.with_parts(())
@@ -47,7 +48,7 @@ def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts
     """What was found of a split, as WriteMetadata collects it."""
     return {
         "shards": [(split, shard) for shard in shards],
-        "rejected": [(split, reject) for reject in rejected],
+        "rejected": split_runs((split, reject) for reject in rejected),
         "inputs": [(split, rows) for rows in inputs],
         "counts": [((split, metric), number) for metric, number in counts.items()],
         "classes": [((split, 0), counts["objects"])],
@@ -72,6 +73,7 @@ def stage(folder, split: str, shards) -> None:
     """The files of shards, as the step before leaves them."""
     state = folder / f".recordmill-{split}"
     state.mkdir(parents=True, exist_ok=True)
+    (state / "rejects.jsonl").write_text(split)
     for shard in shards:
         (state / shard.file).write_bytes(bytes(shard.bytes))
 
@@ -80,9 +82,9 @@ def lines(folder, file="rejects-train.jsonl") -> list[dict]:
     return [json.loads(line) for line in (folder / file).read_text().splitlines()]
 
 
-def split_of(rejected, images: int = 7) -> SplitManifest:
-    """SPLIT, with the digests of its rejects and of statistics of so many images."""
-    digest = hashlib.sha256(reject_lines("train", rejected)).hexdigest()
+def split_of(folder, images: int = 7) -> SplitManifest:
+    """SPLIT, with the digests of the folder's rejects and of statistics of so many images."""
+    digest = hashlib.sha256((folder / "rejects-train.jsonl").read_bytes()).hexdigest()
     counts = (ClassStatistics("cat", 9, 0), ClassStatistics("dog, or puppy", 0, 0))
     statistics = encode_json(SplitStatistics(images, {}, (), {}, counts, (), {}, {}, 0))
     return msgspec.structs.replace(
@@ -108,11 +110,11 @@ def test_everything_is_in_its_place(tmp_path):
     (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
     (tmp_path / left_by_a_killed_run("coco-train.tfrecord-00000-of-00002")).write_text("of this split")
     (tmp_path / left_by_a_killed_run("manifest.json")).write_text("of any file")
-    assert write(tmp_path) == split_of(REJECTED)
+    assert write(tmp_path) == split_of(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert (manifest.name, manifest.layout) == ("coco", "detection")
-    assert (manifest.categories, manifest.splits) == (LABELS.categories, {"train": split_of(REJECTED)})
+    assert (manifest.categories, manifest.splits) == (LABELS.categories, {"train": split_of(tmp_path)})
     alone = decode_manifest((tmp_path / "manifest-train.json").read_bytes(), "manifest-train.json")
     assert (alone.splits, alone.labels, alone.name) == (manifest.splits, manifest.labels, "coco")
     assert {shard.file: shard.bytes for shard in SHARDS} == {
@@ -139,8 +141,7 @@ def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeyp
     write(tmp_path)
     finished = contents(tmp_path)
     del finished["manifest.json"]
-    state = {".recordmill-train/recipe.json": b"{}", ".recordmill-train/rejects.jsonl": finished["rejects-train.jsonl"]}
-    assert at_the_manifest == [finished | state]
+    assert at_the_manifest == [finished | {".recordmill-train/recipe.json": b"{}"}]
 
 
 def test_rejects_are_lines_in_a_fixed_order(tmp_path):
@@ -258,8 +259,12 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     files = ("rejects-val.jsonl", "statistics-val.json")
     digests = [hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() for file in files]
     counts = {**COUNTS, "objects": 10}
-    val = describe_split(VAL, val_shards, REJECTED[:3], INPUTS, counts, UNLISTED, *digests, [10, 0], ["a", "b"])
-    assert manifest.splits == {"train": split_of(REJECTED), "val": val}
+    first = tuple(
+        RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (1, 0, 2))
+    )
+    val_rejects = RejectList(tally(REJECTED[:3]), digests[0], first)
+    val = describe_split(VAL, val_shards, val_rejects, INPUTS, counts, UNLISTED, digests[1], [10, 0], ["a", "b"])
+    assert manifest.splits == {"train": split_of(tmp_path), "val": val}
     assert list(manifest.splits) == ["train", "val"]
     assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -281,12 +286,12 @@ def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_pa
             ),
             Outcome(LABELS, TABLE, **both, unlisted=UNLISTED),
         )
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"rejects.jsonl"}
 
 
 def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
     found = of_split("train")
-    found["rejected"].append(("tset", REJECTED[0]))
+    found["rejected"] += split_runs([("tset", REJECTED[0])])
     with pytest.raises(KeyError, match="tset"):
         write_metadata(Target((RECIPE,), str(tmp_path), 0.2), Outcome(LABELS, TABLE, **found, unlisted=UNLISTED))
     assert list(tmp_path.iterdir()) == []
@@ -303,14 +308,14 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
         written = Written(
             created(p, "Shards", [("train", shard) for shard in SHARDS]),
             created(p, "Counted", [("train", Count(metric, number - 1)) for metric, number in counted]),
-            created(p, "Rejected", [("train", reject) for reject in REJECTED[:2]]),
+            created(p, "Rejected", split_runs(("train", reject) for reject in REJECTED[:2])),
             created(p, "Classes", [(("train", 0), 1), (("train", 0), 5), (("train", 0), 3)]),
             created(p, "Statistics", [("train", Statistics(4)), ("train", Statistics(5))]),
             created(p, "Fingerprints", []),
         )
         findings = Findings(
             created(p, "Inputs", [("train", rows) for rows in INPUTS]),
-            created(p, "FoundRejected", [("train", reject) for reject in REJECTED[2:]]),
+            created(p, "FoundRejected", split_runs(("train", reject) for reject in REJECTED[2:])),
             created(p, "FoundCounted", [("train", Count(metric, 1)) for metric, _ in counted]),
             created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
             created(p, "Unmatched", []),
@@ -319,10 +324,10 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
         manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
         assert_that(
-            manifests | beam.Map(lambda manifest: manifest.splits), equal_to([{"train": split_of(REJECTED, 9)}])
+            manifests | beam.Map(lambda manifest: manifest.splits == {"train": split_of(tmp_path, 9)}), equal_to([True])
         )
     found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    assert found.splits == {"train": split_of(REJECTED, 9)}
+    assert found.splits == {"train": split_of(tmp_path, 9)}
     assert found.num_classes == 4  # of the ids 1 and 3
 
 

@@ -17,6 +17,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
 from recordmill.transforms.statistics.count_records import Counted
+from tests.transforms.rejects.runs import rejects_in
 from tests.transforms.shards.test_shard_file import index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
@@ -40,7 +41,8 @@ def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, task
         expected = [(("val", metric), number) for metric, number in usual.counted.items() if number]
         assert_that(files, equal_to([("val", name) for name in names]), "Files")
         assert_that(counts, equal_to(expected), "Counted")
-        assert_that(written.rejected, equal_to([("val", reject) for reject in usual.rejected]), "Rejected")
+        rejected = written.rejected | "Rejects" >> beam.FlatMap(rejects_in)
+        assert_that(rejected, equal_to([("val", reject) for reject in usual.rejected]), "Rejected")
     state = tmp_path / "out" / ".recordmill-val"
     assert {path.name for path in state.iterdir()} - {".index"} == set(names)
     for name in [] if gzip else names:
