@@ -5,12 +5,14 @@ data["train"][17]["boxes"]
 """
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest, Recipe, state_folder
 from recordmill.split import Contents, Shard, Split
 from recordmill.transforms.metadata.dataset_folder import read_manifest, require_manifest
+from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 if TYPE_CHECKING:
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class DataSet:
-    """The splits of a folder, by name: `data["train"]`.
+    """The splits of a folder, by name: `data["train"]`. Iterating gives the names.
 
     Attributes:
-        path: of the folder.
+        path: of the folder; of a local one from the root on, so that it holds wherever a process goes.
         manifest: what was read and written.
         splits: by name.
     """
@@ -52,6 +54,15 @@ class DataSet:
         _ = found.files  # from here on, another shard of the same name is an error
         return found
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.splits)
+
+    def __contains__(self, split: object) -> bool:
+        return split in self.splits
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
     def __repr__(self) -> str:
         splits = ", ".join(f"{name}: {len(split):,} records" for name, split in self.splits.items())
         return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {self.num_classes:,} classes)"
@@ -69,7 +80,8 @@ def open(path: str | os.PathLike[str], *, unfinished: bool = False) -> DataSet:
             nothing of an unfinished one can be read.
         OSError: storage fails; a PermissionError: it may not be read.
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
+    path = path if is_remote(path) else os.path.abspath(path)
     if not unfinished:
         manifest = require_manifest(path)
         return DataSet(path, manifest, _complete(path, manifest))

@@ -1,6 +1,6 @@
 """A split as a tf.data.Dataset, by the table of `recordmill.schemas.readings`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,7 +81,11 @@ def _check(split: Split, steps: Steps) -> None:
         "pad, ragged and drop_remainder are of batches: give batch": steps.batch is None
         and (steps.pad is not None or steps.ragged or steps.drop_remainder),
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
+        f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None
+        and not _is_size(steps.resize),
         f"resize={steps.resize}: the records hold no picture": bool(steps.resize) and not forms & _OF_PIXELS,
+        f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None
+        and not steps.shuffle,
         "batch: pictures of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
             steps.batch and not steps.resize and not steps.ragged and forms & (_OF_PIXELS - {Form.PIXELS})
         ),
@@ -93,6 +97,10 @@ def _check(split: Split, steps: Steps) -> None:
         raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
     if steps.pad is not None and split.contents.table.record_of is RecordOf.IMAGE:  # others have no list of objects
         _check_longest(split, steps.pad)
+
+
+def _is_size(resize: Any) -> bool:
+    return isinstance(resize, Sequence) and len(resize) == 2 and all(size >= 1 for size in resize)
 
 
 def _least(split: Split, steps: Steps) -> int:

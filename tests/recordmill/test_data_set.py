@@ -47,6 +47,17 @@ def test_what_is_no_data_set(tmp_path, copy_converted):
         recordmill.open(str(tmp_path))["test"]
 
 
+def test_splits_are_iterated_over_by_name_and_read_from_wherever_a_process_goes(tmp_path, copy_converted, monkeypatch):
+    copy_converted(tmp_path / "out", "--num-shards", 3)
+    monkeypatch.chdir(tmp_path)
+    data = recordmill.open("out")
+    assert (list(data), len(data), "train" in data, "test" in data) == (["train"], 1, True, False)
+    train = data["train"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert next(iter(train))["image_id"] == train[0]["image_id"] == next(iter(train.tensorflow()))["image_id"]
+
+
 def test_in_a_bucket(tmp_path, copy_converted, monkeypatch):
     copy_converted(tmp_path, "--num-shards", 3)
     with running() as server:

@@ -182,6 +182,9 @@ def test_supervised(tmp_path):
         ("rows", {"batch": 2, "pad": 0, "ragged": True}, "give one of them"),
         ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
         ("float32", {"resize": (2, 2)}, "hold no picture"),
+        ("detection", {"resize": 64}, r"resize=64: give \(height, width\)"),
+        ("detection", {"resize": (64, 0)}, r"resize=\(64, 0\): give \(height, width\)"),
+        ("rows", {"seed": 0}, "seed=0: without shuffle=True there is no order"),
         ("rows", {"shard": (2, 2)}, r"shard=\(2, 2\): the index is 0 to hosts - 1"),
         ("rows", {"shard": (0, 0)}, "the index is 0 to hosts - 1"),
         (

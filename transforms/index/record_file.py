@@ -116,9 +116,9 @@ class RecordFile:
         file, before, expected = None, self._found, self._expected
         if self._later_path:
             file = storage_for(self._later_path).stat(self._later_path)
-        if file is None or expected is None or file.size_bytes != expected.bytes:
+        if file is None or expected is None or file.crc32c not in ("", expected.crc32c):
             return False
-        if file.crc32c not in ("", expected.crc32c) or (before and not file.crc32c and file.version != before.version):
+        if before and not file.crc32c and file.version != before.version:
             return False
         self.path, self._later_path = self._later_path, ""
         vars(self).pop("_file", None)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
+from recordmill.schemas.duplicates import FINGERPRINT_VERSION
 from recordmill.schemas.features import Part
 from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.labels import LabelMap
@@ -20,6 +21,7 @@ from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.transforms.duplicates import fingerprint_images
 from recordmill.transforms.images import fetch_images
 from recordmill.transforms.images.fetch_images import FetchMembers
 from recordmill.transforms.runtime import progress
@@ -170,6 +172,13 @@ def test_the_span_of_a_shard_is_its_first_and_last_image_or_object(tmp_path, tas
     assert [(end[0], end[-1]) for end in result.span] == ends
     assert finish(written, recipe(tmp_path, layout=layout), table=table).span == result.span  # of its note
     assert finish([], recipe(tmp_path, layout=layout), table=table).span is None
+
+
+def test_a_shard_whose_fingerprints_an_older_program_made_is_written_again(tmp_path, tasks, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(fingerprint_images, "FINGERPRINT_VERSION", 0)
+        assert finish(tasks, recipe(tmp_path)).fingerprints.version == 0
+    assert finish(tasks, recipe(tmp_path)).fingerprints.version == FINGERPRINT_VERSION
 
 
 def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
