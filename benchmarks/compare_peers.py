@@ -196,9 +196,8 @@ def answers(peers: Mapping[str, Peer], folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def imports_of(peer: Peer, output: Path) -> float:
-    """Seconds."""
-    return run([str(peer.python), "-c", peer.imports], output).seconds if peer.imports else 0.0
+def imports_of(peer: Peer, output: Path) -> Measure:
+    return run([str(peer.python), "-c", peer.imports], output) if peer.imports else Measure(0, 0, 0)
 
 
 def main() -> None:
@@ -209,30 +208,32 @@ def main() -> None:
     if not data.exists():
         make(data, arguments.images)
     runs: dict[str, list[Measure]] = {name: [] for name in peers}
-    imports: dict[str, list[float]] = {name: [] for name in peers}
+    imports: dict[str, list[Measure]] = {name: [] for name in peers}
     for turn in range(arguments.runs):
         for name, peer in peers.items():
             if not (turn and peer.is_slow):
                 imports[name].append(imports_of(peer, output))
                 runs[name].append(timed(peer, data, output, arguments.shards))
-                print(f"{name}: {runs[name][-1]}", file=sys.stderr)
+                print(f"{name}: {runs[name][-1]}, importing {imports[name][-1]}", file=sys.stderr)
     report(chosen, runs, imports, answers(peers, folder))
     shutil.rmtree(output, ignore_errors=True)
 
 
 def report(
-    chosen: list[str], runs: dict[str, list[Measure]], imports: dict[str, list[float]], done: dict[str, list[str]]
+    chosen: list[str], runs: dict[str, list[Measure]], imports: dict[str, list[Measure]], done: dict[str, list[str]]
 ) -> None:
-    print(f"| | runs | seconds | after imports | of processor | peak MB | {' | '.join(FAULTS)} |")
-    print("|---" * (6 + len(FAULTS)) + "|")
+    print(f"| | runs | seconds | after imports | of processor | after imports | peak MB | {' | '.join(FAULTS)} |")
+    print("|---" * (7 + len(FAULTS)) + "|")
     for name in chosen:
         if name not in runs:
             print(f"| {name} | not installed |")
             continue
-        seconds, processor, peak = (statistics.median(values) for values in zip(*runs[name], strict=True))
-        after = seconds - statistics.median(imports[name])
+        whole, importing = (
+            Measure(*map(statistics.median, zip(*of, strict=True))) for of in (runs[name], imports[name])
+        )
         print(
-            f"| {name} | {len(runs[name])} | {seconds:.1f} | {after:.1f} | {processor:.1f} | {peak:,.0f} "
+            f"| {name} | {len(runs[name])} | {whole.seconds:.1f} | {whole.seconds - importing.seconds:.1f} "
+            f"| {whole.processor_s:.1f} | {whole.processor_s - importing.processor_s:.1f} | {whole.peak_mb:,.0f} "
             f"| {' | '.join(done[name])} |"
         )
 

@@ -161,32 +161,43 @@ def _usd(cost: Cost) -> str:
     return "price not known" if cost.usd is None else f"${cost.usd:,.2f}"
 
 
-# docs/dataflow.md
+# docs/dataflow.md and docs/scaling.md
 
 _PAGE = re.compile(r"(<!-- costs -->\n).*?(<!-- end of costs -->)", re.DOTALL)
 _IMAGE_BYTES, _ANNOTATION_BYTES, _SHARD_BYTES = 163_000, 4_200, 150_000_000
 """Of an image of train2017, and of its annotations; and of a shard."""
 
 
-def _example(images: int, is_zipped: bool = False) -> Work:
+def _example(images: int, workers: int, is_zipped: bool = False) -> tuple[Work, Fleet]:
     shards = -(-images * _IMAGE_BYTES // _SHARD_BYTES)
-    return Work(images, images * _IMAGE_BYTES, images * _ANNOTATION_BYTES, shards, is_zipped)
+    work = Work(images, images * _IMAGE_BYTES, images * _ANNOTATION_BYTES, shards, is_zipped)
+    return work, Fleet(workers, Machine(2, 8.0), 25)
 
 
-def with_costs(page: str) -> str:
-    """A page with its table of costs as it is now."""
-    return _PAGE.sub(lambda match: f"{match[1]}{_table()}{match[2]}", page)
+_COLUMNS: Mapping[str, Mapping[str, tuple[Work, Fleet]]] = {
+    "dataflow.md": {
+        "118,287 images, 3 workers": _example(118_287, 3),
+        "118,287, 10 workers": _example(118_287, 10),
+        "1 million, 10 workers": _example(10**6, 10),
+        "10 million, 20 workers": _example(10**7, 20),
+        "the same in .zip files": _example(10**7, 20, is_zipped=True),
+    },
+    "scaling.md": {
+        "118,287 images, 3 workers": _example(118_287, 3),
+        "10 million, 20 workers": _example(10**7, 20),
+        "1 billion, 200 workers": _example(10**9, 200),
+        "1 billion in .zip files, 200 workers": _example(10**9, 200, is_zipped=True),
+    },
+}
+"""By page, what its table shows."""
 
 
-def _table() -> str:
-    machine = Machine(2, 8.0)
-    columns: Mapping[str, tuple[Work, Fleet]] = {
-        "118,287 images, 3 workers": (_example(118_287), Fleet(3, machine, 25)),
-        "118,287, 10 workers": (_example(118_287), Fleet(10, machine, 25)),
-        "1 million, 10 workers": (_example(10**6), Fleet(10, machine, 25)),
-        "10 million, 20 workers": (_example(10**7), Fleet(20, machine, 25)),
-        "the same in .zip files": (_example(10**7, is_zipped=True), Fleet(20, machine, 25)),
-    }
+def with_costs(page: str, name: str) -> str:
+    """The page of that file name with its table of costs as it is now."""
+    return _PAGE.sub(lambda match: f"{match[1]}{_table(_COLUMNS[name])}{match[2]}", page)
+
+
+def _table(columns: Mapping[str, tuple[Work, Fleet]]) -> str:
     found = [costs(*column) for column in columns.values()]
     lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for row in zip(*found, strict=True):
@@ -200,5 +211,5 @@ def _table() -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(with_costs(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(with_costs(path.read_text(encoding="utf-8"), path.name), encoding="utf-8")

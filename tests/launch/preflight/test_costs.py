@@ -112,7 +112,8 @@ def test_prices_of_machines_are_those_that_beam_knows():
     assert beams.SHUFFLE_PER_GB_BATCH == prices.SHUFFLE_USD_A_GB
 
 
-def test_the_page_has_the_table():
-    page = (Path(__file__).parents[3] / "docs" / "dataflow.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["dataflow.md", "scaling.md"])
+def test_the_page_has_the_table(name):
+    page = (Path(__file__).parents[3] / "docs" / name).read_text(encoding="utf-8")
     assert "| vCPUs | " in page
-    assert with_costs(page) == page
+    assert with_costs(page, name) == page

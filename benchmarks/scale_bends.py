@@ -1,0 +1,168 @@
+"""What stands in one process or one element however many workers there are, at the size that many images make of it.
+
+    python benchmarks/scale_bends.py [--images 1000000000] [--shards 1000] [--folder DIR]
+
+Each in a process of its own: seconds of processor and memory above what its imports take, with what it is then, for
+docs/scaling.md. What takes too long at the full size is run smaller, and its line says at which. Last, two jobs whose
+pictures are tiny: as many images in --shards shards as in one, from which follows what a shard costs.
+"""
+
+import multiprocessing
+import pickle
+import random
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from arguments import read_arguments
+from coco import coco
+from make_coco import make
+from measure import measured
+
+IMAGE_BYTES, SHARD_BYTES = 163_000, 150_000_000
+"""Of train2017, and of a shard."""
+
+
+def shards_of(images: int) -> int:
+    return -(-images * IMAGE_BYTES // SHARD_BYTES)
+
+
+def tasks(number: int) -> list:
+    """ImageTask of ten boxes each, as they come from a shuffle."""
+    from apache_beam.coders import registry
+
+    from recordmill.schemas.annotations import Annotation
+    from recordmill.schemas.images import ImageRef, ImageTask
+
+    coder = registry.get_coder(ImageTask)
+    rng = random.Random(0)
+    found = []
+    for id_ in range(number):
+        boxes = tuple(
+            Annotation(10 * id_ + each, rng.randint(1, 90), tuple(rng.uniform(1, 99) for _ in range(4)), 9.5, False)
+            for each in range(10)
+        )
+        file = ImageRef(f"gs://bucket/train2017/{id_:012}.jpg", IMAGE_BYTES, "1795400000000000")
+        task = ImageTask(id_, f"{id_:012}.jpg", 640, 480, file, "train", boxes)
+        found.append(coder.decode(coder.encode(task)))
+    return found
+
+
+def largest_range(images: int) -> str:
+    """PlaceRange sorts the images of a range."""
+    from recordmill.transforms.shards.plan_shards import RANGES, task_order
+
+    number = images // RANGES
+    ordered = sorted(tasks(number), key=lambda task: task_order(0, task))
+    return f"{len(ordered):,} images in each of {RANGES:,} ranges, sorted"
+
+
+def range_of_ids(images: int) -> str:
+    """MergeParts puts the rows of a range of image ids together; at a hundredth."""
+    from recordmill.schemas.annotations import Annotation, ImageRow
+    from recordmill.schemas.coco import AnnotationKind, BlockRows
+    from recordmill.transforms.coco.merge_blocks import merge_blocks
+    from recordmill.transforms.coco.read_coco import _RANGE_BITS
+
+    number = images // 100 >> _RANGE_BITS
+    rng = random.Random(0)
+    box = [(rng.uniform(1, 99), rng.uniform(1, 99), rng.uniform(1, 99), rng.uniform(1, 99)) for _ in range(10 * number)]
+    rows = BlockRows(
+        0,
+        "instances.json",
+        AnnotationKind.INSTANCES,
+        0,
+        images=tuple(ImageRow(id_, f"{id_:012}.jpg", 640, 480) for id_ in range(number)),
+        image_ids=tuple(each // 10 for each in range(10 * number)),
+        annotations=tuple(Annotation(id_, id_ % 90 + 1, xywh, 9.5, False) for id_, xywh in enumerate(box)),
+    )
+    merged = merge_blocks([rows])
+    return f"{len(merged):,} images in each of {1 << _RANGE_BITS} ranges of {images // 100:,} images"
+
+
+def census(images: int) -> str:
+    """What each bundle of TakeCensus hands on, and the side input that comes of it."""
+    from recordmill.schemas.shards import ShardSizing
+    from recordmill.transforms.shards.plan_shards import CensusFn, plan_split
+
+    fn = CensusFn()
+    accumulator = fn.create_accumulator()
+    sums = accumulator[0]
+    sums[0], sums[1] = images // len(sums[0]), images // len(sums[0]) * IMAGE_BYTES
+    plan = plan_split(fn.extract_output(accumulator), ShardSizing(shard_bytes=SHARD_BYTES))
+    return f"{len(pickle.dumps(accumulator)):,} B a bundle and split, {len(pickle.dumps(plan)):,} B of side input"
+
+
+def manifest(images: int) -> str:
+    """Listing every shard."""
+    from recordmill.schemas.manifest import encode_json
+    from recordmill.schemas.shards import IndexInfo, ShardInfo
+
+    number = shards_of(images)
+    shards = [
+        ShardInfo(
+            f"coco-train.tfrecord-{each:05d}-of-{number:05d}",
+            920,
+            SHARD_BYTES,
+            f"{each:06d}==",
+            f"{each:064x}",
+            IndexInfo(16_000, f"{each:06d}=="),
+        )
+        for each in range(number)
+    ]
+    return f"{number:,} shards, {len(encode_json(shards)):,} B of JSON"
+
+
+def fingerprints(images: int) -> str:
+    """Compared in one process; at a thousandth, at the most 2 million."""
+    from duplicates import drawn_fingerprints
+
+    from recordmill.transforms.duplicates.find_duplicates import find_duplicates
+
+    number = min(images // 1000, 2_000_000)
+    drawn = drawn_fingerprints(number)
+    size = sum(len(of.names) + len(of.rows) for split in drawn.values() for of in split)
+    found = find_duplicates(drawn, has_classes=False)
+    return f"{number:,} images, {size / number:.0f} B each, {len(found.groups):,} groups"
+
+
+BENDS: tuple[Callable[[int], str], ...] = (range_of_ids, largest_range, census, manifest, fingerprints)
+
+
+def measure_one(bend: Callable[[int], str], images: int) -> str:
+    import recordmill.pipelines.coco  # noqa: F401  so that it is not counted
+
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    said = bend(images)
+    seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return f"{bend.__name__}: {said}: {seconds:.1f} s, {peak / 1000:,.0f} MB"
+
+
+def measure_shards(folder: Path, number: int) -> str:
+    """As many images in one shard, and each in a shard of its own."""
+    data, output = folder / f"coco-{number}", folder / "shards"
+    if not data.exists():
+        make(data, number)
+    found = {}
+    for shards in (1, number):
+        found[shards] = measured(coco(data, output, shards, "--check", "header", "--overwrite"))
+    more = (found[number].processor_s - found[1].processor_s) / (number - 1)
+    memory = (found[number].peak_mb - found[1].peak_mb) / (number - 1)
+    files = {name: (output / name).stat().st_size / number for name in ("manifest.json", "fingerprints-train.jsonl")}
+    sizes = ", ".join(f"{size:,.0f} B of {name}" for name, size in files.items())
+    return f"a shard: {1000 * more:.2f} ms of processor, {1e6 * memory:,.0f} B of memory, {sizes}"
+
+
+def main() -> None:
+    arguments, folder = read_arguments(__doc__, images=1_000_000_000, shards=1000)
+    folder.mkdir(parents=True, exist_ok=True)
+    for bend in BENDS:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            print(pool.submit(measure_one, bend, arguments.images).result(), flush=True)
+    print(measure_shards(folder, arguments.shards))
+
+
+if __name__ == "__main__":
+    main()
