@@ -64,18 +64,36 @@ class ReadCoco(beam.PTransform):
         cut = sources | "CutBlocks" >> beam.FlatMap(_cut, self._block_bytes).with_output_types(
             AnnotationBlock
         ).with_outputs(_IN_PLACE, main="ranges")
-        # What has its text with it is decoded where it was cut.
-        blocks = (cut.ranges | "SpreadBlocks" >> beam.Reshuffle(), cut[_IN_PLACE]) | "Blocks" >> beam.Flatten()
-        read = blocks | "ReadBlock" >> beam.FlatMap(_read, self._masks).with_output_types(
-            tuple[int, BlockRows]
-        ).with_outputs(_SUMMARIES, REJECTED, main="parts")
+        # What has its text with it is decoded in the step that cut it, or a runner would hold all of the text.
+        read = (
+            cut.ranges | "SpreadBlocks" >> beam.Reshuffle() | "ReadSpread" >> _ReadBlocks(self._masks),
+            cut[_IN_PLACE] | "ReadInPlace" >> _ReadBlocks(self._masks),
+        )
         files = (
-            read[_SUMMARIES]
+            tuple(each[_SUMMARIES] for each in read)
+            | "Summaries" >> beam.Flatten()
             | "SourceAndSummary" >> beam.Map(_by_source).with_output_types(tuple[bytes, BlockSummary])
             | "BySource" >> beam.GroupByKey()
             | "DescribeFile" >> beam.MapTuple(_describe).with_output_types(AnnotationFile)
         )
-        return CocoFiles(read.parts, files, read[REJECTED])
+        return CocoFiles(
+            tuple(each.parts for each in read) | "Parts" >> beam.Flatten(),
+            files,
+            tuple(each[REJECTED] for each in read) | "RejectedRows" >> beam.Flatten(),
+        )
+
+
+class _ReadBlocks(beam.PTransform):
+    """AnnotationBlock become what ReadCoco gives of them."""
+
+    def __init__(self, masks: bool):
+        super().__init__()
+        self._masks = masks
+
+    def expand(self, blocks: PCollection[AnnotationBlock]):
+        return blocks | "ReadBlock" >> beam.FlatMap(_read, self._masks).with_output_types(
+            tuple[int, BlockRows]
+        ).with_outputs(_SUMMARIES, REJECTED, main="parts")
 
 
 def _cut(source: AnnotationSource, block_bytes: int) -> Iterator[Any]:
