@@ -173,8 +173,10 @@ def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
     >>> box_fault((1.0, 2.0, -3.0, 4.0))
     'bbox has a negative width or height'
     """
-    if not all(abs(number) <= LARGEST for number in bbox_xywh_px):
+    x, y, width, height = bbox_xywh_px
+    # Written out, as it is asked for every box; NaN is not within, either.
+    if not (abs(x) <= LARGEST and abs(y) <= LARGEST and abs(width) <= LARGEST and abs(height) <= LARGEST):
         return "bbox has a number that is beyond any image"
-    if bbox_xywh_px[2] < 0 or bbox_xywh_px[3] < 0:
+    if width < 0 or height < 0:
         return "bbox has a negative width or height"
     return ""

@@ -413,3 +413,12 @@ def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
     whole, cut = (sorted(read_whole(source, masks=True, block_bytes=size), key=repr) for size in (1 << 20, 200))
     assert len(list(cut_file(source, 200))) > len(list(cut_file(source)))
     assert cut == whole
+
+
+def test_no_runner_has_to_hold_the_text_of_a_packed_file():
+    """What is between two steps in one stage is passed on as it is made; a Flatten or a shuffle begins another stage."""
+    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    _ = p | beam.Create([instances("a.json.gz")]) | ReadCoco(masks=False)
+    steps = [step for step in p.to_runner_api().components.transforms.values() if not step.subtransforms]
+    (text,) = (step.outputs["in place"] for step in steps if "in place" in step.outputs)
+    assert [step.spec.urn for step in steps if text in step.inputs.values()] == ["beam:transform:pardo:v1"]
