@@ -416,7 +416,7 @@ def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
 
 
 def test_no_runner_has_to_hold_the_text_of_a_packed_file():
-    """What is between two steps in one stage is passed on as it is made; a Flatten or a shuffle begins another stage."""
+    """Two steps of one stage pass on what is made as it is made; a Flatten or a shuffle begins another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     _ = p | beam.Create([instances("a.json.gz")]) | ReadCoco(masks=False)
     steps = [step for step in p.to_runner_api().components.transforms.values() if not step.subtransforms]
