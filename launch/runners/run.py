@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import apache_beam as beam
 
-from recordmill.launch.runners import remember_state, watch
+from recordmill.launch.runners import lean_buffers, remember_state, watch
 from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
 from recordmill.launch.runners.explain import explain
 from recordmill.transforms.runtime import progress
@@ -30,6 +30,7 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
     options = beam_options(beam_arguments)
     runner = runner_of(options)
     remember_state.install()
+    lean_buffers.install(options)
     try:
         pipeline = beam.Pipeline(options=options)
         build(pipeline)

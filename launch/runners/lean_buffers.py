@@ -1,0 +1,102 @@
+"""Beam's local runner holds what is grouped once, where it would hold it four times.
+
+It keeps a group's table while it encodes all of it as one string, keeps that string while it is copied to the worker,
+the copy until the last element is processed, and what the worker gave while that is put into the next table. Here what
+is grouped goes on in pieces, each of which is let go as the next holder has it; docs/performance.md says what that
+saves.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from apache_beam.coders.coder_impl import create_OutputStream
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.portability.api import beam_fn_api_pb2
+from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
+from apache_beam.runners.worker import data_plane
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
+
+_PIECE_BYTES = 1 << 20
+
+_PANE = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
+_partition = execution.GroupingBuffer.partition
+
+
+def install(options: PipelineOptions) -> None:
+    """For all jobs of this process; not where Beam is asked to run each bundle several times, with the same input."""
+    if not options.view_as(DirectOptions).direct_runner_bundle_repeat:
+        execution.GroupingBuffer.partition = partition
+        fn_runner.BundleManager._send_input_to_worker = _send_input_to_worker
+        data_plane.InMemoryDataChannel.input_elements = input_elements
+
+
+def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
+    """GroupingBuffer.partition: its groups, encoded, in `n` parts; each part in pieces."""
+    if buffer._grouped_output or not buffer._windowing.is_default():
+        return _partition(buffer, n)
+    encode = buffer._post_grouped_coder.get_impl().encode_to_stream
+    decode_key = buffer._key_coder.get_impl().decode
+    of_window = GlobalWindows.windowed_value(None, GlobalWindow().max_timestamp(), _PANE).with_value
+    parts: list[list[bytes]] = [[] for _ in range(n)]
+    streams = [create_OutputStream() for _ in range(n)]
+    for number, key in enumerate(list(buffer._table)):
+        index = number % n
+        encode(of_window((decode_key(key), buffer._table.pop(key))), streams[index], True)
+        if streams[index].size() > _PIECE_BYTES:
+            parts[index].append(streams[index].get())
+            streams[index] = create_OutputStream()
+    for part, stream in zip(parts, streams, strict=True):
+        part.append(stream.get())
+    buffer._grouped_output = parts
+    return parts
+
+
+def _send_input_to_worker(
+    manager: fn_runner.BundleManager, bundle: str, transform: str, pieces: Iterable[bytes] | None
+) -> None:
+    """BundleManager._send_input_to_worker: pieces go one by one, and are let go."""
+    out = manager._worker_handler.data_conn.output_stream(bundle, transform)
+    for piece in drained(pieces or []):
+        out.write(piece)
+        out.maybe_flush()
+    out.close()
+
+
+def drained(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """What a buffer of the runner holds; it holds nothing afterwards, and refuses to be read again.
+
+    Raises:
+        RuntimeError: it was read before.
+    """
+    if isinstance(pieces, execution.GroupingBuffer):
+        (held,) = pieces.partition(1)
+        pieces.partition = _refuse
+    elif isinstance(pieces, execution.ListBuffer):
+        held = list(pieces)
+        pieces.clear()
+    else:
+        held = list(pieces)
+    held.reverse()
+    while held:
+        yield held.pop()
+
+
+def _refuse(n: int) -> list[list[bytes]]:
+    raise RuntimeError("what was grouped is read a second time")
+
+
+def input_elements(
+    channel: data_plane.InMemoryDataChannel, instruction_id: str, expected: object, abort_callback: object = None
+) -> Iterator[beam_fn_api_pb2.Elements.Data | beam_fn_api_pb2.Elements.Timers]:
+    """InMemoryDataChannel.input_elements: what is taken is let go."""
+    others = []
+    while channel._inputs:
+        element = channel._inputs.pop(0)
+        if element.instruction_id != instruction_id:
+            others.append(element)
+        elif isinstance(element, beam_fn_api_pb2.Elements.Timers):
+            if not element.is_last:
+                yield element
+        elif element.data or element.is_last:
+            yield element
+    channel._inputs = others

@@ -1,0 +1,153 @@
+"""Beam's local runner gives what it gave, and lets go of what has gone on."""
+
+from collections import Counter
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
+from apache_beam.coders.coders import GlobalWindowCoder, IterableCoder, WindowedValueCoder
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_fn_api_pb2
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, execution, fn_runner
+from apache_beam.runners.worker import data_plane
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.core import Windowing
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.launch.runners import lean_buffers
+
+Elements = beam_fn_api_pb2.Elements
+GROUPS, VALUES = 40, 3
+PRE = WindowedValueCoder(TupleCoder((VarIntCoder(), BytesCoder())), GlobalWindowCoder())
+POST = WindowedValueCoder(TupleCoder((VarIntCoder(), IterableCoder(BytesCoder()))), GlobalWindowCoder())
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch):
+    """For one test; other tests run Beam as it is."""
+    for owner, name in (
+        (execution.GroupingBuffer, "partition"),
+        (fn_runner.BundleManager, "_send_input_to_worker"),
+        (data_plane.InMemoryDataChannel, "input_elements"),
+    ):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    lean_buffers.install(PipelineOptions([]))
+
+
+def grouped() -> execution.GroupingBuffer:
+    """Values of 100 kB, a few of each key, as they come."""
+    buffer = execution.GroupingBuffer(PRE, POST, Windowing(GlobalWindows()))
+    for number in range(GROUPS * VALUES):
+        item = (number % GROUPS, bytes([number]) * 100_000)
+        element = WindowedValue(item, GlobalWindow().max_timestamp(), (GlobalWindow(),))
+        buffer.append(PRE.get_impl().encode_nested(element))
+    return buffer
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_groups_are_the_same_in_pieces(parts):
+    ours, theirs = grouped(), grouped()
+    pieces = lean_buffers.partition(ours, parts)
+    assert [b"".join(part) for part in pieces] == [b"".join(part) for part in lean_buffers._partition(theirs, parts)]
+    assert all(len(piece) < 2_000_000 for part in pieces for piece in part)
+    assert ours.partition(parts) is pieces
+    assert not ours._table
+
+
+def test_a_group_is_let_go_as_it_is_encoded(monkeypatch):
+    held = []
+    buffer = grouped()
+    create = lean_buffers.create_OutputStream
+
+    def watched():
+        held.append(len(buffer._table))
+        return create()
+
+    monkeypatch.setattr(lean_buffers, "create_OutputStream", watched)
+    lean_buffers.partition(buffer, 1)
+    assert held[0] == GROUPS
+    assert held == sorted(held, reverse=True)
+    assert len(set(held)) > 5
+
+
+def test_what_is_sent_is_held_no_more_and_never_sent_again():
+    buffer = grouped()
+    pieces = lean_buffers.drained(buffer)
+    first = next(pieces)
+    assert len(buffer._grouped_output[0]) > 3
+    assert len(first) + sum(map(len, pieces)) > GROUPS * VALUES * 100_000
+    assert buffer._grouped_output == [[]]
+    with pytest.raises(RuntimeError):
+        buffer.partition(1)
+    listed = execution.ListBuffer(None)
+    listed.append(b"1")
+    listed.append(b"2")
+    assert list(lean_buffers.drained(listed)) == [b"1", b"2"]
+    with pytest.raises(RuntimeError):
+        list(listed)
+
+
+def test_what_is_taken_is_let_go_and_what_is_of_others_stays():
+    channel = data_plane.InMemoryDataChannel()
+    out = channel.inverse().output_stream("other", "step")
+    out.write(b"x")
+    out.close()
+    for instruction, step in (("mine", "a"), ("mine", "b")):
+        out = channel.inverse().output_stream(instruction, step)
+        out.write(step.encode())
+        out.close()
+    timers = channel.inverse().output_timer_stream("mine", "a", "family")
+    timers.write(b"t")
+    timers.close()
+    before = list(channel._inputs)
+    expected = list(before)
+    taken = lean_buffers.input_elements(channel, "mine", [])
+    found = [next(taken)]
+    assert len(channel._inputs) < len(before)
+    found += taken
+    assert found == [
+        each
+        for each in expected
+        if each.instruction_id == "mine" and not (isinstance(each, Elements.Timers) and each.is_last)
+    ]
+    assert {type(each) for each in found} == {Elements.Data, Elements.Timers}
+    assert [each.instruction_id for each in channel._inputs] == ["other"] * len(channel._inputs)
+    assert len(channel._inputs) > 0
+
+
+def numbers(p: beam.Pipeline) -> beam.PCollection:
+    return p | "Numbers" >> beam.Create(range(1000)) | "Pairs" >> beam.Map(lambda n: (n % 7, n))
+
+
+def test_a_job_gives_what_it_gave():
+    """Side inputs, a PCollection that two stages read, several windows."""
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        pairs = numbers(p)
+        total = pairs | "Values" >> beam.Values() | "Sum" >> beam.CombineGlobally(sum)
+        groups = pairs | "Group" >> beam.GroupByKey() | "Counts" >> beam.MapTuple(lambda key, of: (key, len(list(of))))
+        shared = groups | "Shared" >> beam.Map(lambda pair, of: (*pair, of), beam.pvalue.AsSingleton(total))
+        again = groups | "Again" >> beam.Reshuffle() | "Largest" >> beam.CombineGlobally(max)
+        counts = Counter(n % 7 for n in range(1000))
+        assert_that(shared, equal_to([(key, number, 499_500) for key, number in counts.items()]), "Shared_")
+        assert_that(again, equal_to([max(counts.items())]), "Again_")
+        windowed = (
+            pairs
+            | "Stamp" >> beam.MapTuple(lambda key, n: beam.window.TimestampedValue((key, n), n))
+            | "Windows" >> beam.WindowInto(FixedWindows(500))
+            | "GroupInWindow" >> beam.GroupByKey()
+            | "Lengths" >> beam.MapTuple(lambda key, of: (key, len(list(of))))
+        )
+        halves = Counter((n // 500, n % 7) for n in range(1000))
+        assert_that(
+            windowed | "Global" >> beam.WindowInto(GlobalWindows()),
+            equal_to([(key, number) for (_, key), number in halves.items()]),
+            "Windowed",
+        )
+
+
+def test_bundles_that_run_several_times_are_left_to_beam(monkeypatch):
+    for owner, name in ((execution.GroupingBuffer, "partition"), (fn_runner.BundleManager, "_send_input_to_worker")):
+        monkeypatch.setattr(owner, name, "Beam's")
+    lean_buffers.install(PipelineOptions(["--direct_runner_bundle_repeat=2"]))
+    assert (execution.GroupingBuffer.partition, fn_runner.BundleManager._send_input_to_worker) == ("Beam's",) * 2
