@@ -260,7 +260,7 @@ def test_no_step_was_left_out(engine):
 SOME = {
     "recordmill.transforms.folder.stratify._divided",
     "recordmill.transforms.shards.write_shards._WriteShard.process",
-    "recordmill.transforms.shards.plan_shards.CensusFn.add_input",
+    "recordmill.transforms.shards.plan_shards.CollectRanges.add_input",
     "recordmill.transforms.runtime.coders._StructCoder.decode",
 }
 """Of each sort."""

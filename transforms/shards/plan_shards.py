@@ -2,7 +2,9 @@
 
 The order of a split is that of a stable hash of (seed, image id). Its 63-bit space is cut into RANGES; how many
 images and bytes fall into each is summed first and handed to all workers, so that a range knows the ranks before it,
-and only the images within a range are sorted. The same images, sizes and seed give the same plan on every engine.
+and only the images within a range are sorted: their keys and sizes, not what is known of them. What comes of it, the
+first image of each shard, is handed to all workers, and each image finds its shard by its key. The same images, sizes
+and seed give the same plan on every engine.
 
 How a rank becomes a shard:
 
@@ -13,9 +15,10 @@ How a rank becomes a shard:
                            the rest. Where an image is larger than B, its size takes B's place, so no shard is empty
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -24,9 +27,10 @@ import numpy as np
 from apache_beam.pvalue import AsDict, PCollection
 
 from recordmill.schemas.images import ImageTask
-from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.schemas.shards import Amount, Measured, ShardKey, ShardSizing, TaskOrder
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of ShardKey
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.coders import pack, unpacker
 
 RANGES = 4096
 _HASH_BITS = 63  # Beam's integers are signed, 64 bits
@@ -36,11 +40,14 @@ Order = tuple[int, int]
 """(hash, image id): what images are sorted by."""
 
 
-class Amount(NamedTuple):
-    """What an image adds to its shard: expected size of its records, framed, and how many there are."""
+class RangeCensus(NamedTuple):
+    """As Census, of one range."""
 
+    images: int
     bytes: int
     examples: int
+    largest: int
+    last: tuple[Order, int] | None
 
 
 class Census(msgspec.Struct, frozen=True):
@@ -80,11 +87,26 @@ class SplitPlan(msgspec.Struct, frozen=True):
     examples_before: tuple[int, ...]
 
 
+class Piece(NamedTuple):
+    """How many examples of an image go into which shard."""
+
+    shard: int
+    examples: int
+
+
+class Start(NamedTuple):
+    """Where the images from `order` on go, up to the next Start: into the shard of the only piece. Of an image that is
+    in several shards there are several pieces, and the next image has a Start, too."""
+
+    order: TaskOrder
+    pieces: tuple[Piece, ...]
+
+
 class ShardPlans(NamedTuple):
     """What PlanShards gives.
 
     Attributes:
-        placed: (ShardKey, ImageTask).
+        placed: (ShardKey, ImageTask as `pack` makes it).
         empty: ShardKey of the shards that get no image.
         plans: (split, SplitPlan).
     """
@@ -104,31 +126,81 @@ class PlanShards(beam.PTransform):
         self._estimate = estimate
 
     def expand(self, tasks: PCollection[ImageTask]):
+        measured = tasks | "Measure" >> beam.Map(measure, self._seed, self._estimate).with_output_types(Measured)
+        ranges = (
+            measured
+            | "KeyByRange" >> beam.Map(_by_range)
+            | "CollectRanges" >> beam.CombinePerKey(CollectRanges())  # ((split, range), [(TaskOrder, Amount)] packed)
+        )
         plans = (
-            tasks
-            | "Measure" >> beam.Map(_measured, self._seed, self._estimate)  # (split, (Order, Amount))
+            ranges
+            | "CountRanges" >> beam.Map(_counted)  # (split, (range, RangeCensus))
             | "TakeCensus" >> beam.CombinePerKey(CensusFn())
             | "PlanSplits" >> beam.Map(_planned, self._sizing)  # (split, SplitPlan)
         )
-        placed = (
-            tasks
-            | "KeyByRange" >> beam.Map(_by_range, self._seed).with_output_types(tuple[tuple[str, int], ImageTask])
-            | "GroupByRange" >> beam.GroupByKey()  # ((split, range), [ImageTask])
-            | "PlaceRange"
-            >> beam.FlatMap(_placed, AsDict(plans), self._seed, self._estimate).with_output_types(
-                tuple[ShardKey, ImageTask]
-            )
+        starts = (
+            ranges
+            | "FindStarts" >> beam.Map(_found, AsDict(plans))  # (split, [Start])
+            | "CollectStarts" >> beam.CombinePerKey(_sorted_starts)
+        )
+        placed = measured | "Place" >> beam.FlatMap(_placed, AsDict(starts), AsDict(plans)).with_output_types(
+            tuple[ShardKey, bytes]
         )
         empty = plans | "EmptyShards" >> beam.FlatMap(_empty).with_output_types(ShardKey)
         return ShardPlans(placed, empty, plans)
 
 
-def _measured(task: ImageTask, seed: int, estimate: RecordEstimate) -> tuple[str, tuple[Order, Amount]]:
-    return task.split, (image_order(seed, task.image_id), expected_amount(task, estimate))
+def measure(task: ImageTask, seed: int, estimate: RecordEstimate) -> Measured:
+    return Measured(task.split, task_order(seed, task), expected_amount(task, estimate), pack(task))
 
 
 def expected_amount(task: ImageTask, estimate: RecordEstimate) -> Amount:
     return Amount(estimate.bytes(task), estimate.examples(task))
+
+
+def _by_range(measured: Measured) -> tuple[tuple[str, int], bytes]:
+    return (measured.split, hash_range(measured.order[0])), pack((measured.order, measured.amount))
+
+
+class CollectRanges(beam.CombineFn):
+    """What `pack` makes of each (TaskOrder, Amount) becomes what it makes of a list of them."""
+
+    def create_accumulator(self) -> list[bytes]:
+        return []
+
+    def add_input(self, accumulator: list[bytes], packed: bytes) -> list[bytes]:
+        accumulator.append(packed)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[bytes]]) -> list[bytes]:
+        return list(chain.from_iterable(accumulators))
+
+    def compact(self, accumulator: list[bytes]) -> list[bytes]:
+        return accumulator
+
+    def extract_output(self, accumulator: list[bytes]) -> bytes:
+        return b"".join((_LIST_OF, len(accumulator).to_bytes(4, "big"), *accumulator))
+
+
+_LIST_OF = b"\xdd"
+"""How MessagePack begins a list, whose length, 32 bits, follows."""
+
+
+def in_range(packed: bytes) -> list[tuple[TaskOrder, Amount]]:
+    """What CollectRanges made of a range, in order."""
+    return sorted(unpacker(list[tuple[TaskOrder, Amount]])(packed))
+
+
+def _counted(of_range: tuple[tuple[str, int], bytes]) -> tuple[str, tuple[int, RangeCensus]]:
+    (split, range_), packed = of_range
+    return split, (range_, count_range(in_range(packed)))
+
+
+def count_range(images: list[tuple[TaskOrder, Amount]]) -> RangeCensus:
+    """What is in a range, whose images are given in order."""
+    sizes, examples = zip(*(amount for _, amount in images), strict=True)
+    last = next(((order[0], amount.bytes) for order, amount in reversed(images) if amount.examples), None)
+    return RangeCensus(len(images), sum(sizes), sum(examples), max(sizes), last)
 
 
 def _planned(split_census: tuple[str, Census], sizing: ShardSizing) -> tuple[str, SplitPlan]:
@@ -138,24 +210,50 @@ def _planned(split_census: tuple[str, Census], sizing: ShardSizing) -> tuple[str
     return split, plan
 
 
-def _by_range(task: ImageTask, seed: int) -> tuple[tuple[str, int], ImageTask]:
-    return (task.split, hash_range(image_order(seed, task.image_id))), task
+def _found(of_range: tuple[tuple[str, int], bytes], plans: dict[str, SplitPlan]) -> tuple[str, list[Start]]:
+    (split, range_), packed = of_range
+    return split, list(find_starts(plans[split], range_, in_range(packed)))
+
+
+def find_starts(plan: SplitPlan, range_: int, images: list[tuple[TaskOrder, Amount]]) -> Iterator[Start]:
+    """Where shards begin within a range, whose images are given in order, and which images are in several."""
+    before = None
+    for (order, _), pieces in zip(images, place_range(plan, range_, [amount for _, amount in images]), strict=True):
+        if len(pieces) > 1 or pieces[0].shard != before:
+            yield Start(order, tuple(pieces))
+        before = pieces[0].shard if len(pieces) == 1 else None
+
+
+def _sorted_starts(starts: Iterable[list[Start]]) -> list[Start]:
+    return sorted(chain.from_iterable(starts))
 
 
 def _placed(
-    group: tuple[tuple[str, int], Iterable[ImageTask]],
-    plans: dict[str, SplitPlan],
-    seed: int,
-    estimate: RecordEstimate,
-) -> Iterator[tuple[ShardKey, ImageTask]]:
-    (split, range_), tasks = group
-    plan = plans[split]
-    ordered = sorted(tasks, key=partial(task_order, seed))
-    amounts = [expected_amount(task, estimate) for task in ordered]
-    for task, pieces in zip(ordered, place_range(plan, range_, amounts), strict=True):
-        parts = split_task(task, [piece.examples for piece in pieces])
-        for piece, part in zip(pieces, parts, strict=True):
-            yield ShardKey(split, piece.shard, plan.shards), part
+    measured: Measured, starts: dict[str, list[Start]], plans: dict[str, SplitPlan]
+) -> Iterator[tuple[ShardKey, bytes]]:
+    split = measured.split
+    return place(measured, starts[split], plans[split].shards)
+
+
+def place(measured: Measured, starts: list[Start], shards: int) -> Iterator[tuple[ShardKey, bytes]]:
+    """An image with the shard that it is in; or with each of several, where its annotations are shared out."""
+    pieces = pieces_of(measured.order, starts, measured.amount)
+    keys = [ShardKey(measured.split, piece.shard, shards) for piece in pieces]
+    if len(pieces) == 1:
+        yield keys[0], measured.task
+        return
+    parts = split_task(unpacker(ImageTask)(measured.task), [piece.examples for piece in pieces])
+    yield from zip(keys, map(pack, parts), strict=True)
+
+
+def pieces_of(order: TaskOrder, starts: list[Start], amount: Amount) -> tuple[Piece, ...]:
+    """Where an image of `amount` goes."""
+    pieces = starts[bisect_right(starts, order, key=_order_of) - 1].pieces
+    return pieces if len(pieces) > 1 else (Piece(pieces[0].shard, amount.examples),)
+
+
+def _order_of(start: Start) -> TaskOrder:
+    return start.order
 
 
 def _empty(split_plan: tuple[str, SplitPlan]) -> Iterator[ShardKey]:
@@ -172,7 +270,7 @@ def image_order(seed: int, image_id: int) -> Order:
     return int.from_bytes(digest, "big") >> (64 - _HASH_BITS), image_id
 
 
-def task_order(seed: int, task: ImageTask) -> tuple[Order, bytes, str, str]:
+def task_order(seed: int, task: ImageTask) -> TaskOrder:
     """The sort key of a task in its split; of rows that are known by one key, their content's order."""
     row = task.labels.row
     more = (row.record, task.file_name, row.place) if row else (b"", "", "")
@@ -185,18 +283,16 @@ def hash_range(order: Order) -> int:
 
 
 class CensusFn(beam.CombineFn):
-    """(Order, Amount) become a Census."""
+    """(range, RangeCensus) become a Census."""
 
     def create_accumulator(self):
         return np.zeros((3, RANGES), np.int64), 0, None
 
-    def add_input(self, accumulator, measured):
+    def add_input(self, accumulator, of_range: tuple[int, RangeCensus]):
         sums, largest, last = accumulator
-        order, (size, examples) = measured
-        sums[:, hash_range(order)] += 1, size, examples
-        if examples:  # images without any do not open a shard of their own
-            last = max(last or (order, size), (order, size))
-        return sums, max(largest, size), last
+        range_, census = of_range
+        sums[:, range_] += census[:3]
+        return sums, max(largest, census.largest), max(filter(None, (last, census.last)), default=None)
 
     def merge_accumulators(self, accumulators):
         sums, largest, last = self.create_accumulator()
@@ -238,13 +334,6 @@ def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
 
 def _before(counts: tuple[int, ...]) -> tuple[int, ...]:
     return tuple((np.cumsum(counts) - counts).tolist())
-
-
-class Piece(NamedTuple):
-    """How many examples of an image go into which shard."""
-
-    shard: int
-    examples: int
 
 
 def place_range(plan: SplitPlan, range_: int, amounts: list[Amount]) -> Iterator[list[Piece]]:

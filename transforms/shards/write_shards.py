@@ -17,7 +17,7 @@ from recordmill.schemas.rejects import Count, RejectRun
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.rejects.reject_blocks import reject_runs
-from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ShardKey
+from recordmill.transforms.runtime.coders import unpacker
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
@@ -47,7 +47,7 @@ class WriteShards(beam.PTransform):
     def expand(self, plans):
         sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
         write = _WriteShard(self._recipe, self._threads)
-        full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [ImageTask])
+        full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed ImageTask])
         empty = plans.empty | "NoImages" >> beam.Map(_without_images)
         results = (
             full | "Write" >> beam.ParDo(write, *sides),
@@ -89,7 +89,7 @@ def _fingerprints(result: ShardResult) -> list[tuple[str, Fingerprints]]:
     return [(result.key.split, result.fingerprints)] if result.fingerprints else []
 
 
-def _without_images(key: ShardKey) -> tuple[ShardKey, list[ImageTask]]:
+def _without_images(key: ShardKey) -> tuple[ShardKey, list[bytes]]:
     return key, []
 
 
@@ -101,7 +101,8 @@ class _WriteShard(ThreadedDoFn):
         self._recipe = recipe
 
     def process(
-        self, group: tuple[ShardKey, Iterable[ImageTask]], labels: LabelMap, table: FeatureTable, _: object
+        self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[ShardResult]:
-        key, tasks = group
+        key, packed = group
+        tasks = map(unpacker(ImageTask), packed)
         yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, tasks)

@@ -10,7 +10,7 @@ from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, 
 from recordmill.schemas.annotations import PanopticAnnotation as Panoptic
 from recordmill.schemas.coco import AnnotationKind, BlockRows
 from recordmill.schemas.images import ImageRef, ImageTask, JoinSide
-from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.shards import Amount, Measured, ShardKey
 from recordmill.transforms.runtime import coders  # noqa: F401  registers them
 
 OBJECT = Annotation(-(1 << 62), 1, (0.1, 1e300, 3.0, 0.0), 1e-9, True, b"[[1, 2]]", (1.0, 2.0, 2.0))
@@ -27,6 +27,7 @@ VALUES = [
     ImageTask(5, "a/b.jpg", 40, None, REF, "train", (OBJECT, OBJECT), LABELS, True),
     JoinSide(AnnotatedImage(ROW, "val", (OBJECT,), LABELS)),
     JoinSide(file=REF),
+    Measured("train", ((1 << 62, -5), b"\xff", "a.jpg", "rows.csv:3"), Amount(1 << 40, 2), b"\x00\xff"),
     ShardKey("train", 3, 128),
 ]
 
@@ -50,5 +51,5 @@ def test_structs_may_be_keys_of_a_group(struct):
 
 
 def test_coders_of_different_structs_differ():
-    found = [registry.get_coder(type(value)) for value in (VALUES[0], VALUES[1], VALUES[2], VALUES[4])]
+    found = [registry.get_coder(type(value)) for value in (VALUES[0], VALUES[1], VALUES[2], *VALUES[4:])]
     assert not any(one == other for one, other in combinations(found, 2))

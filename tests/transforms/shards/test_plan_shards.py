@@ -17,20 +17,24 @@ from hypothesis import strategies as st
 from recordmill.schemas.annotations import Annotation, ImageLabels, TableRow
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.layouts import DETECTION, KERAS
-from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.schemas.shards import Amount, ShardKey, ShardSizing
 from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.shards.plan_shards import (
     RANGES,
-    Amount,
     CensusFn,
+    CollectRanges,
     Piece,
     PlanShards,
     SplitPlan,
+    count_range,
     empty_shards,
     expected_amount,
+    find_starts,
     hash_range,
     image_order,
-    place_range,
+    in_range,
+    pieces_of,
     plan_split,
     split_task,
     task_order,
@@ -72,20 +76,25 @@ Placed = dict[int, list[Piece]]
 
 
 def planned(amounts: dict[int, Amount], sizing: ShardSizing, bundles: int = 3) -> tuple[SplitPlan, Placed]:
-    """The plan for images of these ids and amounts, counted in several bundles; and where each image goes."""
-    census = CensusFn()
-    accumulators = [census.create_accumulator() for _ in range(bundles)]
+    """The plan for images of these ids and amounts, collected and counted in several bundles; and where each image
+    goes, as its place among the starts of all ranges says."""
+    collect, census = CollectRanges(), CensusFn()
+    ranges: dict[int, list[list[bytes]]] = {}
     for place, (id_, amount) in enumerate(amounts.items()):
-        measured = image_order(SEED, id_), amount
-        accumulators[place % bundles] = census.add_input(accumulators[place % bundles], measured)
+        key = task_order(SEED, task(id_, 1))
+        of_range = ranges.setdefault(hash_range(key[0]), [collect.create_accumulator() for _ in range(bundles)])
+        of_range[place % bundles] = collect.add_input(of_range[place % bundles], pack((key, amount)))
+    images = {
+        range_: in_range(collect.extract_output(collect.merge_accumulators(of_range)))
+        for range_, of_range in ranges.items()
+    }
+    accumulators = [census.create_accumulator() for _ in range(bundles)]
+    for range_, of_range in images.items():
+        bundle = range_ % bundles
+        accumulators[bundle] = census.add_input(accumulators[bundle], (range_, count_range(of_range)))
     plan = plan_split(census.extract_output(census.merge_accumulators(accumulators)), sizing)
-    ranges: dict[int, list[int]] = {}
-    for id_ in in_order(amounts):
-        ranges.setdefault(hash_range(image_order(SEED, id_)), []).append(id_)
-    placed = {}
-    for range_, ids in ranges.items():
-        placed |= dict(zip(ids, place_range(plan, range_, [amounts[id_] for id_ in ids]), strict=True))
-    return plan, placed
+    starts = sorted(start for range_, of_range in images.items() for start in find_starts(plan, range_, of_range))
+    return plan, {id_: list(pieces_of(task_order(SEED, task(id_, 1)), starts, amounts[id_])) for id_ in amounts}
 
 
 def placed_by_sorting(amounts: dict[int, Amount], sizing: ShardSizing) -> Placed:
@@ -315,7 +324,9 @@ def test_the_transform_plans_each_split_as_sorting_it_would(sizing, table):
         for whole in tasks:
             pieces = shards[whole.image_id]
             parts = split_task(whole, [piece.examples for piece in pieces])
-            placed += [(ShardKey(split, piece.shard, count), part) for piece, part in zip(pieces, parts, strict=True)]
+            placed += [
+                (ShardKey(split, piece.shard, count), pack(part)) for piece, part in zip(pieces, parts, strict=True)
+            ]
         empty += [ShardKey(split, index, count) for index in range(count) if index not in used]
     everything = rng.sample([*splits["train"], *splits["val"]], 65)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
@@ -323,15 +334,30 @@ def test_the_transform_plans_each_split_as_sorting_it_would(sizing, table):
         assert_that(plans.placed, equal_to(placed), "Placed")
         assert_that(plans.empty, equal_to(empty), "Empty")
         totals = plans.plans | "Totals" >> beam.MapTuple(lambda split, plan: (split, plan.images, plan.shards))
-        counts = {split: next(key.count for key, task in placed if task.split == split) for split in splits}
+        counts = {split: next(key.count for key, _ in placed if key.split == split) for split in splits}
         assert_that(totals, equal_to([("train", 60, counts["train"]), ("val", 5, counts["val"])]), "Plans")
 
 
-def test_rows_of_one_key_are_in_the_order_of_what_they_are():
-    def row(id_: int, record: bytes, name: str, place: str) -> ImageTask:
-        labels = ImageLabels(row=TableRow(record, 1, place))
-        return msgspec.structs.replace(task(id_, 9), file_name=name, labels=labels)
+def row(id_: int, record: bytes, name: str, place: str) -> ImageTask:
+    labels = ImageLabels(row=TableRow(record, 1, place))
+    return msgspec.structs.replace(task(id_, 9), file_name=name, labels=labels)
 
+
+def test_rows_of_one_key_are_shared_out_by_what_they_are():
+    rows = [row(1, record, name, place) for record in (b"", b"a") for name in "vw" for place in "12"]
+    keys = [task_order(SEED, each) for each in rows]
+    range_ = hash_range(keys[0][0])
+    images = [(key, Amount(10, 1)) for key in keys]
+    census = CensusFn()
+    counted = census.add_input(census.create_accumulator(), (range_, count_range(images)))
+    starts = list(find_starts(plan_split(census.extract_output(counted), SIZINGS[1]), range_, images))
+    assert len({start.order for start in starts}) == 7
+    assert [pieces_of(key, starts, Amount(10, 1)) for key in keys] == [
+        (Piece(index * 7 // 8, 1),) for index in range(8)
+    ]
+
+
+def test_rows_of_one_key_are_in_the_order_of_what_they_are():
     rows = [
         row(1, b"a", "x", "2"),
         row(1, b"a", "x", "1"),

@@ -7,6 +7,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardKey
+from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.shards.plan_shards import ShardPlans
 from recordmill.transforms.shards.write_shards import WriteShards
 from tests.transforms.shards.test_shard_file import STATE, read, recipe
@@ -17,7 +18,7 @@ def test_the_transform_writes_full_and_empty_shards(tmp_path, tasks):
     made = recipe(tmp_path, gzip=True)
     full, empty = ShardKey("train", 0, 2), ShardKey("train", 1, 2)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        placed = p | "Placed" >> beam.Create([(full, task) for task in tasks])
+        placed = p | "Placed" >> beam.Create([(full, pack(task)) for task in tasks])
         plans = ShardPlans(placed, p | "Empty" >> beam.Create([empty]), p | "Plans" >> beam.Create([]))
         labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
         checked = p | "Checked" >> beam.Create([True])

@@ -1,0 +1,192 @@
+"""What `recordmill coco` does with metadata, without pictures: memory, processor time, and what crosses each shuffle.
+
+    python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--folder DIR]
+
+It draws an annotation file of so many images with so many boxes each, and polygons of so many points. The job is the
+real one, in a process of its own, but for two things: names of images come from the same drawing, not from a folder,
+and no picture is read, so that no record is made. At its end the job says that no image has an object.
+"""
+
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from arguments import read_arguments
+
+_TEMPLATE_IMAGES = 1000
+
+
+def draw(path: Path, images: int, boxes: int, points: int) -> None:
+    """Write the annotation file; objects of a thousand images are drawn, and repeated with other ids."""
+    rng = random.Random(0)
+    drawn = [_objects(rng, boxes, points) for _ in range(_TEMPLATE_IMAGES)]
+    with path.open("w") as file:
+        file.write('{"images": [')
+        for index in range(images):
+            file.write(", " * bool(index) + json.dumps(_image(index)))
+        file.write('], "annotations": [')
+        number = 0
+        for index in range(images):
+            for text in drawn[index % _TEMPLATE_IMAGES]:
+                file.write(f'{", " * bool(number)}{{"id": {number}, "image_id": {_id(index)}, {text}')
+                number += 1
+        categories = [{"id": id_, "name": f"class {id_}"} for id_ in range(1, 91)]
+        file.write(f'], "categories": {json.dumps(categories)}}}')
+
+
+def _id(index: int) -> int:
+    return index * 7 + 3
+
+
+def _name(index: int) -> str:
+    return f"{_id(index):012}.jpg"
+
+
+def _image(index: int) -> dict[str, int | str]:
+    return {"id": _id(index), "file_name": _name(index), "width": 640, "height": 480}
+
+
+def _objects(rng: random.Random, boxes: int, points: int) -> list[str]:
+    """What follows the ids."""
+    texts = []
+    for _ in range(boxes):
+        x, y, w, h = rng.uniform(0, 500), rng.uniform(0, 380), rng.uniform(8, 130), rng.uniform(8, 90)
+        row = {
+            "category_id": rng.randint(1, 90),
+            "bbox": [round(v, 2) for v in (x, y, w, h)],
+            "area": round(w * h, 2),
+            "iscrowd": 0,
+        }
+        if points:
+            corners = ((x + rng.uniform(0, w), y + rng.uniform(0, h)) for _ in range(points))
+            row["segmentation"] = [[round(v, 2) for corner in corners for v in corner]]
+        texts.append(json.dumps(row)[1:])
+    return texts
+
+
+def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
+    """The job, in this process, and a table of its stages and shuffles."""
+    from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
+
+    from recordmill.launch import cli
+    from recordmill.schemas.images import ImageRef
+    from recordmill.schemas.rejects import Metric
+    from recordmill.transforms.examples.encode_examples import Encoded
+    from recordmill.transforms.images import list_images
+    from recordmill.transforms.shards import encode_pictures
+
+    def listed(folder: str, listing: object = None) -> Iterator[tuple[str, ImageRef]]:
+        return ((_name(index), ImageRef(f"{folder}/{_name(index)}", 133_000, "1")) for index in range(images))
+
+    def start(maker: object, of: object) -> Callable:
+        return lambda tasks: ((task, made(len(task.annotations))) for task in tasks)
+
+    def made(objects: int) -> Encoded:
+        return Encoded((), {Metric.OBJECTS: objects, Metric.IMAGES_WITHOUT_RECORD: 1}, [], {1: objects})
+
+    list_images.list_images = listed
+    encode_pictures.EncodePictures.start = start  # type: ignore[method-assign, assignment]
+    report: list[str] = []
+    _measure_stages(fn_runner, execution, report)
+    (output.parent / "images").mkdir(exist_ok=True)
+    (output.parent / "images" / _name(0)).write_bytes(b"")
+    arguments = ["--images", str(output.parent / "images"), "--instances", str(path), "--output", str(output)]
+    before = _processor_s()
+    try:
+        cli.main(["coco", *arguments, "--progress", "none", *flags])
+    except SystemExit as end:
+        print(end)
+    print("\n".join(report))
+    seconds = _processor_s()
+    print(f"{seconds - before:.1f} s of processor after imports, {seconds:.1f} s in all, {_peak_mb():,.0f} MB")
+
+
+def _processor_s() -> float:
+    used = os.times()
+    return used.user + used.system
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+class _Memory(threading.Thread):
+    """The most memory that this process has had since it was last asked."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self._most = 0.0
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            self._most = max(self._most, _resident_mb())
+            time.sleep(0.05)
+
+    def most_mb(self) -> float:
+        most, self._most = max(self._most, _resident_mb()), 0.0
+        return most
+
+
+def _resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+def _measure_stages(fn_runner, execution, report: list[str]) -> None:
+    """Beam's local runner tells of each stage, and of what it groups."""
+    crossed = [0]
+    memory = _Memory()
+    append, run_bundle = execution.GroupingBuffer.append, fn_runner.FnApiRunner._execute_bundle
+
+    def counted(buffer, data: bytes) -> None:
+        crossed[0] += len(data)
+        append(buffer, data)
+
+    def timed(runner, context, bundle_context, *rest):
+        crossed[0] = 0
+        began = _processor_s()
+        result = run_bundle(runner, context, bundle_context, *rest)
+        seconds = _processor_s() - began
+        most = memory.most_mb()
+        if seconds > 0.2:
+            label = bundle_context.stage.name.strip("(").split(")")[0][-60:]
+            report.append(f"{seconds:7.1f} s, {crossed[0] / 1e6:7.1f} MB grouped, at most {most:6.0f} MB: from {label}")
+        return result
+
+    execution.GroupingBuffer.append = counted
+    fn_runner.FnApiRunner._execute_bundle = timed
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--job"]:
+        path, images, output, *flags = sys.argv[2:]
+        job(Path(path), int(images), Path(output), flags)
+        return
+    arguments, folder = read_arguments(__doc__, images=120_000, boxes=10, points=0, flags="--num-shards 64")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{arguments.images}-{arguments.boxes}-{arguments.points}.json"
+    if not path.exists():
+        draw(path, arguments.images, arguments.boxes, arguments.points)
+    print(f"{path.name}: {path.stat().st_size / 1e6:,.0f} MB")
+    output = folder / f"output-{time.time_ns()}"
+    command = [
+        sys.executable,
+        __file__,
+        "--job",
+        str(path),
+        str(arguments.images),
+        str(output),
+        *arguments.flags.split(),
+    ]
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()
