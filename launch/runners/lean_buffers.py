@@ -7,6 +7,7 @@ saves.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from apache_beam.coders.coder_impl import create_OutputStream
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
@@ -25,9 +26,12 @@ _partition = execution.GroupingBuffer.partition
 def install(options: PipelineOptions) -> None:
     """For all jobs of this process; not where Beam is asked to run each bundle several times, with the same input."""
     if not options.view_as(DirectOptions).direct_runner_bundle_repeat:
-        execution.GroupingBuffer.partition = partition
-        fn_runner.BundleManager._send_input_to_worker = _send_input_to_worker
-        data_plane.InMemoryDataChannel.input_elements = input_elements
+        buffer: Any = execution.GroupingBuffer
+        manager: Any = fn_runner.BundleManager
+        channel: Any = data_plane.InMemoryDataChannel
+        buffer.partition = partition
+        manager._send_input_to_worker = _send_input_to_worker
+        channel.input_elements = input_elements
 
 
 def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
@@ -51,9 +55,7 @@ def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
     return parts
 
 
-def _send_input_to_worker(
-    manager: fn_runner.BundleManager, bundle: str, transform: str, pieces: Iterable[bytes] | None
-) -> None:
+def _send_input_to_worker(manager: Any, bundle: str, transform: str, pieces: Iterable[bytes] | None) -> None:
     """BundleManager._send_input_to_worker: pieces go one by one, and are let go."""
     out = manager._worker_handler.data_conn.output_stream(bundle, transform)
     for piece in drained(pieces or []):
@@ -62,7 +64,7 @@ def _send_input_to_worker(
     out.close()
 
 
-def drained(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def drained(pieces: Any) -> Iterator[bytes]:
     """What a buffer of the runner holds; it holds nothing afterwards, and refuses to be read again.
 
     Raises:
