@@ -20,7 +20,7 @@ from recordmill.transforms.images.list_images import ListLabelledImages
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
-from recordmill.transforms.runtime.outputs import LISTINGS, REJECTED, UNLISTED
+from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED
 
 
 class _Labelled(NamedTuple):
@@ -72,7 +72,7 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
             matched.unmatched,
             _warnings(p, images, labels, options, splits),
         ),
-        listings=listed[LISTINGS],
+        listings=listed.listings,
         division=division if options.keeps_groups else None,
     )
 

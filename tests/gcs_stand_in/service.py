@@ -203,11 +203,12 @@ class GcsStandIn:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         most = min(int(query.get("maxResults", self.page_size)), self.page_size)
         after = base64.b64decode(query.get("pageToken", "")).decode()
+        start, end = query.get("startOffset", ""), query.get("endOffset", "")
         items: list[dict] = []
         prefixes: list[str] = []
         last = ""
-        for name in names[max(bisect_left(names, prefix), bisect_right(names, after)) :]:
-            if not name.startswith(prefix):
+        for name in names[max(bisect_left(names, max(prefix, start)), bisect_right(names, after)) :]:
+            if not name.startswith(prefix) or (end and name >= end):
                 break
             below, is_below, _ = name[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
             folder = prefix + below + delimiter if is_below else ""

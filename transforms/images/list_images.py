@@ -3,31 +3,35 @@
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.images import ImageRef, JoinSide
 from recordmill.schemas.names import name_key
-from recordmill.transforms.images.listing import Listing
+from recordmill.transforms.images.listing import Listing, join_parts
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
 from recordmill.transforms.runtime.outputs import LISTINGS
-from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
 
 class ListImages(beam.PTransform):
-    """Paths of folders become (name, JoinSide), but for what is below the folder `output`, which may be within them."""
+    """Paths of folders become (name, JoinSide), but for what is below the folder `output`, which may be within them.
+
+    A large folder of a bucket is listed in parts, at the same time.
+    """
 
     def __init__(self, output: str):
         super().__init__()
         self._output = output
 
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, JoinSide]]:
-        return folders | "ListFolder" >> beam.FlatMap(_list, self._output).with_output_types(tuple[str, JoinSide])
+        listed = beam.FlatMap(_list, self._output).with_output_types(tuple[str, JoinSide])
+        return folders | "ListParts" >> ListParts() | "ListFolder" >> listed
 
 
 class ListLabelledImages(ListImages):
@@ -36,23 +40,56 @@ class ListLabelledImages(ListImages):
 
     def expand(self, folders: PCollection[str]):
         listed = beam.FlatMap(_list_labelled, self._output).with_output_types(tuple[str, JoinSide])
-        return folders | "ListFolder" >> listed.with_outputs(LISTINGS, main="files")
+        found = folders | "ListParts" >> ListParts() | "ListFolder" >> listed.with_outputs(LISTINGS, main="files")
+        listings = (
+            found[LISTINGS]
+            | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
+            | "JoinParts" >> beam.MapTuple(join_parts)
+        )
+        return Labelled(found.files, listings)
 
 
-def _list(folder: str, output: str) -> Iterator[tuple[str, JoinSide]]:
-    return _named(folder, output, None)
+class ListParts(beam.PTransform):
+    """Paths of folders become (folder, bounds of a NameRange), each of them wherever there is a worker for it."""
+
+    def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, tuple[str, str]]]:
+        return (
+            folders
+            | "CutNames" >> beam.FlatMap(_parts).with_output_types(tuple[str, tuple[str, str]])
+            | "SpreadParts" >> beam.Reshuffle()
+        )
 
 
-def _list_labelled(folder: str, output: str) -> Iterator[Any]:
-    listing = Listing(folder)
-    yield from _named(folder, output, listing)
-    yield TaggedOutput(LISTINGS, listing.found())
+class Labelled(NamedTuple):
+    """What ListLabelledImages gives."""
+
+    files: PCollection
+    listings: PCollection
 
 
-def _named(folder: str, output: str, listing: Listing | None) -> Iterator[tuple[str, JoinSide]]:
+def _parts(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    progress.set_step("listing images")
+    for part in storage_for(folder).parts(folder):
+        yield folder, (part.start, part.end)
+
+
+def _list(listed: tuple[str, tuple[str, str]], output: str) -> Iterator[tuple[str, JoinSide]]:
+    folder, bounds = listed
+    return _named(folder, NameRange(*bounds), output, None)
+
+
+def _list_labelled(listed: tuple[str, tuple[str, str]], output: str) -> Iterator[Any]:
+    folder, bounds = listed
+    part = NameRange(*bounds)
+    listing = Listing(folder, part.start)
+    yield from _named(folder, part, output, listing)
+    yield TaggedOutput(LISTINGS, (folder, listing.found()))
+
+
+def _named(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, JoinSide]]:
     progress.set_step("listing images")
     ours = _name_within(folder, output)
-    for name, file in list_images(folder, listing):
+    for name, file in list_images(folder, listing, part):
         if not (ours and name.startswith(ours)):
             yield name, JoinSide(file=file)
 
@@ -68,13 +105,15 @@ def _name_within(folder: str, output: str) -> str:
     return name_key(real[1].removeprefix(within)) + "/" if real[1].startswith(within) else ""
 
 
-def list_images(folder: str, listing: Listing | None = None) -> Iterator[tuple[str, ImageRef]]:
+def list_images(
+    folder: str, listing: Listing | None = None, part: NameRange = ALL_NAMES
+) -> Iterator[tuple[str, ImageRef]]:
     """All files below `folder` by their `recordmill.schemas.names.name_key`, relative to it.
 
     Names that are not UTF-8 are passed over with a warning, as no JSON file can name them.
     """
-    _LOGGER.info("Listing %s", folder)
-    files = storage_for(folder).walk(folder)
+    _LOGGER.info("Listing %s from %r to %r", folder, *part)
+    files = storage_for(folder).walk(folder, part)
     for file in listing.count(files) if listing else files:
         try:
             file.path.encode()

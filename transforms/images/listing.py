@@ -1,27 +1,44 @@
 """What is in a folder of images, where nothing but its files says which images there are."""
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Iterable, Iterator
 
 import google_crc32c
+import msgspec
 
 from recordmill.schemas.image_labels import is_image_name
 from recordmill.schemas.manifest import LISTING, InputFile
-from recordmill.transforms.storage.interface import StoredFile, crc32c_text, is_remote
+from recordmill.transforms.storage.interface import StoredFile, is_remote
+from recordmill.transforms.storage.join_checksums import join_checksums
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 
+class ListedPart(msgspec.Struct, frozen=True, array_like=True):
+    """What was found in a range of a folder's names.
+
+    Attributes:
+        start: of the range.
+        text_bytes, crc32c: of its `SIZE NAME` lines.
+        file_bytes: of its images.
+    """
+
+    start: str
+    text_bytes: int
+    crc32c: int
+    file_bytes: int
+
+
 class Listing:
-    """Names and sizes of a folder's images: a checksum of `SIZE NAME` lines in the order of names.
+    """Names and sizes of a folder's images, or of a range of them: a checksum of `SIZE NAME` lines, sorted by name.
 
     A bucket is listed in that order, so nothing is held of it, however many files it has; of other folders, names and
     sizes are.
     """
 
-    def __init__(self, folder: str):
-        self._folder = folder
+    def __init__(self, folder: str, start: str = ""):
+        self._start = start
         self._is_sorted = is_remote(folder) and not archive_of(folder)
-        self._checksum = google_crc32c.Checksum()
-        self._bytes = 0
+        self._crc32c = self._text_bytes = self._file_bytes = 0
         self._held: list[tuple[str, int]] = []
 
     def count(self, files: Iterator[StoredFile]) -> Iterator[StoredFile]:
@@ -35,15 +52,26 @@ class Listing:
             yield file
 
     def _add(self, name: str, size_bytes: int) -> None:
-        self._checksum.update(f"{size_bytes} {name}\n".encode(errors="surrogateescape"))
-        self._bytes += size_bytes
+        line = f"{size_bytes} {name}\n".encode(errors="surrogateescape")
+        self._crc32c = google_crc32c.extend(self._crc32c, line)
+        self._text_bytes += len(line)
+        self._file_bytes += size_bytes
 
-    def found(self) -> InputFile:
+    def found(self) -> ListedPart:
         """What was counted."""
         for name, size_bytes in sorted(self._held):
             self._add(name, size_bytes)
         self._held = []
-        return InputFile(LISTING, self._folder, self._bytes, crc32c_text(self._checksum))
+        return ListedPart(self._start, self._text_bytes, self._crc32c, self._file_bytes)
+
+
+def join_parts(folder: str, parts: Iterable[ListedPart]) -> InputFile:
+    """What is in a folder, from its ranges in any order."""
+    crc32c = file_bytes = 0
+    for part in sorted(parts, key=lambda part: part.start):
+        crc32c = join_checksums(crc32c, part.crc32c, part.text_bytes)
+        file_bytes += part.file_bytes
+    return InputFile(LISTING, folder, file_bytes, base64.b64encode(crc32c.to_bytes(4, "big")).decode())
 
 
 def listing_of(folder: str) -> InputFile:
@@ -51,4 +79,4 @@ def listing_of(folder: str) -> InputFile:
     listing = Listing(folder)
     for _ in listing.count(storage_for(folder).walk(folder)):
         pass
-    return listing.found()
+    return join_parts(folder, [listing.found()])

@@ -12,8 +12,9 @@ from recordmill.schemas.images import ImageNotes, ImageRef, JoinSide
 from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.images.list_images import list_images
+from recordmill.transforms.images.list_images import ListParts, list_images
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
+from recordmill.transforms.storage.interface import NameRange
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 
@@ -21,12 +22,14 @@ class ListMasks(beam.PTransform):
     """Paths of folders become (key of the path, JoinSide) of the files in them."""
 
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, JoinSide]]:
-        return folders | "ListMaskFolder" >> beam.FlatMap(_list).with_output_types(tuple[str, JoinSide])
+        listed = beam.FlatMap(_list).with_output_types(tuple[str, JoinSide])
+        return folders | "ListMaskParts" >> ListParts() | "ListMaskFolder" >> listed
 
 
-def _list(folder: str) -> Iterator[tuple[str, JoinSide]]:
+def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, JoinSide]]:
     progress.set_step("listing masks")
-    for name, file in list_images(folder):
+    folder, bounds = listed
+    for name, file in list_images(folder, part=NameRange(*bounds)):
         yield name_key(storage_for(folder).join(folder, name)), JoinSide(file=file)
 
 

@@ -62,23 +62,18 @@ def get_object(
 
 
 def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterator[list[ListedObject]]:
-    """The pages of a listing, some of which may be empty; each is tried again by itself.
+    """The pages of a listing, some of which may be empty; each is asked for again after errors that may pass.
 
     Args:
-        query: parameters of Cloud Storage's `objects.list`.
+        query: parameters of Cloud Storage's `objects.list`; what is empty is left out.
     """
-    asked = dict(query)
-    while True:
+    token: str | None = ""
+    while token is not None:
+        asked = {name: value for name, value in {**query, "pageToken": token}.items() if value}
         target = f"/storage/v1/b/{bucket}/o?{urlencode(asked)}"
-        page = gcs_client.retry(path)(partial(_page, path, target))()
+        page = _PAGE.decode(gcs_client.retry(path)(_get)(path, target).data)
         yield page.items
-        if not page.next_page_token:
-            return
-        asked["pageToken"] = page.next_page_token
-
-
-def _page(path: str, target: str) -> _Page:
-    return _PAGE.decode(_get(path, target).data)
+        token = page.next_page_token or None
 
 
 def _get(path: str, target: str, headers: Mapping[str, str] = {}, most_bytes: int | None = None) -> Answer:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import google_crc32c
@@ -19,12 +20,15 @@ from recordmill.transforms.storage import gcs_client, gcs_requests
 from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
 from recordmill.transforms.storage.gcs_requests import ListedObject
 from recordmill.transforms.storage.interface import (
+    ALL_NAMES,
     ChangedFileError,
+    NameRange,
     StoredFile,
     UnreadableFileError,
     crc32c_text,
     too_large,
 )
+from recordmill.transforms.storage.name_ranges import name_ranges
 from recordmill.transforms.storage.range_stream import RangeStream
 
 if TYPE_CHECKING:
@@ -50,13 +54,20 @@ class GcsStorage:
         OSError: what the server would not do in `gcs_client.RETRY_S` seconds of tries, or at all.
     """
 
-    def walk(self, folder: str) -> Iterator[StoredFile]:
-        """All objects below `folder`, `version` being their generation; none where there is no such folder."""
+    def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
+        """All objects below `folder`, in the order of names, `version` being their generation; none where there is no
+        such folder."""
         bucket, prefix = _split_folder(folder)
         root = f"gs://{bucket}/{prefix}"
-        for found in _list(folder, "items(name,size,generation)"):
+        for found in _list(folder, "items(name,size,generation)", within):
+            if found.name < within.start or found.name >= (within.end or found.name + "-"):
+                continue  # a stand-in's server may not know of ranges
             name = found.name[len(prefix) :]
             yield StoredFile(name, root + name, int(found.size), found.generation)
+
+    def parts(self, folder: str) -> list[NameRange]:
+        with ThreadPoolExecutor(READS) as pool:
+            return name_ranges(_split_folder(folder)[1], partial(_first_names, folder), pool)
 
     def names(self, folder: str) -> list[str]:
         prefix = _split_folder(folder)[1]
@@ -330,14 +341,22 @@ def _metadata(path: str) -> "Blob":
     return blob
 
 
-def _list(folder: str, fields: str, with_markers: bool = False, **query: str | int) -> Iterator[ListedObject]:
+def _list(
+    folder: str, fields: str, within: NameRange = ALL_NAMES, with_markers: bool = False, **query: str | int
+) -> Iterator[ListedObject]:
     """Objects below a folder. Markers are objects whose names end in `/`: consoles make them to show empty folders."""
     bucket, prefix = _split_folder(folder)
-    asked: dict[str, str | int] = {"fields": f"{fields},nextPageToken", **query}
-    asked |= {"prefix": prefix} if prefix else {}
+    bounds = {"prefix": prefix, "startOffset": within.start, "endOffset": within.end}
+    asked = {**bounds, "fields": f"{fields},nextPageToken", **query}
     with translate_errors(folder):
         for page in gcs_requests.list_pages(folder, bucket, asked):
             yield from page if with_markers else (found for found in page if not found.name.endswith("/"))
+
+
+def _first_names(folder: str, prefix: str, start: str, most: int) -> list[str]:
+    """See `recordmill.transforms.storage.name_ranges.FirstNames`."""
+    found = _list(folder, "items(name)", NameRange(start), with_markers=True, prefix=prefix, maxResults=most)
+    return [listed.name for listed in islice(found, most)]
 
 
 def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None:

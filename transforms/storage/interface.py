@@ -3,7 +3,7 @@
 import base64
 import errno
 from collections.abc import Hashable, Iterator, Sequence
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 import google_crc32c
 import msgspec
@@ -37,6 +37,16 @@ class StoredFile(msgspec.Struct, frozen=True):
     crc32c: str = ""
 
 
+class NameRange(NamedTuple):
+    """Full names of a bucket's objects from `start` on, and before `end`; empty for no bound."""
+
+    start: str = ""
+    end: str = ""
+
+
+ALL_NAMES = NameRange()
+
+
 class Upload(Protocol):
     """A file being written: it appears whole under its name at `commit`, or never."""
 
@@ -54,8 +64,12 @@ class Upload(Protocol):
 class Storage(Hashable, Protocol):
     """What Recordmill asks of a place that keeps files. Errors are OSErrors; a missing file is a FileNotFoundError."""
 
-    def walk(self, folder: str) -> Iterator[StoredFile]:
-        """All files below `folder`, sub-folders included, in no particular order."""
+    def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
+        """All files below `folder`, sub-folders included, in no particular order; of a range that `parts` gave."""
+        ...
+
+    def parts(self, folder: str) -> list[NameRange]:
+        """What `walk` may list at the same time, each file in one of them; in the order of names."""
         ...
 
     def names(self, folder: str) -> list[str]:

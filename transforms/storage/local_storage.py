@@ -20,7 +20,9 @@ from typing import Any, BinaryIO, NamedTuple
 import google_crc32c
 
 from recordmill.transforms.storage.interface import (
+    ALL_NAMES,
     ChangedFileError,
+    NameRange,
     StoredFile,
     UnreadableFileError,
     crc32c_text,
@@ -90,7 +92,10 @@ _OPEN = _OpenFiles()
 class LocalStorage:
     """Local folders. See `Storage` for what each method promises."""
 
-    def walk(self, folder: str) -> Iterator[StoredFile]:
+    def parts(self, folder: str) -> list[NameRange]:
+        return [ALL_NAMES]
+
+    def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         # Folders reached by a link are listed like others, but last, so that real ones keep their names; one that has
         # been entered already is not entered again.
         entered = {os.path.realpath(folder)}

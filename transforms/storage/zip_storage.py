@@ -13,7 +13,9 @@ import google_crc32c
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.interface import (
+    ALL_NAMES,
     ChangedFileError,
+    NameRange,
     Storage,
     StoredFile,
     UnreadableFileError,
@@ -48,7 +50,10 @@ class ZipStorage:
         self.archive = archive
         self._storage = storage
 
-    def walk(self, folder: str) -> Iterator[StoredFile]:
+    def parts(self, folder: str) -> list[NameRange]:
+        return [ALL_NAMES]
+
+    def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         archive = self._open(again=True)
         prefix = self._member(folder).rstrip("/")
         prefix = f"{prefix}/" if prefix else archive.own_folder

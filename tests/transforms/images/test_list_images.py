@@ -10,7 +10,10 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.images import ImageRef, JoinSide
-from recordmill.transforms.images.list_images import ListImages, list_images
+from recordmill.transforms.images.list_images import ListImages, ListLabelledImages, list_images
+from recordmill.transforms.images.listing import listing_of
+from recordmill.transforms.storage import name_ranges
+from tests.gcs_stand_in import running
 
 
 def test_every_file_is_listed_by_its_name_below_the_folder(tmp_path):
@@ -82,3 +85,21 @@ def test_what_is_in_the_output_is_no_image(tmp_path, output):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         listed = p | beam.Create([str(tmp_path / "images")]) | ListImages(f"{tmp_path}/{output}")
         assert_that(listed | beam.Keys(), equal_to(["a.jpg", "outside/c.jpg"]))
+
+
+def test_a_folder_of_a_bucket_is_listed_in_parts_as_in_one(monkeypatch):
+    monkeypatch.setattr(name_ranges, "PAGE", 3)
+    folder = "gs://bucket/images"
+    with running() as gcs:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
+        for number in range(40):
+            gcs.put(f"images/{number % 3}/{number:03d}.jpg", bytes(number))
+        gcs.put("images/out/x.jpg", b"")
+        expected = [(name, JoinSide(file=file)) for name, file in list_images(folder) if name != "out/x.jpg"]
+        whole = listing_of(folder)
+        gcs.log.clear()
+        with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+            listed = p | beam.Create([folder]) | ListLabelledImages(f"{folder}/out")
+            assert_that(listed.files, equal_to(expected), "Files")
+            assert_that(listed.listings, equal_to([whole]), "Listings")
+        assert len({call.query.get("endOffset") for call in gcs.calls("list")}) > 10

@@ -8,7 +8,8 @@ import google_crc32c
 import pytest
 
 from recordmill.schemas.manifest import InputFile
-from recordmill.transforms.images.listing import Listing, listing_of
+from recordmill.transforms.images.listing import Listing, join_parts, listing_of
+from recordmill.transforms.storage import name_ranges
 from recordmill.transforms.storage.interface import StoredFile
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running
@@ -85,4 +86,17 @@ def test_files_of_a_bucket_are_taken_as_they_come():
     listing = Listing("gs://bucket/images")
     files = [StoredFile(name, "", 1, "") for name in ("b.jpg", "a.jpg")]
     assert list(listing.count(iter(files))) == files
-    assert listing.found().crc32c == checksum(b"1 b.jpg\n1 a.jpg\n")
+    assert join_parts("gs://bucket/images", [listing.found()]).crc32c == checksum(b"1 b.jpg\n1 a.jpg\n")
+
+
+def test_parts_in_any_order_are_as_the_whole(gcs, monkeypatch):
+    monkeypatch.setattr(name_ranges, "PAGE", 2)
+    folder = fill("gs://bucket/images")
+    storage = storage_for(folder)
+    parts = []
+    for part in storage.parts(folder):
+        listing = Listing(folder, part.start)
+        assert all(name.path for name in listing.count(storage.walk(folder, part)))
+        parts.append(listing.found())
+    assert len(parts) > 3
+    assert join_parts(folder, reversed(parts)) == found(folder)
