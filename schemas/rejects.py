@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from recordmill.schemas.line_blocks import LineBlock
+
 
 class Reason(str, Enum):
     """The closed list of reasons for which an image, an annotation or a row of a table is left out.
@@ -111,20 +113,11 @@ class RejectTally(msgspec.Struct, frozen=True, array_like=True):
         return dict(sorted(found.items()))
 
 
-class RejectBlock(msgspec.Struct, frozen=True, array_like=True):
-    """Lines of a list of rejects, each after its key, compressed together: how many, the first and the last of them."""
-
-    lines: int
-    first: bytes
-    last: bytes
-    packed: bytes
-
-
 class RejectRun(msgspec.Struct, frozen=True, array_like=True):
-    """Rejects of one split in the order of their list."""
+    """Rejects of one split, as the lines of their list, each after its key."""
 
     tally: RejectTally
-    blocks: tuple[RejectBlock, ...]
+    blocks: tuple[LineBlock, ...]
 
 
 class SplitReject(NamedTuple):

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -12,11 +13,20 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.line_blocks import LineBlock
 from recordmill.schemas.names import name_key
 from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.extract.extract_files import WrittenFile
-from recordmill.transforms.extract.extract_rows import CaptionRow, EncodedRow, PanopticRow, RecordRows, panoptic_path
+from recordmill.transforms.extract.extract_rows import (
+    CaptionRow,
+    ImageRow,
+    PanopticRow,
+    RecordRows,
+    panoptic_path,
+    row_of_line,
+)
 from recordmill.transforms.extract.extract_shards import ExtractedRecord, ExtractedShard
+from recordmill.transforms.runtime.line_blocks import merged_lines
 from recordmill.transforms.storage.resolve import storage_for
 
 ANNOTATIONS = "annotations"
@@ -88,15 +98,37 @@ def write_documents(
         file = f"{ANNOTATIONS}/labels_{split}.csv"
         storage.write(storage.join(folder, file), labels_table(split, (record.rows for record in records)))
         documents.append(Document(file, len(records)))
-    for kind, annotations, categories in _contents(split, records, spoiled, table, labels):
-        document = {"images": [images[id_].rows.image for id_ in sorted(images)], "annotations": annotations}
+    rows = [images[id_].rows.image for id_ in sorted(images)]
+    of_objects = _ObjectRows(shards, found, records)
+    for kind, annotations, categories in _contents(split, of_objects, records, spoiled, table, labels):
         file = f"{ANNOTATIONS}/{kind}_{split}.json"
-        storage.write(
-            storage.join(folder, file),
-            msgspec.json.encode(document if categories is None else document | {"categories": categories}) + b"\n",
-        )
-        documents.append(Document(file, len(annotations)))
+        documents.append(Document(file, write_document(storage.join(folder, file), rows, annotations, categories)))
     return ExtractedSplit(split, len(images), len(written), sum(written.values()), tuple(documents), tuple(faults))
+
+
+def write_document(
+    path: str, images: Iterable[ImageRow], annotations: Iterable[Sequence[bytes]], categories: list[Category] | None
+) -> int:
+    """Write a COCO file, whose annotations are not in memory at once; how many there are.
+
+    Args:
+        annotations: the JSON of rows, in lists of some.
+        categories: None for a file that has none.
+    """
+    number = 0
+    upload = storage_for(path).create(path)
+    try:
+        upload.write(b'{"images":' + msgspec.json.encode(images) + b',"annotations":[')
+        for rows in annotations:
+            if rows:
+                upload.write((b"," if number else b"") + b",".join(rows))
+                number += len(rows)
+        end = b"" if categories is None else b',"categories":' + msgspec.json.encode(categories)
+        upload.write(b"]" + end + b"}\n")
+        upload.commit()
+    finally:
+        upload.abandon()  # nothing to do after a commit
+    return number
 
 
 def labels_table(split: str, rows: Iterable[RecordRows]) -> bytes:
@@ -156,23 +188,48 @@ def _of_one_image_each_id(
             yield record
 
 
+class _ObjectRows:
+    """The JSON of the rows of objects, by id, but for those of records that are left out."""
+
+    def __init__(self, shards: Iterable[ExtractedShard], found: Iterable[_Found], records: Iterable[ExtractedRecord]):
+        self._shards = shards
+        kept = set(map(id, records))
+        self._left_out = {(item.shard, item.record.number) for item in found if id(item.record) not in kept}
+
+    def instances(self) -> Iterator[list[bytes]]:
+        return self._rows(shard.instances for shard in self._shards)
+
+    def keypoints(self) -> Iterator[list[bytes]]:
+        return self._rows(shard.keypoints for shard in self._shards)
+
+    def _rows(self, blocks: Iterable[tuple[LineBlock, ...]]) -> Iterator[list[bytes]]:
+        for lines in merged_lines(chain.from_iterable(blocks)):
+            rows = map(row_of_line, lines)
+            yield [json for shard, record, json in rows if (shard, record) not in self._left_out]
+
+
 def _contents(
-    split: str, records: Sequence[ExtractedRecord], spoiled: set[str], table: FeatureTable, labels: LabelMap
-) -> Iterator[tuple[str, list[Any], list[Category] | None]]:
-    """Kind, annotations, categories (captions have none) of each file that the data set's records can fill."""
+    split: str,
+    of_objects: _ObjectRows,
+    records: Sequence[ExtractedRecord],
+    spoiled: set[str],
+    table: FeatureTable,
+    labels: LabelMap,
+) -> Iterator[tuple[str, Iterable[Sequence[bytes]], list[Category] | None]]:
+    """Kind, JSON of annotations, categories (captions have none) of each file that the data set's records can fill."""
     if "objects.id" not in table.sources:
         return
     rows = [record.rows for record in records]
     categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
-    yield "instances", _by_id(row for of_record in rows for row in of_record.instances), categories
+    yield "instances", of_objects.instances(), categories
     if Part.KEYPOINTS in table.parts:
         figures = [category for category in categories if category.keypoints]
-        yield "person_keypoints", _by_id(row for of_record in rows for row in of_record.keypoints), figures
+        yield "person_keypoints", of_objects.keypoints(), figures
     if Part.CAPTIONS in table.parts:
-        yield "captions", numbered_captions(row for of_record in rows for row in of_record.captions), None
+        yield "captions", _encoded(numbered_captions(row for of_record in rows for row in of_record.captions)), None
     if "panoptic.png" in table.sources:
         panoptic = sorted(_panoptic_rows(split, records, spoiled), key=_image_id)
-        yield "panoptic", panoptic, list(labels.segments)
+        yield "panoptic", _encoded(panoptic), list(labels.segments)
 
 
 def _panoptic_rows(split: str, records: Iterable[ExtractedRecord], spoiled: set[str]) -> Iterator[PanopticRow]:
@@ -184,8 +241,8 @@ def _panoptic_rows(split: str, records: Iterable[ExtractedRecord], spoiled: set[
             yield row
 
 
-def _by_id(rows: Iterable[EncodedRow]) -> list[msgspec.Raw]:
-    return [msgspec.Raw(row.json) for row in sorted(rows, key=_ids)]
+def _encoded(rows: Iterable[CaptionRow] | Iterable[PanopticRow]) -> Iterator[list[bytes]]:
+    return ([msgspec.json.encode(row)] for row in rows)
 
 
 def numbered_captions(rows: Iterable[CaptionRow]) -> list[CaptionRow]:

@@ -7,12 +7,14 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import PCollection
 
+from recordmill.schemas.line_blocks import LineBlock
 from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
-from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor
+from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor, row_line
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.runtime.line_blocks import LineSorter
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 
@@ -22,6 +24,7 @@ class ExtractedRecord(msgspec.Struct, frozen=True):
 
     Attributes:
         number: of the record in its shard, from 0.
+        rows: but for those of objects, which are with its shard.
         files: that were written, its image first.
     """
 
@@ -31,12 +34,18 @@ class ExtractedRecord(msgspec.Struct, frozen=True):
 
 
 class ExtractedShard(msgspec.Struct, frozen=True):
-    """What came of a shard, up to its first damaged record."""
+    """What came of a shard, up to its first damaged record.
+
+    Attributes:
+        instances, keypoints: rows of objects, as of `row_line`: a split may have more than there is memory for.
+    """
 
     split: str
     file: str
     records: tuple[ExtractedRecord, ...]
     faults: tuple[Fault, ...]
+    instances: tuple[LineBlock, ...] = ()
+    keypoints: tuple[LineBlock, ...] = ()
 
 
 class ExtractShards(beam.PTransform):
@@ -76,12 +85,23 @@ def extract_shard(shard: ManifestShard, writer: FileWriter, pool: Executor, thre
     """
     faults: list[Fault] = []
     damage: list[Fault] = []
-    records = []
+    records: list[ExtractedRecord] = []
+    sorters = LineSorter(), LineSorter()
     readable = readable_records(shard, ShardReader(shard.path), damage)
     for extracted, found in look_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
-        records += [extracted] if extracted else []
+        records += [without_rows(extracted, shard.info.file, *sorters)] if extracted else []
         faults += found
-    return ExtractedShard(shard.split, shard.info.file, tuple(records), (*faults, *damage))
+    blocks = [sorter.blocks() for sorter in sorters]
+    return ExtractedShard(shard.split, shard.info.file, tuple(records), (*faults, *damage), *blocks)
+
+
+def without_rows(record: ExtractedRecord, shard: str, instances: LineSorter, keypoints: LineSorter) -> ExtractedRecord:
+    """The record without the rows of its objects, which are sorted."""
+    for sorter, rows in ((instances, record.rows.instances), (keypoints, record.rows.keypoints)):
+        for row in rows:
+            sorter.add(row_line(row, shard, record.number))
+    left = msgspec.structs.replace(record.rows, instances=(), keypoints=())
+    return msgspec.structs.replace(record, rows=left)
 
 
 class RecordExtractor:

@@ -1,34 +1,22 @@
-"""Rejects as the compressed lines of their list, in runs that are sorted; and all runs merged.
-
-Ten million rejects pass from step to step as some hundred runs, and whoever merges them holds a few lines of each."""
+"""Rejects as the compressed lines of their list, in runs that are sorted; and all runs merged."""
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, groupby
-from operator import attrgetter
+from itertools import chain, groupby
 
 import msgspec
-from isal import isal_zlib
 
-from recordmill.schemas.rejects import Reason, RejectBlock, Rejected, RejectRun, RejectTally
+from recordmill.schemas.rejects import Reason, Rejected, RejectRun, RejectTally
+from recordmill.transforms.runtime.line_blocks import RUN_LINES, cut_blocks, merged_lines, ordered_bytes
 
-RUN_LINES = 1 << 17
-"""Of a run, at the most: of some 200 B each, with what Python adds."""
 RUN_BYTES = 1 << 25
 FIRST_RUN = 100
 """Lines of a bundle's first run, after which each is as long as all before: whoever stops at too many rejects hears of
 them early, and is given few runs."""
-BLOCK_LINES = 2048
-HELD_LINES = 1 << 20
-"""Of blocks that overlap, at the most, while runs are merged."""
 
-_LEVEL = 1
 _KEY_BYTES = 10
-_INT64 = 1 << 63
 _ENCODE_LINE = msgspec.json.Encoder().encode
-_ENCODE = msgspec.msgpack.Encoder().encode
-_DECODE = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class _Line(msgspec.Struct):
@@ -47,7 +35,7 @@ def keyed_line(split: str, reject: Rejected) -> bytes:
     """A reject's line, after a key by which bytes are in the order of the list: what it is, then its id, those without
     one last."""
     id_ = reject.id
-    key = b"\1" + bytes(8) if id_ is None else b"\0" + min(max(id_ + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
+    key = b"\1" + bytes(8) if id_ is None else b"\0" + ordered_bytes(id_)
     line = _Line(split, reject.what, id_, reject.reason, reject.detail, reject.image_id, reject.annotations)
     return b"%b%b%b" % (reject.what[:1].encode(), key, _ENCODE_LINE(line))
 
@@ -97,7 +85,7 @@ class RunBuilder:
         )
         self._before += len(lines)
         self._lines, self._bytes, self._annotations, self._counts = [], 0, 0, Counter()
-        return RejectRun(tally, tuple(_cut(lines)))
+        return RejectRun(tally, tuple(cut_blocks(lines)))
 
 
 def reject_runs(split: str, rejects: Iterable[Rejected]) -> Iterator[RejectRun]:
@@ -110,65 +98,16 @@ def reject_runs(split: str, rejects: Iterable[Rejected]) -> Iterator[RejectRun]:
         yield run
 
 
+def merged_runs(runs: Iterable[RejectRun]) -> Iterator[list[bytes]]:
+    """The keyed lines of all runs in the order of their list."""
+    return merged_lines(block for run in runs for block in run.blocks)
+
+
 def unique_runs(split: str, runs: Iterable[RejectRun]) -> Iterator[RejectRun]:
     """The same rejects, each once."""
-    lines = chain.from_iterable(merged_lines(runs))
+    lines = chain.from_iterable(merged_runs(runs))
     return reject_runs(split, (reject_of(keyed) for keyed, _ in groupby(lines)))
 
 
 def _from(lines: Sequence[bytes], what: str) -> Iterator[bytes]:
     return iter(lines[bisect_left(lines, what[:1].encode()) :])
-
-
-def _cut(lines: Sequence[bytes]) -> Iterator[RejectBlock]:
-    """Sorted lines in blocks."""
-    for start in range(0, len(lines), BLOCK_LINES):
-        part = lines[start : start + BLOCK_LINES]
-        yield RejectBlock(len(part), part[0], part[-1], isal_zlib.compress(_ENCODE(part), _LEVEL))
-
-
-def lines_in(block: RejectBlock) -> list[bytes]:
-    """The keyed lines of a block."""
-    return _DECODE(isal_zlib.decompress(block.packed))
-
-
-def merged_lines(runs: Iterable[RejectRun]) -> Iterator[list[bytes]]:
-    """The keyed lines of all runs in their order, in lists: with a few lines of each run in memory, or `HELD_LINES`."""
-    blocks = [block for run in runs for block in run.blocks]
-    if _most_overlapping(blocks) > HELD_LINES:
-        blocks = list(_longer_runs(blocks))
-    return _sweep(blocks)
-
-
-def _sweep(blocks: list[RejectBlock]) -> Iterator[list[bytes]]:
-    blocks.sort(key=attrgetter("first"))
-    held: list[bytes] = []
-    for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
-        following = blocks[start + _BLOCKS_AT_ONCE : start + _BLOCKS_AT_ONCE + 1]
-        for block in blocks[start : start + _BLOCKS_AT_ONCE]:
-            held += lines_in(block)
-        held.sort()  # which merges what is sorted
-        end = bisect_left(held, following[0].first) if following else len(held)
-        yield held[:end]
-        del held[:end]
-
-
-_BLOCKS_AT_ONCE = 32
-
-
-def _most_overlapping(blocks: Sequence[RejectBlock]) -> int:
-    """How many lines are of blocks that overlap, at the most."""
-    ends = [(block.first, 0, block.lines) for block in blocks] + [(block.last, 1, -block.lines) for block in blocks]
-    return max(accumulate(lines for *_, lines in sorted(ends)), default=0)
-
-
-def _longer_runs(blocks: Iterable[RejectBlock]) -> Iterator[RejectBlock]:
-    """The same lines in runs that are as long as they may be: many short ones, of which each has lines of everywhere,
-    would all be held at once."""
-    held: list[bytes] = []
-    for block in blocks:
-        held += lines_in(block)
-        if len(held) >= RUN_LINES:
-            yield from _cut(sorted(held))
-            held = []
-    yield from _cut(sorted(held))

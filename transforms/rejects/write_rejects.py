@@ -9,7 +9,7 @@ import msgspec
 
 from recordmill.schemas.manifest import REJECTS, state_folder
 from recordmill.schemas.rejects import RejectLine, RejectRun, RejectTally
-from recordmill.transforms.rejects.reject_blocks import line_of, merged_lines
+from recordmill.transforms.rejects.reject_blocks import line_of, merged_runs
 from recordmill.transforms.storage.resolve import storage_for
 
 FIRST_OF_REASON = 100
@@ -58,7 +58,7 @@ def _write(path: str, runs: Sequence[RejectRun]) -> RejectList:
     digest = hashlib.sha256()
     upload = storage_for(path).create(path)
     try:
-        for keyed in merged_lines(runs):
+        for keyed in merged_runs(runs):
             lines = list(map(line_of, keyed))
             first.look(lines)
             data = b"".join(line + b"\n" for line in lines)

@@ -3,6 +3,8 @@
 import json
 
 import apache_beam as beam
+import msgspec
+import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
@@ -20,12 +22,14 @@ from recordmill.transforms.extract.extract_documents import (
     collisions,
     labels_table,
     numbered_captions,
+    write_document,
     write_documents,
 )
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import CaptionRow, EncodedRow, ImageRow, RecordRows
-from recordmill.transforms.extract.extract_shards import ExtractedRecord, ExtractedShard
+from recordmill.transforms.extract.extract_shards import ExtractedRecord, ExtractedShard, without_rows
 from recordmill.transforms.folder.read_labels import label_rows
+from recordmill.transforms.runtime.line_blocks import LineSorter
 
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))
 
@@ -40,7 +44,9 @@ def row(id_: int, image_id: int) -> EncodedRow:
 
 
 def shard(file: str, *records: ExtractedRecord, faults: tuple[Fault, ...] = ()) -> ExtractedShard:
-    return ExtractedShard("val", file, records, faults)
+    sorters = LineSorter(), LineSorter()
+    without = tuple(without_rows(each, file, *sorters) for each in records)
+    return ExtractedShard("val", file, without, faults, *(sorter.blocks() for sorter in sorters))
 
 
 def test_rows_of_all_shards_are_ordered_by_id(tmp_path):
@@ -140,3 +146,31 @@ def test_a_table_of_labels_is_one_that_recordmill_folder_reads(tmp_path):
     (tmp_path / "labels.csv").write_bytes(labels_table("val", rows))
     found = {row.path: (row.label, row.split) for row in label_rows(str(tmp_path / "labels.csv"), LabelColumns())}
     assert found == {name: (f"class, {id_}", "val") for id_, name in enumerate(names)}
+
+
+def test_rows_of_one_id_are_in_the_order_of_shards_and_records(tmp_path):
+    def named(id_: int, image_id: int, text: str) -> EncodedRow:
+        return EncodedRow(id_, image_id, b'"%b"' % text.encode())
+
+    shards = [
+        shard("b", record(0, 4, "a.jpg", "x", instances=(named(1, 4, "b0"),))),
+        shard(
+            "a",
+            record(2, 4, "a.jpg", "x", instances=(named(1, 4, "a2"), named(-3, 4, "first"))),
+            record(300, 4, "a.jpg", "x", instances=(named(1, 4, "a300"), named(2, 4, "last"))),
+        ),
+    ]
+    write_documents("val", shards, str(tmp_path), LAYOUTS["keras"], LABELS)
+    data = (tmp_path / "annotations" / "instances_val.json").read_bytes()
+    assert json.loads(data)["annotations"] == ["first", "a2", "a300", "b0", "last"]
+    assert data == msgspec.json.encode(json.loads(data)) + b"\n"
+
+
+def test_a_file_that_cannot_be_made_whole_is_not_there(tmp_path):
+    def rows():
+        yield [b"1"]
+        raise ValueError("damaged")
+
+    with pytest.raises(ValueError, match="damaged"):
+        write_document(str(tmp_path / "a.json"), [], rows(), None)
+    assert list(tmp_path.iterdir()) == []

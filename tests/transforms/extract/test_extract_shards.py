@@ -17,9 +17,10 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.plan_report import Fault
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.extract.extract_files import WrittenFile
-from recordmill.transforms.extract.extract_rows import EncodedRow, ImageRow, RecordRows
+from recordmill.transforms.extract.extract_rows import EncodedRow, ImageRow, RecordRows, row_line
 from recordmill.transforms.extract.extract_shards import ExtractedRecord, ExtractedShard, ExtractShards
 from recordmill.transforms.records.read_shards import ManifestShard
+from recordmill.transforms.runtime.line_blocks import cut_blocks
 
 
 def png() -> bytes:
@@ -57,10 +58,11 @@ def test_records_become_rows_and_a_file(tmp_path):
     shards = [ManifestShard(str(tmp_path / each.file), "val", each, table, labels) for each in (info, gone)]
     image = ImageRow(4, "a/b.png", 40, 30)
     files = (WrittenFile("images/val/a/b.png", len(png()), hashlib.sha256(png()).hexdigest()),)
-    records = tuple(ExtractedRecord(n, RecordRows(image, (row(7 + n),)), files) for n in range(2))
+    records = tuple(ExtractedRecord(n, RecordRows(image), files) for n in range(2))
+    instances = tuple(cut_blocks([row_line(row(7 + n), "one", n) for n in range(2)]))
     unsafe = Fault("one", 2, "file_name", "the file name '../b.png' leads out of the image folder")
     expected = [
-        ("val", ExtractedShard("val", "one", records, (unsafe,))),
+        ("val", ExtractedShard("val", "one", records, (unsafe,), instances)),
         ("val", ExtractedShard("val", "two", (), (Fault("two", None, "missing", "no such file"),))),
     ]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:

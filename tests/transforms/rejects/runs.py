@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from recordmill.schemas.rejects import Rejected, RejectRun, RejectTally
-from recordmill.transforms.rejects.reject_blocks import lines_in, reject_of, reject_runs
+from recordmill.transforms.rejects.reject_blocks import reject_of, reject_runs
 from recordmill.transforms.rejects.write_rejects import add_tallies
+from recordmill.transforms.runtime.line_blocks import lines_in
 
 
 def split_runs(rejected: Iterable[tuple[str, Rejected]]) -> list[tuple[str, RejectRun]]:

@@ -8,16 +8,16 @@ import pytest
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.rejects import reject_blocks
 from recordmill.transforms.rejects.reject_blocks import (
-    BLOCK_LINES,
     FIRST_RUN,
     line_of,
-    lines_in,
-    merged_lines,
+    merged_runs,
     reject_of,
     reject_runs,
     unique_runs,
 )
 from recordmill.transforms.rejects.write_rejects import add_tallies
+from recordmill.transforms.runtime import line_blocks
+from recordmill.transforms.runtime.line_blocks import BLOCK_LINES, lines_in
 
 
 def drawn(number: int, seed: int = 0) -> list[Rejected]:
@@ -41,14 +41,15 @@ def order(reject: Rejected) -> tuple:
 
 
 def merged(runs) -> list[Rejected]:
-    return [reject_of(line) for lines in merged_lines(runs) for line in lines]
+    return [reject_of(line) for lines in merged_runs(runs) for line in lines]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 4000])
 @pytest.mark.parametrize("held", [100, 1 << 20])
 def test_all_rejects_come_in_one_order_however_they_were_gathered(monkeypatch, at_once, held):
-    monkeypatch.setattr(reject_blocks, "HELD_LINES", held)
+    monkeypatch.setattr(line_blocks, "HELD_LINES", held)
     monkeypatch.setattr(reject_blocks, "RUN_LINES", 3000)
+    monkeypatch.setattr(line_blocks, "RUN_LINES", 3000)
     rejects = drawn(10_000 if at_once > 1 else 1000)
     runs = [run for start in range(at_once) for run in reject_runs("train", rejects[start::at_once])]
     assert all(block.lines <= BLOCK_LINES for run in runs for block in run.blocks)
@@ -56,23 +57,6 @@ def test_all_rejects_come_in_one_order_however_they_were_gathered(monkeypatch, a
     assert sorted(map(repr, found)) == sorted(map(repr, rejects))
     assert [order(reject) for reject in found] == sorted(map(order, rejects))
     assert found == merged(list(reject_runs("train", rejects[::-1])))
-
-
-def test_lines_that_overlap_are_held_up_to_a_limit(monkeypatch):
-    """A thousand runs that have lines of everywhere are merged through a few long ones."""
-    monkeypatch.setattr(reject_blocks, "HELD_LINES", 1000)
-    most = [0]
-    sweep = reject_blocks._sweep
-
-    def counted(blocks):
-        most[0] = reject_blocks._most_overlapping(blocks)
-        return sweep(blocks)
-
-    monkeypatch.setattr(reject_blocks, "_sweep", counted)
-    rejects = drawn(20_000)
-    runs = [run for start in range(1000) for run in reject_runs("train", rejects[start::1000])]
-    assert len(merged(runs)) == 20_000
-    assert most[0] <= BLOCK_LINES
 
 
 def test_ids_beyond_64_bits_are_at_their_end_and_come_back():
