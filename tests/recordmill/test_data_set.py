@@ -1,6 +1,7 @@
 """A folder is opened: what it has, and one clear error where it is no data set."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from pycocotools.coco import COCO
 
 import recordmill
+from recordmill.schemas.errors import RecordError
 from tests.conftest import manifest_of, rejects_of
 from tests.gcs_stand_in import Fault, Kind, running
 
@@ -56,6 +58,16 @@ def test_splits_are_iterated_over_by_name_and_read_from_wherever_a_process_goes(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert next(iter(train))["image_id"] == train[0]["image_id"] == next(iter(train.tensorflow()))["image_id"]
+
+
+def test_a_shard_that_is_replaced_before_the_first_record_is_read_is_an_error(tmp_path, copy_converted):
+    copy_converted(tmp_path, "--num-shards", 3)
+    train = recordmill.open(tmp_path)["train"]
+    path = Path(train.shards[0].path)
+    os.utime(path, ns=(path.stat().st_mtime_ns + 1,) * 2)
+    for read in (lambda: next(iter(train)), lambda: train[0], lambda: train[:1].tensorflow()):
+        with pytest.raises(RecordError, match="00000-of-00003 has changed since it was opened"):
+            read()
 
 
 def test_in_a_bucket(tmp_path, copy_converted, monkeypatch):
