@@ -72,7 +72,7 @@ def drained(pieces: Any) -> Iterator[bytes]:
     """
     if isinstance(pieces, execution.GroupingBuffer):
         (held,) = pieces.partition(1)
-        pieces.partition = _refuse
+        pieces.partition = _refuse  # type: ignore[method-assign]
     elif isinstance(pieces, execution.ListBuffer):
         held = list(pieces)
         pieces.clear()
