@@ -162,6 +162,7 @@ class _Job(NamedTuple):
         from recordmill.launch.terminal import progress
 
         options = self.conversion.options
+        _check_memory(options, self.beam_arguments)
         # Workers in other processes count what they do for themselves.
         count = partial(_tell_finished, options.output, self.recipes)
         polled = polling(count) if self.beam_arguments else nullcontext()
@@ -225,10 +226,20 @@ def show_plan(conversion: Conversion, progress_mode: str, beam_arguments: Sequen
     print_lines(terminal(), plan_costs(plan, options, beams) if is_on_dataflow else ())
 
 
+def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str]) -> None:
+    """Refuse what a local job would not have the memory for; say what it takes where that is much."""
+    from recordmill.launch.preflight.check_memory import check_memory
+    from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
+
+    if runner_of(beam_options(beam_arguments)) is Runner.LOCAL and (said := check_memory(options)):
+        terminal_of_errors().print(f"note: {said}")
+
+
 def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:
     from recordmill.launch.runners.run import run
     from recordmill.launch.terminal import progress
 
+    _check_memory(conversion.options, [])
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
         with progress.shown(progress_mode):

@@ -1,0 +1,71 @@
+"""Does what the local runner holds of a job's metadata fit into this machine's memory?
+
+It holds what it groups until all is there, so that its memory grows with the annotation files; other runners put it on
+disks, or on many machines.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.resolve import storage_for
+
+_OF_PROGRAM = 300_000_000
+_PER_BYTE = {False: (0.4, 1.3), True: (1.3, 2.0)}
+"""Bytes of memory for each of an annotation file, the least and the most, without segmentations of objects and with
+them; measured, see docs/performance.md, Metadata. Without, those that are in the file take nothing."""
+_UNPACKED = 8
+"""How much larger JSON is than what gzip makes of it."""
+_SAID_FROM = 2_000_000_000
+_GB = 10**9
+
+_LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where a container finds how much memory it may have: with version 2 of control groups, and version 1."""
+
+
+def check_memory(options: ConvertOptions) -> str:
+    """What a local job will take of memory and what there is, as a sentence; empty where it is little.
+
+    Raises:
+        ConfigError: it takes more than this machine, or the container, has.
+    """
+    (least, most), there = memory_needed(options), memory_bytes()
+    takes = f"a job on this machine takes {least / _GB:,.1f} to {most / _GB:,.1f} GB of memory for its annotation files"
+    cure = (
+        "run it where metadata is not held in memory, on Flink or Dataflow (docs/flink.md, docs/dataflow.md), on a "
+        "larger machine, or with fewer kinds of annotations"
+    )
+    if least > there:
+        raise ConfigError(f"{takes}, and there are {there / _GB:,.1f} GB: {cure}")
+    if most > there:
+        return f"{takes}, and there are {there / _GB:,.1f} GB: if that is not enough, {cure}"
+    return f"{takes}, of {there / _GB:,.1f} GB" if most > _SAID_FROM else ""
+
+
+def memory_needed(options: ConvertOptions) -> tuple[int, int]:
+    """The least and the most bytes that the local runner will hold at once, with the program's own."""
+    if not isinstance(options, CocoOptions):
+        return _OF_PROGRAM, _OF_PROGRAM
+    size = sum(_unpacked_size(source.path) for source in options.sources)
+    least, most = _PER_BYTE[options.masks != "none"]
+    return _OF_PROGRAM + round(least * size), _OF_PROGRAM + round(most * size)
+
+
+def _unpacked_size(path: str) -> int:
+    """Of a file that is not there, which is told elsewhere, 0."""
+    size = 0
+    with suppress(OSError):
+        size = storage_for(path).size(path) or 0
+    return size * (_UNPACKED if path.endswith(".gz") else 1)
+
+
+def memory_bytes() -> int:
+    """What this process may have: the machine's memory, or its container's share."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _LIMITS:
+        with suppress(OSError, ValueError):  # "max" where there is none
+            found.append(int(path.read_text()))
+    return min(found)
