@@ -16,7 +16,13 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_storage
 from recordmill.transforms.storage.gcs_storage import GcsStorage
-from recordmill.transforms.storage.interface import FileTooLargeError, Storage, StoredFile, UnreadableFileError
+from recordmill.transforms.storage.interface import (
+    FileTooLargeError,
+    NameRange,
+    Storage,
+    StoredFile,
+    UnreadableFileError,
+)
 from tests.gcs_stand_in import ACCOUNT, BUCKET, REQUESTER_PAYS, Fault, Kind
 from tests.transforms.storage.conftest import path_of
 
@@ -249,6 +255,20 @@ def test_walk(gcs):
     ]
     assert list(STORAGE.walk(path_of("gone"))) == []
     assert {call.query["fields"] for call in gcs.log} == {"items(name,size,generation),nextPageToken"}
+
+
+def test_walking_a_range_of_names(gcs):
+    for name in "abcd":
+        gcs.put(f"f/{name}", b"")
+    part = NameRange("f/b", "f/d")
+    assert [file.name for file in STORAGE.walk(path_of("f"), part)] == ["b", "c"]
+    assert [(call.query["startOffset"], call.query["endOffset"]) for call in gcs.calls("list")] == [part]
+    with pytest.MonkeyPatch.context() as monkeypatch:  # a server that knows of no ranges
+        listed = gcs_storage.gcs_requests.list_pages
+        monkeypatch.setattr(
+            gcs_storage.gcs_requests, "list_pages", lambda path, bucket, query: listed(path, bucket, {"prefix": "f/"})
+        )
+        assert [file.name for file in STORAGE.walk(path_of("f"), part)] == ["b", "c"]
 
 
 def test_names(gcs):
