@@ -1,5 +1,6 @@
 """COCO files, good and bad, read as they are."""
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -381,11 +382,12 @@ def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, anno
 NO_BOX = "bbox is not a list of four numbers: []"
 
 
-def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_path):
-    path = str(tmp_path / "instances.json")
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_path, pack):
+    path = str(tmp_path / "instances")
     rows = [ROW, {**ROW, "id": 8, "bbox": []}, {**ROW, "id": 9, "bbox": [], "image_id": 5}, {"id": 10}]
     rows.append({"id": 11, "image_id": 6, "category_id": 3})
-    Path(path).write_text(json.dumps(document(annotations=rows)))
+    Path(path).write_bytes(pack(json.dumps(document(annotations=rows)).encode()))
     annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
     image = ImageRow(1, "a.jpg", 40, 30)
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
@@ -401,6 +403,8 @@ def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_pat
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
         joined = coco.parts | beam.GroupByKey() | beam.FlatMapTuple(lambda _, blocks: merge_blocks(blocks))
+        numbers = coco.parts | beam.Map(lambda part: part[1].block) | beam.Distinct()
+        assert_that(numbers, equal_to([0, 1]), "Blocks")
         assert_that(joined, equal_to([(id_, [part]) for id_, part in parts]), "Parts")
         assert_that(coco.files, equal_to([file]), "Files")
         assert_that(coco.rejected, equal_to([reject]), "Rejected")
