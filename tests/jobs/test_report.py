@@ -1,6 +1,7 @@
 """report.html of whole jobs, and `recordmill report`."""
 
 import base64
+import html
 import io
 import json
 import re
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.manifest import decode_manifest, encode_manifest
+from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.metadata.commit_splits import publish
 from recordmill.transforms.report import write_report as module
@@ -90,3 +92,22 @@ def test_report_wants_a_data_set(tmp_path, recordmill):
     outcome = recordmill("report", tmp_path)
     assert outcome.code == 2
     assert "manifest.json" in outcome.err
+
+
+def test_the_page_shows_rejects_that_the_manifest_lists_and_of_an_older_program_those_of_the_file(
+    tmp_path, copy_converted
+):
+    copy_converted(tmp_path)
+    path = tmp_path / "manifest-train.json"
+    manifest = decode_manifest(path.read_bytes(), path.name)
+    split, listed = manifest.splits["train"], json.loads((tmp_path / "rejects-train.jsonl").read_text().splitlines()[0])
+    told = RejectLine(listed["what"], listed["reason"], "told by the manifest")
+    shown = []
+    for first in ((told,), msgspec.UNSET):
+        entry = msgspec.structs.replace(split, first_rejects=first)
+        path.write_bytes(encode_manifest(msgspec.structs.replace(manifest, splits={"train": entry})))
+        publish(str(tmp_path))
+        module.write_report(str(tmp_path))
+        page = html.unescape((tmp_path / "report.html").read_text())
+        shown.append((told.detail in page, listed["detail"] in page))
+    assert shown == [(True, False), (False, True)]

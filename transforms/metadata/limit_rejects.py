@@ -57,7 +57,7 @@ class RejectLimit:
 
     def __init__(self, demands: Demands):
         self._demands = demands
-        self._met: dict[object, tuple[str, RejectRun]] = {}
+        self._met: list[tuple[str, RejectRun]] = []
         self._found: RejectTally | None = None
         self._tally = add_tallies(())
 
@@ -71,16 +71,13 @@ class RejectLimit:
             TooManyRejectsError: whatever else will be read, more are rejected than may be, and `ENOUGH` are known.
                 They are written into the folders of the splits' states.
         """
-        split, run = item
-        if (split, run.blocks) in self._met:
-            return
-        self._met[split, run.blocks] = item
-        self._tally = add_tallies((self._tally, run.tally))
+        self._met.append(item)
+        self._tally = add_tallies((self._tally, item[1].tally))
         if not self._is_over(rows, found):
             return
-        # A bundle that was tried again may have come in other runs.
-        self._met = {(split, run.blocks): (split, run) for split, run in _once_each(self._met.values())}
-        self._tally = add_tallies(run.tally for _, run in self._met.values())
+        # A bundle that was tried again has come again, perhaps in other runs.
+        self._met = list(_once_each(self._met))
+        self._tally = add_tallies(run.tally for _, run in self._met)
         if self._is_over(rows, found):
             self._stop(rows, found)
 
@@ -100,7 +97,7 @@ class RejectLimit:
 
     def _stop(self, rows: Mapping[str, Rows], found: SplitRuns) -> None:
         demands = self._demands
-        known = [*found, *self._met.values()]
+        known = [*found, *self._met]
         write_rejects(demands.output, demands.splits, known)
         check_rejects(
             rows,
