@@ -29,34 +29,27 @@ def shards_of(images: int) -> int:
     return -(-images * IMAGE_BYTES // SHARD_BYTES)
 
 
-def tasks(number: int) -> list:
-    """ImageTask of ten boxes each, as they come from a shuffle."""
-    from apache_beam.coders import registry
-
-    from recordmill.schemas.annotations import Annotation
-    from recordmill.schemas.images import ImageRef, ImageTask
-
-    coder = registry.get_coder(ImageTask)
-    rng = random.Random(0)
-    found = []
-    for id_ in range(number):
-        boxes = tuple(
-            Annotation(10 * id_ + each, rng.randint(1, 90), tuple(rng.uniform(1, 99) for _ in range(4)), 9.5, False)
-            for each in range(10)
-        )
-        file = ImageRef(f"gs://bucket/train2017/{id_:012}.jpg", IMAGE_BYTES, "1795400000000000")
-        task = ImageTask(id_, f"{id_:012}.jpg", 640, 480, file, "train", boxes)
-        found.append(coder.decode(coder.encode(task)))
-    return found
-
-
 def largest_range(images: int) -> str:
-    """PlaceRange sorts the images of a range."""
-    from recordmill.transforms.shards.plan_shards import RANGES, task_order
+    """FindStarts sorts the orders and sizes of a range."""
+    from recordmill.schemas.shards import Amount
+    from recordmill.transforms.runtime.coders import pack
+    from recordmill.transforms.shards.plan_shards import RANGES, CollectRanges, image_order, in_range
 
     number = images // RANGES
-    ordered = sorted(tasks(number), key=lambda task: task_order(0, task))
-    return f"{len(ordered):,} images in each of {RANGES:,} ranges, sorted"
+    packed = [pack(((image_order(0, id_), b"", "", ""), Amount(IMAGE_BYTES + id_ % 1000, 1))) for id_ in range(number)]
+    ordered = in_range(CollectRanges().extract_output(packed))
+    return f"{len(ordered):,} images in each of {RANGES:,} ranges, {sum(map(len, packed)) / number:.0f} B each"
+
+
+def starts(images: int) -> str:
+    """Of all shards, a side input of every process that places images."""
+    from recordmill.transforms.shards.plan_shards import Piece, Start, image_order
+
+    number = shards_of(images)
+    made = sorted(Start((image_order(0, each), b"", "", ""), (Piece(each, 1),)) for each in range(number))
+    sent = pickle.dumps(made)
+    del made
+    return f"{len(pickle.loads(sent)):,} shards, {len(sent):,} B"
 
 
 def range_of_ids(images: int) -> str:
@@ -80,19 +73,6 @@ def range_of_ids(images: int) -> str:
     )
     merged = merge_blocks([rows])
     return f"{len(merged):,} images in each of {1 << _RANGE_BITS} ranges of {images // 100:,} images"
-
-
-def census(images: int) -> str:
-    """What each bundle of TakeCensus hands on, and the side input that comes of it."""
-    from recordmill.schemas.shards import ShardSizing
-    from recordmill.transforms.shards.plan_shards import CensusFn, plan_split
-
-    fn = CensusFn()
-    accumulator = fn.create_accumulator()
-    sums = accumulator[0]
-    sums[0], sums[1] = images // len(sums[0]), images // len(sums[0]) * IMAGE_BYTES
-    plan = plan_split(fn.extract_output(accumulator), ShardSizing(shard_bytes=SHARD_BYTES))
-    return f"{len(pickle.dumps(accumulator)):,} B a bundle and split, {len(pickle.dumps(plan)):,} B of side input"
 
 
 def manifest(images: int) -> str:
@@ -128,7 +108,7 @@ def fingerprints(images: int) -> str:
     return f"{number:,} images, {size / number:.0f} B each, {len(found.groups):,} groups"
 
 
-BENDS: tuple[Callable[[int], str], ...] = (range_of_ids, largest_range, census, manifest, fingerprints)
+BENDS: tuple[Callable[[int], str], ...] = (range_of_ids, largest_range, starts, manifest, fingerprints)
 
 
 def measure_one(bend: Callable[[int], str], images: int) -> str:

@@ -81,12 +81,12 @@ def predicted(steps: list[Step], cluster: Cluster) -> float:
     return cluster.start_s + sum(simulate(steps, cluster).values())
 
 
-CUT_S, PLANNING_S, WRITING_S, SHARD_S = 2.5e-9, 180e-6, 2e-3, 2e-3
+CUT_S, PLANNING_S, WRITING_S, SHARD_S = 2.5e-9, 180e-6, 2e-3, 3.4e-3
 """Of a core: a byte of JSON cut into blocks; an image of ten boxes read, joined and placed; its picture decoded,
-checked, encoded and written; a shard committed."""
-PLANNING = {"read": 0.4, "join": 0.2, "match": 0.15, "place": 0.25}
-"""Shares of PLANNING_S."""
-SHUFFLED_BYTES = {"read": 620, "join": 710, "match": 670, "place": 670}
+checked, encoded and written; a shard written besides, and committed."""
+PLANNING = {"read": 0.4, "join": 0.3, "match": 0.3}
+"""Shares of PLANNING_S, roughly."""
+SHUFFLED_BYTES = {"read": 620, "join": 710, "match": 670}
 """That an image leaves behind in each of these steps, without segmentations."""
 DATAFLOW = Cluster(0, 2, start_s=300, step_s=5, bytes_a_second=100e6, latency_s=0.03)
 """Assumed, but for the cores of e2-standard-2."""
@@ -102,7 +102,6 @@ def whole_job(images: int) -> list[Step]:
         "read": -(-images * _ANNOTATION_BYTES // _BLOCK_BYTES),
         "join": 256,
         "match": 1000,  # as the engine likes
-        "place": 4096,
     }
     planning = [
         Step(name, number, PLANNING_S * PLANNING[name] * images / number, bytes=SHUFFLED_BYTES[name] * images / number)

@@ -36,7 +36,7 @@ def test_a_step_waits_for_its_network_and_its_requests(benchmark):
     [
         (1, BAD.encode(), SOME, SOME, "stops"),
         (0, b"", b"x" + SOME, SOME, "written"),
-        (0, b"", b"other", SOME, "left out, not named"),
+        (0, b"", b"other", SOME, "left out"),
         (0, f"cannot read {BAD}".encode(), b"other", SOME, "left out, named"),
         (0, b"", BAD.encode(), None, "left out, named"),
     ],
