@@ -175,9 +175,6 @@ class CollectRanges(beam.CombineFn):
     def merge_accumulators(self, accumulators: Iterable[list[bytes]]) -> list[bytes]:
         return list(chain.from_iterable(accumulators))
 
-    def compact(self, accumulator: list[bytes]) -> list[bytes]:
-        return accumulator
-
     def extract_output(self, accumulator: list[bytes]) -> bytes:
         return b"".join((_LIST_OF, len(accumulator).to_bytes(4, "big"), *accumulator))
 
@@ -221,7 +218,7 @@ def find_starts(plan: SplitPlan, range_: int, images: list[tuple[TaskOrder, Amou
     for (order, _), pieces in zip(images, place_range(plan, range_, [amount for _, amount in images]), strict=True):
         if len(pieces) > 1 or pieces[0].shard != before:
             yield Start(order, tuple(pieces))
-        before = pieces[0].shard if len(pieces) == 1 else None
+        before = pieces[0].shard  # of several, the last is another
 
 
 def _sorted_starts(starts: Iterable[list[Start]]) -> list[Start]:
