@@ -1,6 +1,7 @@
 """Beam's local runner gives what it gave, and lets go of what has gone on."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import apache_beam as beam
 import pytest
@@ -16,6 +17,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWind
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.launch.runners import lean_buffers
+from recordmill.launch.runners.run import run
 
 Elements = beam_fn_api_pb2.Elements
 GROUPS, VALUES = 40, 3
@@ -151,3 +153,17 @@ def test_bundles_that_run_several_times_are_left_to_beam(monkeypatch):
         monkeypatch.setattr(owner, name, "Beam's")
     lean_buffers.install(PipelineOptions(["--direct_runner_bundle_repeat=2"]))
     assert (execution.GroupingBuffer.partition, fn_runner.BundleManager._send_input_to_worker) == ("Beam's",) * 2
+
+
+def test_what_is_large_is_sent_in_messages_of_its_pieces():
+    channel, buffer = data_plane.InMemoryDataChannel(), grouped()
+    manager = SimpleNamespace(_worker_handler=SimpleNamespace(data_conn=channel.inverse()))
+    buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"y" * 11_000_000, b"z"]
+    lean_buffers._send_input_to_worker(manager, "mine", "step", buffer)
+    assert [len(each.data) for each in channel._inputs] == [11_000_000, 11_000_000, 1]
+
+
+def test_every_job_of_the_command_runs_so(monkeypatch):
+    monkeypatch.setattr(execution.GroupingBuffer, "partition", lean_buffers._partition)
+    run(numbers, [])
+    assert execution.GroupingBuffer.partition is lean_buffers.partition
