@@ -1,7 +1,7 @@
 """Beam looks once at the code of each DoFn for state and timers.
 
 It does so in every method of every DoFn, eight times a job: a fifth of the processor time of a job of a dozen images.
-What it finds depends on the DoFn's code alone.
+What it finds depends on the DoFn's code alone, and of a plain function without defaults there is nothing to find.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,9 @@ from weakref import WeakKeyDictionary
 
 from apache_beam.transforms import userstate
 from apache_beam.transforms.core import CallableWrapperDoFn
+
+_SIGNED = {"__signature__", "__wrapped__"}
+"""By what a function has another signature than its code."""
 
 
 def install() -> None:
@@ -28,9 +31,11 @@ class Remembered:
     def __call__(self, dofn) -> tuple[set, set]:
         # Of `Map` and its like, all but the function is the same.
         code = dofn._process_argspec_fn() if isinstance(dofn, CallableWrapperDoFn) else type(dofn)
-        if isinstance(code, FunctionType) and not (code.__defaults__ or code.__kwdefaults__ or code.__dict__):
-            code = code.__code__  # of closures, which are made anew for each job
-        elif not isinstance(code, (FunctionType, type)):
+        if isinstance(code, FunctionType) and not (
+            code.__defaults__ or code.__kwdefaults__ or _SIGNED & vars(code).keys()
+        ):
+            return set(), set()  # state and timers stand in defaults
+        if not isinstance(code, (FunctionType, type)):
             return self.look(dofn)
         if code not in self.found:
             self.found[code] = self.look(dofn)

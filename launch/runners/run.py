@@ -9,6 +9,7 @@ import apache_beam as beam
 from recordmill.launch.runners import lean_buffers, remember_state, watch
 from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
 from recordmill.launch.runners.explain import explain
+from recordmill.launch.runners.quick_building import built_quickly
 from recordmill.transforms.runtime import progress
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,8 +33,9 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
     remember_state.install()
     lean_buffers.install(options)
     try:
-        pipeline = beam.Pipeline(options=options)
-        build(pipeline)
+        with built_quickly():
+            pipeline = beam.Pipeline(options=options)
+            build(pipeline)
         if runner is Runner.PORTABLE:
             progress.set_step("waiting for the job server")
         result = watch.submit(pipeline, runner, options)

@@ -1,0 +1,42 @@
+"""A local command's Beam comes without clients of services; whoever wants one later has it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from recordmill.launch.light_beam import is_local
+
+IMPORT = """
+import sys
+from recordmill.launch.light_beam import import_light_beam
+import_light_beam({arguments})
+import apache_beam
+apache_beam.io.WriteToTFRecord("name")
+print(sorted({{"apache_beam.io.gcp.bigquery", "apache_beam.io.gcp.gcsfilesystem"}} & set(sys.modules)))
+import apache_beam.io.gcp.gcsfilesystem
+"""
+
+
+def imported(arguments: list[str]) -> str:
+    code = IMPORT.format(arguments=arguments)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""  # Beam has not warned
+    return ended.stdout
+
+
+def test_clients_are_imported_when_they_are_wanted():
+    assert imported(["coco", "--output", "/data"]) == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "local"),
+    [
+        (["coco", "--output", "/data"], True),
+        (["coco", "--output", "gs://bucket/data"], False),
+        (["coco", "--output=gs://bucket/data"], False),
+        (["coco", "--output", "/data", "--", "--runner=FlinkRunner"], False),
+    ],
+)
+def test_local_commands(arguments, local):
+    assert is_local(arguments) is local
