@@ -7,6 +7,8 @@ It does without any that is not installed, and so it is told that they are not.
 import sys
 from collections.abc import Sequence
 
+from recordmill.launch.runners import known_beam
+
 _CLIENTS = (
     "apache_beam.io.gcp.bigquery",
     "apache_beam.io.gcp.gcsfilesystem",
@@ -33,7 +35,8 @@ class _NotInstalled:
     """A finder that stands before all others."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name in _CLIENTS and _is_being_imported("apache_beam"):  # who asks later has them
+        # Who asks later has them.
+        if name in _CLIENTS and _is_being_imported("apache_beam") and known_beam.is_known():
             raise ModuleNotFoundError(f"{name} is not used by this command", name=name)
 
 

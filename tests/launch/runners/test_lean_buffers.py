@@ -1,5 +1,6 @@
 """Beam's local runner gives what it gave, and lets go of what has gone on."""
 
+import logging
 from collections import Counter
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.launch.runners import lean_buffers
+from recordmill.launch.runners import known_beam, lean_buffers
 from recordmill.launch.runners.run import run
 
 Elements = beam_fn_api_pb2.Elements
@@ -167,3 +168,13 @@ def test_every_job_of_the_command_runs_so(monkeypatch):
     monkeypatch.setattr(execution.GroupingBuffer, "partition", lean_buffers._partition)
     run(numbers, [])
     assert execution.GroupingBuffer.partition is lean_buffers.partition
+
+
+def test_a_beam_whose_inside_is_not_known_is_left_alone(monkeypatch, caplog):
+    assert known_beam.is_known()  # compare what is changed, where the pin has moved
+    monkeypatch.setattr(execution.GroupingBuffer, "partition", lean_buffers._partition)
+    monkeypatch.setattr(known_beam, "NEWEST", (2, 69))
+    with caplog.at_level(logging.WARNING):
+        run(numbers, [])
+    assert execution.GroupingBuffer.partition is lean_buffers._partition
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
