@@ -7,6 +7,7 @@ from apache_beam.transforms import core
 from apache_beam.typehints import decorators
 
 from recordmill.launch.runners.quick_building import built_quickly
+from recordmill.launch.runners.run import run
 
 
 def twice(number: int) -> list[int]:
@@ -46,6 +47,9 @@ def test_no_source_code_is_read_and_no_traceback_kept_until_the_block_ends(monke
     assert [line for line in origin if __file__ in line]
     beam.FlatMap(twice)
     assert read
+    read.clear()
+    run(lambda pipeline: pipeline | beam.Create([1]) | beam.FlatMap(twice), [])
+    assert read == []
 
 
 def test_options_keep_their_names_and_values():

@@ -49,8 +49,9 @@ def test_functions_without_defaults_are_not_looked_at():
 
     remembered = remember_state.Remembered(look)
     assert remembered(beam.Map(lambda element: element).dofn) == (set(), set())
-    with pytest.raises(AssertionError):
-        remembered(beam.Map(Source.stateful).dofn)
+    for function in (Source.stateful, lambda element, *, state=beam.DoFn.StateParam(STATE): element):
+        with pytest.raises(AssertionError):
+            remembered(beam.Map(function).dofn)
 
 
 def test_what_beam_refuses_is_refused_each_time():
