@@ -214,6 +214,7 @@ def test_ctrl_c_that_has_reached_the_job_server_as_well_is_ctrl_c(error):
 
 
 def test_what_dataflow_says_is_told_in_a_line_once(capsys):
+    before = SERVICE.parent.level
     SERVICE.parent.setLevel(logging.CRITICAL)
     try:
 
@@ -231,7 +232,7 @@ def test_what_dataflow_says_is_told_in_a_line_once(capsys):
         SERVICE.warning("afterwards")
         assert capsys.readouterr().err == ""
     finally:
-        SERVICE.parent.setLevel(logging.NOTSET)
+        SERVICE.parent.setLevel(before)  # it may be the root
 
 
 class Lost(grpc.RpcError):
