@@ -82,7 +82,7 @@ def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
     from recordmill.transforms.images import list_images
     from recordmill.transforms.shards import encode_pictures
 
-    def listed(folder: str, listing: object = None) -> Iterator[tuple[str, ImageRef]]:
+    def listed(folder: str, *_: object) -> Iterator[tuple[str, ImageRef]]:
         return ((_name(index), ImageRef(f"{folder}/{_name(index)}", 133_000, "1")) for index in range(images))
 
     def start(maker: object, of: object) -> Callable:

@@ -60,6 +60,7 @@ class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
         first_row: index of the first.
         start: offset of the text in the file.
         size: bytes of the text.
+        crc32c: of the text, by which it is known when it is read from the file.
         sampled: every so manieth row of the file is looked at to guess the format of boxes.
         text: empty where it can be read from the file.
     """
@@ -70,6 +71,7 @@ class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
     first_row: int
     start: int
     size: int
+    crc32c: int
     sampled: int
     text: bytes = b""
 

@@ -182,7 +182,7 @@ def test_a_server_that_stays_away(gcs, monkeypatch, expected, job):
         ("manifest.json", 403),
         ("manifest.json", 503),
         ("label_map.json", 403),
-        ("rejects-train.jsonl", 403),
+        (".recordmill-train/rejects.jsonl", 403),
         (".recordmill-train/coco-train.tfrecord-00001-of-00002", 403),
         (".recordmill-train/coco-train.tfrecord-00001-of-00002", 503),
         (".recordmill-train/coco-train.tfrecord-00001-of-00002.json", 403),

@@ -5,18 +5,21 @@ of image ids: most images have rows in several blocks, and an element an image a
 """
 
 import contextlib
+import errno
 import gc
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import google_crc32c
 import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow
 from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, BlockRows
+from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.coco.convert_rows import other_format, row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
@@ -26,12 +29,15 @@ from recordmill.transforms.coco.guess_box_format import sampled_of
 from recordmill.transforms.coco.merge_blocks import LABELS
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of BlockRows
 from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
+from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.read_unpacked import open_unpacked
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
 _IN_PLACE = "in place"
+_TRIES = 5
+"""A block is read again where other bytes have come: those of a range in a bucket have no checksum."""
 _RANGE_BITS = 8
 """Of 5 GB, a range has 20 MB; of a block, some 30 kB."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -132,11 +138,15 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
     size = storage_for(path).size(path) or 0
     is_packed, pieces = open_unpacked(path, block_bytes)
     by_range = not is_packed and not archive_of(path)
-    for number, block in enumerate(cut_blocks(path, pieces, block_bytes)):
-        text = b"" if by_range and block.list else block.text
-        yield AnnotationBlock(
-            source, number, block.list, block.first_row, block.start, len(block.text), sampled_of(size), text
-        )
+    try:
+        for number, block in enumerate(cut_blocks(path, pieces, block_bytes)):
+            text = b"" if by_range and block.list else block.text
+            of_text = block.start, len(block.text), google_crc32c.value(block.text)
+            yield AnnotationBlock(source, number, block.list, block.first_row, *of_text, sampled_of(size), text)
+    except AnnotationFileError:
+        for _ in pieces if is_remote(path) else ():
+            pass  # at its end, bytes that were damaged on their way are told as such
+        raise
 
 
 def read_block(block: AnnotationBlock, masks: bool = False) -> Iterator[BlockRows | BlockSummary | Rejected]:
@@ -154,12 +164,22 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> Iterator[BlockRow
         OSError: the file cannot be read.
     """
     source = block.source
-    text = block.text or storage_for(source.path).read_range(source.path, block.start, block.size)
+    text = block.text or _read_text(block)
     with _gc_paused():
         rows = decode_coco(source.path, block.list, text, source.kind, masks)
     yield from (reject for reject in rows.rejected if reject.image_id is None)
     yield from _by_range(block, rows)
     yield summarize(block, rows)
+
+
+def _read_text(block: AnnotationBlock) -> bytes:
+    path = block.source.path
+    for _ in range(_TRIES):
+        text = storage_for(path).read_range(path, block.start, block.size)
+        if google_crc32c.value(text) == block.crc32c:
+            return text
+    found = f"its bytes from {block.start:,} on are not those that it was cut at, {_TRIES} times; run again"
+    raise UnreadableFileError(errno.EIO, found, path)
 
 
 def _by_range(block: AnnotationBlock, rows: CocoRows) -> Iterator[BlockRows]:

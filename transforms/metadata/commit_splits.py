@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from types import MappingProxyType
+from typing import BinaryIO
 
 import msgspec
 
@@ -27,6 +29,7 @@ from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import (
     MANIFEST,
     Manifest,
+    SplitManifest,
     encode_manifest,
     split_manifest,
     split_rejects,
@@ -81,7 +84,7 @@ def commit_splits(
     for split, entry in manifest.splits.items():
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move, storage, output, split), entry.shards))
-        storage.move(rejects_path(output, split), storage.join(output, split_rejects(split)))
+        _move_rejects(storage, output, split, entry)
         storage.write(storage.join(output, split_statistics(split)), statistics[split])
         _write_or_delete(storage, storage.join(output, split_fingerprints(split)), fingerprints.get(split))
         storage.write(storage.join(output, split_manifest(split)), encode_manifest(own[split]))
@@ -138,6 +141,25 @@ def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
                 continue
         if not is_whole(storage, path, move.file):
             raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+
+
+def _move_rejects(storage: Storage, output: str, split: str, entry: SplitManifest) -> None:
+    """Likewise the list of a split's rejects, which another run of the job may have moved."""
+    path = storage.join(output, split_rejects(split))
+    with suppress(FileNotFoundError):
+        storage.move(rejects_path(output, split), path)
+        return
+    with suppress(FileNotFoundError), storage.open(path) as file:
+        if _sha256(file) == entry.rejects_sha256:
+            return
+    raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+
+
+def _sha256(file: BinaryIO) -> str:
+    digest = sha256()
+    for piece in iter(partial(file.read, 1 << 20), b""):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:

@@ -22,6 +22,8 @@ from recordmill.transforms.coco.convert_rows import box_fault
 from recordmill.transforms.coco.merge_blocks import merge_blocks
 from recordmill.transforms.coco.read_coco import ReadCoco, cut_file, read_block
 from recordmill.transforms.runtime.coders import BlockRowsCoder
+from recordmill.transforms.storage import gcs_storage
+from tests.gcs_stand_in import Fault, Kind, running
 from tests.transforms.coco.whole_files import read_whole
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -426,3 +428,22 @@ def test_no_runner_has_to_hold_the_text_of_a_packed_file():
     steps = [step for step in p.to_runner_api().components.transforms.values() if not step.subtransforms]
     (text,) = (step.outputs["in place"] for step in steps if "in place" in step.outputs)
     assert [step.spec.urn for step in steps if text in step.inputs.values()] == ["beam:transform:pardo:v1"]
+
+
+def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(document()))
+    images, *_ = cut_file(instances(path))
+    path.write_text(path.read_text().replace("a.jpg", "b.jpg"))
+    with pytest.raises(OSError, match="not those that it was cut at"):
+        list(read_block(images))
+
+
+def test_a_bucket_s_file_that_is_damaged_on_its_way_is_told_as_such(monkeypatch):
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 64)
+        server.put("instances.json", json.dumps(document()).encode())
+        server.faults = [Fault(Kind.CORRUPTED, "read", times=99)]
+        with pytest.raises(OSError, match="checksum"):
+            list(cut_file(instances("gs://bucket/instances.json"), block_bytes=64))
