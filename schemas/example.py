@@ -15,8 +15,6 @@ docs/decisions/0011-example-and-tfrecord-by-hand.md). The order makes no differe
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -64,17 +62,7 @@ def _float_list(values: Sequence[float]) -> bytes:
 
 
 def _int64_list(values: Sequence[int]) -> bytes:
-    if isinstance(values, list | tuple):
-        with suppress(ValueError):  # of numbers beyond a byte
-            data = bytes(values)
-            if data.isascii():  # each is its own varint: flags, classes, most of COCO's ids
-                return _packed(data)
     return _packed(b"".join([varint(value) for value in values]))
-
-
-def _one_bytes(value: bytes) -> tuple[bytes, bytes]:
-    """A list of one, in two parts: it may be a picture, which joining them would copy."""
-    return _FIELD_1 + varint(len(value)), value
 
 
 _WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
@@ -95,10 +83,9 @@ class ExampleWriter:
             (
                 feature.source,
                 feature.is_list,
-                feature.kind is Kind.BYTES and not feature.is_list,
                 _WRITE_LIST[feature.kind],
-                _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
                 _LIST_TAG[feature.kind],
+                _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
             )
             for feature in table.features
         ]
@@ -115,24 +102,13 @@ class ExampleWriter:
             struct.error, OverflowError, TypeError: a value that is not of the feature's type.
         """
         entries: list[bytes] = []
-        for source, is_list, is_one_bytes, write_list, key, list_tag in self._features:
+        for source, is_list, write_list, list_tag, key in self._features:
             value = values[source]
-            if is_one_bytes:
-                before, data = _one_bytes(value)
-                entries += (_entry_head(key, list_tag, len(before) + len(data)), before, data)
-            else:
-                items = write_list(value if is_list else (value,))
-                entries += (_entry_head(key, list_tag, len(items)), items)
-        return b"".join((_FIELD_1, varint(sum(map(len, entries))), *entries))
-
-
-# Most lists are short, and of few lengths; those of pictures are not found, and do not hold on to them.
-@lru_cache(maxsize=4096)
-def _entry_head(key: bytes, list_tag: bytes, length: int) -> bytes:
-    """What stands before the `length` bytes of a feature's list."""
-    feature_head = list_tag + varint(length)
-    entry = key + varint(len(feature_head) + length) + feature_head
-    return _FIELD_1 + varint(len(entry) + length) + entry
+            items = write_list(value if is_list else (value,))
+            feature_head = list_tag + varint(len(items))
+            entry_head = key + varint(len(feature_head) + len(items)) + feature_head
+            entries += (_FIELD_1, varint(len(entry_head) + len(items)), entry_head, items)
+        return b"".join((_FIELD_1, varint(sum(len(entry) for entry in entries)), *entries))
 
 
 def merge_examples(one: bytes, other: bytes) -> bytes:

@@ -3,7 +3,6 @@
 import struct
 from operator import itemgetter
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -64,13 +63,6 @@ def test_tensorflow_reads_what_was_written_and_would_write_the_same_bytes(column
     found = {name: (kind, bits(kind, items)) for name, (kind, items) in read(record).items()}
     assert found == {name: (kind.value, bits(kind.value, items)) for name, kind, _, items in columns}
     assert tf.train.Example.FromString(record).SerializeToString(deterministic=True) == record
-
-
-@pytest.mark.parametrize("numbers", [[], [0, 1, 127]])
-def test_an_array_of_small_numbers_is_written_as_a_list_of_them_is(numbers):
-    writer = ExampleWriter(table(("n", Kind.INT64, True)))
-    assert writer.write({"n": np.array(numbers, np.int64)}) == writer.write({"n": numbers})
-    assert writer.write({"n": tuple(numbers)}) == writer.write({"n": numbers})
 
 
 def test_a_name_that_begins_another_comes_first():
