@@ -104,8 +104,8 @@ def test_the_job_that_the_service_gets(gcs, dataflow, recordmill):
     grouping = "beam:transform:group_by_key:v1"
     groupings = {each.unique_name for each in transforms.values() if each.spec.urn == grouping}
     assert {name.partition("/")[0] for name in groupings} == {
-        *("DescribeInputs", "JoinImages", "MergeCategories", "ChooseFeatures", "PlanShards", "CheckFindings"),
-        *("WriteShards", "WriteMetadata"),
+        *("DescribeInputs", "ReadCoco", "ListImages", "JoinImages", "MergeCategories", "ChooseFeatures"),
+        *("PlanShards", "CheckFindings", "WriteShards", "WriteMetadata"),
     }
     assert [name for name in groupings if name.startswith("WriteShards/")] == ["WriteShards/GroupByShard"]
     (root,) = dataflow.pipeline.root_transform_ids
