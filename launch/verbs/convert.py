@@ -226,12 +226,12 @@ def show_plan(conversion: Conversion, progress_mode: str, beam_arguments: Sequen
     print_lines(terminal(), plan_costs(plan, options, beams) if is_on_dataflow else ())
 
 
-def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str]) -> None:
+def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry_run: bool = False) -> None:
     """Refuse what a local job would not have the memory for; say what it takes where that is much."""
     from recordmill.launch.preflight.check_memory import check_memory
     from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
 
-    if runner_of(beam_options(beam_arguments)) is Runner.LOCAL and (said := check_memory(options)):
+    if runner_of(beam_options(beam_arguments)) is Runner.LOCAL and (said := check_memory(options, is_dry_run)):
         terminal_of_errors().print(f"note: {said}")
 
 
@@ -239,7 +239,7 @@ def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:
     from recordmill.launch.runners.run import run
     from recordmill.launch.terminal import progress
 
-    _check_memory(conversion.options, [])
+    _check_memory(conversion.options, [], is_dry_run=True)
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
         with progress.shown(progress_mode):

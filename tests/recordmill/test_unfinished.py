@@ -16,6 +16,7 @@ from recordmill.schemas.shards import PlanPosition, ShardInfo, ShardKey, ShardRe
 from recordmill.schemas.statistics import Statistics
 from recordmill.split import Split
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace
+from recordmill.transforms.storage import gcs_storage
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.gcs_stand_in import running
@@ -215,8 +216,12 @@ def test_in_a_bucket_and_while_a_complete_split_is_replaced(tmp_path, copy_conve
         put_all(server, tmp_path / ".recordmill-train", "out/.recordmill-train")
         train = recordmill.open("gs://bucket/out", unfinished=True)["train"]
         assert (ids(train), ids([train[1]]), train.missing) == ([2, 3], [3], 3)
+        monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 16)
+        read = iter(train)
+        found = [next(read)]
         for file in (".index/coco-train.tfrecord-00001-of-00004.idx", "coco-train.tfrecord-00001-of-00004"):
             GcsStorage().move(f"gs://bucket/out/.recordmill-train/{file}", f"gs://bucket/out/{file}")
+        assert ids([*found, *read]) == [2, 3]
         assert (ids(train), ids([train[1]])) == ([2, 3], [3])
         put_all(server, tmp_path / "whole", "out")
         train = recordmill.open("gs://bucket/out", unfinished=True)["train"]

@@ -34,7 +34,7 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
     Returns:
         int64 [n].
     """
-    is_sure = bits_set(hashes) >= _SURE_BITS
+    is_sure = bits_set(hashes) >= _SURE_BITS + NEAR_BITS  # so that of all that are near enough bits are common
     earliest, kind = _kinds(hashes, np.where(is_sure[:, None], 0, forms))
     hashes, forms = hashes[earliest], forms[earliest]
     first = np.arange(len(hashes))

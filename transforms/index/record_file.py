@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,9 +200,9 @@ class RecordFile:
                 yield record
                 read += 1
         except FileNotFoundError as error:
-            if read or not self._follow():
+            if not self._follow():
                 raise self._changed() from error
-            yield from self.in_order()
+            yield from islice(self.in_order(), read, None)
 
     def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         version = self._file.version

@@ -14,7 +14,7 @@ from enum import Enum
 from hashlib import blake2b
 from io import BufferedReader, FileIO
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
@@ -69,7 +69,7 @@ class _OpenFiles:
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[str, str], _VersionFile] = OrderedDict()
-        self._lock = Lock()
+        self._lock = RLock()  # whoever holds it may collect garbage, and that release a file
 
     def get(self, path: str, version: str) -> _VersionFile:
         with self._lock:

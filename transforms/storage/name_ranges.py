@@ -38,20 +38,24 @@ def _children(prefix: str, first_names: FirstNames) -> list[str]:
     """The longer prefixes of names, which differ in their last character, the first that is not of all."""
     prefix = _of_all(prefix, first_names)
     children: list[str] = []
-    start = prefix
-    while start:
+    start, is_end = prefix, False
+    while not is_end:
         longer = [name for name in first_names(prefix, start, 2) if name != prefix]
         if not longer or longer[0] < start:  # the latter where a server does not know of `startOffset`
             break
         children.append(longer[0][: len(prefix) + 1])
         start = _after(children[-1])
+        is_end = not start
     return children
 
 
 def _of_all(prefix: str, first_names: FirstNames) -> str:
     """The longest prefix that all names with `prefix` have, by bisection: no name is behind those of the first's that
     have it."""
-    (name,) = first_names(prefix, "", 1)
+    names = first_names(prefix, "", 1)
+    if not names:  # they have been deleted meanwhile
+        return prefix
+    (name,) = names
     low, high = len(prefix), len(name)
     while low < high:
         middle = (low + high + 1) // 2
@@ -65,9 +69,10 @@ def _after(prefix: str) -> str:
     """The least name behind all that begin with `prefix`, in the order of UTF-8; empty where there is none.
 
     >>> _after("a/b"), _after("a\\ud7ff"), _after("a\\U0010ffff")
-    ('a/c', 'a\\ue000', '')
+    ('a/c', 'a\\ue000', 'b')
     """
-    last = prefix[-1]
-    if last == _LAST:
+    prefix = prefix.rstrip(_LAST)
+    if not prefix:
         return ""
+    last = prefix[-1]
     return prefix[:-1] + ("\ue000" if last == "\ud7ff" else chr(ord(last) + 1))

@@ -27,7 +27,7 @@ def read_unpacked(path: str) -> bytes:
 
 def unpacked(path: str, data: bytes) -> bytes:
     """What a gzip file's bytes hold; see `read_unpacked`."""
-    return b"".join(_unpack(path, [data]))
+    return b"".join(_unpack(path, [data], len(data)))
 
 
 def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[bytes]]:
@@ -37,7 +37,7 @@ def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[by
     first = next(pieces, b"")
     is_packed = first.startswith(GZIP)
     whole = chain((first,), pieces)
-    return is_packed, _unpack(path, whole) if is_packed else whole
+    return is_packed, _unpack(path, whole, storage_for(path).size(path) or 0) if is_packed else whole
 
 
 def _pieces(path: str, most_bytes: int) -> Iterator[bytes]:
@@ -45,18 +45,20 @@ def _pieces(path: str, most_bytes: int) -> Iterator[bytes]:
         yield from iter(lambda: file.read(max(len(GZIP), most_bytes)), b"")
 
 
-def _unpack(path: str, packed: Iterable[bytes]) -> Iterator[bytes]:
+def _unpack(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[bytes]:
     """What gzip's members hold, one after the other; zeros may follow the last."""
     pieces, data = iter(packed), b""
-    taken = given = 0
+    given, most = 0, max(_ALWAYS, _RATIO * packed_bytes)
     member = None
     while True:
         if len(data) < len(GZIP):
-            piece = next(pieces, b"")
-            taken += len(piece)
-            data += piece
+            data += next(pieces, b"")
         if member is None:
             if not data.startswith(GZIP):
+                if any(piece.strip(b"\0") for piece in chain((data,), pieces)):
+                    raise AnnotationFileError(
+                        f"{path} goes on after what gzip packed, with other bytes; fetch it again"
+                    )
                 return
             member = zlib.decompressobj(wbits=31)
         try:
@@ -64,10 +66,10 @@ def _unpack(path: str, packed: Iterable[bytes]) -> Iterator[bytes]:
         except zlib.error as error:
             raise AnnotationFileError(f"{path} is a damaged gzip file ({error}); fetch it again") from error
         given += len(unpacked)
-        if given > max(_ALWAYS, _RATIO * taken):
+        if given > most:
             raise AnnotationFileError(
-                f"{path} is compressed and unpacks to more than {max(_ALWAYS, _RATIO * taken):,} bytes, too many for a "
-                "file of its size; if it is meant to, give it unpacked"
+                f"{path} is compressed and unpacks to more than {most:,} bytes, too many for a file of its size; if it is "
+                "meant to, give it unpacked"
             )
         if unpacked:
             yield unpacked

@@ -41,7 +41,7 @@ def test_what_is_needed_grows_with_all_annotation_files(sample, tmp_path, large)
     assert memory_needed(options_of(sample, tmp_path, "--captions", tmp_path / "none.json")) == (small, same)
 
 
-@pytest.mark.parametrize(("there", "outcome"), [(64 * GB, "said"), (2 * GB, "doubted"), (GB, "refused")])
+@pytest.mark.parametrize(("there", "outcome"), [(64 * GB, "said"), (2 * GB, "doubted"), (GB * 2 // 5, "refused")])
 def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch, there, outcome):
     monkeypatch.setattr(module, "memory_bytes", lambda: there)
     assert check_memory(options_of(sample, tmp_path)) == ""
@@ -49,7 +49,7 @@ def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch,
     least, most = (number / GB for number in memory_needed(options))
     numbers = f"{least:,.1f} to {most:,.1f} GB"
     if outcome == "refused":
-        with pytest.raises(ConfigError, match=rf"(?s){numbers}.*1\.0 GB.*Dataflow"):
+        with pytest.raises(ConfigError, match=rf"(?s){numbers}.*0\.4 GB.*Dataflow"):
             check_memory(options)
         return
     said = check_memory(options)
@@ -74,4 +74,5 @@ def test_a_job_is_refused_before_it_starts_and_so_is_a_plan(recordmill, sample, 
         outcome = recordmill(*coco_flags(sample, tmp_path / "out", *more))
         assert (outcome.code, outcome.out) == (2, ""), outcome
         assert "0.3 GB" in outcome.err
+        assert ("Dataflow" in outcome.err) == (not more)
         assert not (tmp_path / "out").exists()

@@ -69,6 +69,13 @@ def test_hashes_of_few_bits_count_where_forms_are_alike():
     assert module.near_groups(hashes, forms).tolist() == [0, 1, 2, 3, 3]
 
 
+@pytest.mark.parametrize("forms", [(0, 200, 200), (200, 0, 200)])
+def test_forms_are_kept_apart_of_hashes_that_may_be_too_few_with_others(forms):
+    one = np.uint64((1 << 24) - 1)
+    hashes = np.array([one, one, one ^ np.uint64(1)])
+    assert module.near_groups(hashes, np.array(forms, np.uint8)[:, None]).tolist() == [0, 0, 0]
+
+
 def test_of_many_equal_hashes_each_is_compared_with_some_and_in_one_band(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 2)
     hashes = np.repeat(distinct(2), 50)

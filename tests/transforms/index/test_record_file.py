@@ -4,6 +4,7 @@ import hashlib
 import os
 import pickle
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from recordmill.transforms.index import read_index as module
 from recordmill.transforms.index import record_file
 from recordmill.transforms.index.record_file import RecordFile, RecordFiles
 from recordmill.transforms.index.write_index import index_shard
+from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import crc32c_text
 from tests.gcs_stand_in import running
 from tests.transforms.show.records import framed
@@ -114,6 +116,19 @@ def test_files_are_closed_when_nobody_reads_them_any_more(tmp_path):
     assert len(open_files(tmp_path)) == 2
     del shards
     assert open_files(tmp_path) == []
+
+
+def test_whoever_opens_a_file_may_collect_another_reader(shard, monkeypatch):
+    class Collecting(local_storage._VersionFile):
+        def __init__(self, *of):
+            super().__init__(*of)
+            local_storage._OPEN.release(*of)
+
+    monkeypatch.setattr(local_storage, "_VersionFile", Collecting)
+    done = threading.Thread(target=lambda: RecordFiles([shard]).read([0]), daemon=True)
+    done.start()
+    done.join(10)
+    assert not done.is_alive()
 
 
 def test_threads_share_one(shard):

@@ -65,3 +65,15 @@ def test_a_server_that_knows_of_no_ranges_is_listed_in_one_go():
 
     with ThreadPoolExecutor(1) as pool:
         assert name_ranges("i/", first_names, pool) == [ALL_NAMES]
+
+
+def test_a_bucket_s_root_is_cut_too():
+    names = [f"{letter}/{number:05d}" for letter in "abcd" for number in range(2_000)]
+    parts, _ = cut(names)
+    assert len(parts) > 4
+
+
+def test_a_folder_that_is_emptied_meanwhile_is_one_range():
+    pages = iter([[f"i/{number:04d}" for number in range(module.PAGE)]])
+    with ThreadPoolExecutor(1) as pool:
+        assert name_ranges("i/", lambda *_: next(pages, []), pool) == [ALL_NAMES]

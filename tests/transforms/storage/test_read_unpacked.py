@@ -68,3 +68,16 @@ def test_a_file_in_a_bucket_or_in_an_archive_is_unpacked_too(tmp_path, gcs):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("in/a.json.gz", gzip.compress(CONTENT))
     assert read_unpacked(str(tmp_path / "a.zip/in/a.json.gz")) == CONTENT
+
+
+def test_what_follows_gzip_s_members_is_told(tmp_path):
+    (tmp_path / "a").write_bytes(gzip.compress(CONTENT) + bytes(512) + b"more")
+    with pytest.raises(AnnotationFileError, match="a goes on after what gzip packed"):
+        read_unpacked(str(tmp_path / "a"))
+
+
+def test_a_bound_is_of_the_whole_file_whatever_its_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_ALWAYS", 1 << 20)
+    content = bytes(30_000_000) + random.Random(0).randbytes(400_000)
+    (tmp_path / "a").write_bytes(gzip.compress(content))
+    assert b"".join(module.open_unpacked(str(tmp_path / "a"))[1]) == content
