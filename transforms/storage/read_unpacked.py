@@ -68,8 +68,8 @@ def _unpack(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[b
         given += len(unpacked)
         if given > most:
             raise AnnotationFileError(
-                f"{path} is compressed and unpacks to more than {most:,} bytes, too many for a file of its size; if it is "
-                "meant to, give it unpacked"
+                f"{path} is compressed and unpacks to more than {most:,} bytes, too many for a file of its size; if it "
+                "is meant to, give it unpacked"
             )
         if unpacked:
             yield unpacked
