@@ -32,7 +32,7 @@ BLOCK_BYTES = 8 << 20
 LISTS = ("images", "annotations")
 """Those that are cut; what else is in a file is small."""
 
-_KEY = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
+_KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _BORDER = re.compile(rb'\s*,\s*\{\s*"[^"\\]*"\s*:')
 """What is between the `}` of a row and the value of the first field of the next, which most often is the same."""
@@ -172,8 +172,9 @@ def _cut_file(text: _Text) -> Iterator[Block]:
 
 def _key(text: _Text) -> str:
     while not (found := _KEY.match(text.data)):
-        if text.is_whole:
-            raise text.fault(_fault_of_key(text.data))
+        fault = _fault_of_key(text.data)
+        if text.is_whole or fault is not None:
+            raise text.fault(fault)
         text.read(text.block_bytes)
     try:
         key = msgspec.json.decode(without_lone_surrogates(found[1]), type=str)
@@ -215,7 +216,8 @@ def _cut_list(text: _Text, name: str) -> Iterator[Block]:
         after = text.skip_space()
         if number and after == b",":
             text.drop(1)
-            text.skip_space()
+            if text.skip_space() == b"]":
+                raise text.fault(0, "trailing comma in array")
         elif after == b"]":
             text.drop(1)
             return
@@ -246,11 +248,14 @@ def _cut_json(text: _Text, cut: Callable[[bytes], _Cut | None]) -> _Cut | None:
     Raises:
         AnnotationFileError: it is no JSON.
     """
+    found, offset = None, 0
     try:
-        return cut(text.data)
+        # msgspec takes half a surrogate pair near the end for one that has been cut.
+        if (whole := cut(text.data)) or not text.is_whole:
+            return whole
     except _NotJsonError as error:
         found, offset = error, error.offset
-        odd = quote_nan(without_lone_surrogates(text.data))
+    odd = quote_nan(without_lone_surrogates(text.data))
     if odd != text.data:
         try:
             in_odd = cut(odd)
@@ -258,7 +263,7 @@ def _cut_json(text: _Text, cut: Callable[[bytes], _Cut | None]) -> _Cut | None:
             found, offset = error, unquoted_offset(text.data, error.offset)
         else:
             return in_odd and in_odd._replace(end=unquoted_offset(text.data, in_odd.end))
-    if offset >= len(text.data) - _WORD and not text.is_whole:
+    if not found or (offset >= len(text.data) - _WORD and not text.is_whole):
         return None
     raise text.fault(offset, found.what) from found
 

@@ -91,3 +91,27 @@ def test_a_row_that_ends_within_a_text_or_a_nested_list_is_not_taken_for_one():
     blocks = cut(data, 900)
     assert len(blocks) > 5
     assert sum(block.rows for block in blocks) == 9
+
+
+@pytest.mark.parametrize("end", ['"annotations": [{"id": 1, "caption": "cut \\ud83d"}]', '"info": "\\ud83d"'])
+@pytest.mark.parametrize("block_bytes", [16, 1 << 20])
+def test_half_a_surrogate_pair_at_the_end_is_not_a_file_that_has_been_cut(end, block_bytes):
+    text = b'{"images": [], %b}' % end.encode()
+    assert b"".join(block.text for block in cut_blocks("a.json", [text], block_bytes)).count(b"ud83d") == 1
+
+
+def test_a_key_that_is_none_is_told_before_the_rest_is_read():
+    def pieces():
+        yield b"{'images': [" + b" " * 64
+        raise AssertionError("read on")
+
+    with pytest.raises(AnnotationFileError, match="column 2"):
+        list(cut_blocks("a.json", pieces(), 64))
+
+
+@pytest.mark.parametrize("block_bytes", [20, 40, 1 << 20])
+def test_a_trailing_comma_is_told_wherever_it_was_cut(block_bytes):
+    text = b'{"images":[{"id":1,"file_name":"a.jpg"},],"annotations":[]}'
+    pieces = [text[start : start + block_bytes] for start in range(0, len(text), block_bytes)]
+    with pytest.raises(AnnotationFileError, match="trailing comma"):
+        list(cut_blocks("a.json", pieces, block_bytes))
