@@ -72,7 +72,7 @@ def _canonical(runs: np.ndarray, width: int, height: int) -> np.ndarray:
     area = runs.sum()
     if area != height * width:
         raise ValueError(f"runs of {area} pixels for a mask of {width}x{height}")
-    if runs[1:].all():
+    if np.count_nonzero(runs[1:]) == len(runs) - 1:
         return runs
     edges = np.cumsum(runs)[:-1]
     # An edge met twice is none: what turned 0 there turns 1 again.

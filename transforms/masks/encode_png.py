@@ -21,6 +21,11 @@ _ZLIB_HEADER = b"\x78\x01"
 _LAST_BLOCK = b"\x03\x00"  # an empty one: deflate wants one that is marked as the last
 _ADLER_MODULUS = 65_521
 _ZEROS_AT_ONCE = 1 << 20
+_PERIOD = 4 * 258
+"""Zeros after which deflate repeats itself: a match is of at most 258, and of those that are alike each takes two bits,
+so four of them a byte."""
+_PERIODS_TO_BEGIN = 4
+"""Of zeros after which zlib's codes, 1 bit of a match of 258, no longer depend on how many there are."""
 
 
 def grey_png(pixels: np.ndarray) -> bytes:
@@ -87,10 +92,21 @@ def _zero_blocks(count: int) -> bytes:
     return _few_zero_blocks(_ZEROS_AT_ONCE) * whole + _few_zero_blocks(rest)
 
 
-# As many as the rows above and below objects in images of four common sizes; at most 1 kB each.
-@lru_cache(maxsize=4096)
 def _few_zero_blocks(count: int) -> bytes:
-    return _blocks(bytes(count)) if count else b""
+    """`_blocks(bytes(count))`, without going through the zeros."""
+    if not count:
+        return b""
+    periods = max(count // _PERIOD - _PERIODS_TO_BEGIN, 0)
+    before, period, after = _periodic_zero_blocks(count - periods * _PERIOD)
+    return before + period * periods + after
+
+
+@lru_cache(maxsize=(_PERIODS_TO_BEGIN + 1) * _PERIOD)
+def _periodic_zero_blocks(count: int) -> tuple[bytes, bytes, bytes]:
+    """Blocks of so many zeros, cut in two where a byte for each further period belongs, and that byte between them."""
+    blocks, more = _blocks(bytes(count)), _blocks(bytes(count + _PERIOD))
+    at = next(at for at, (one, other) in enumerate(zip(blocks, more, strict=False)) if one != other)
+    return blocks[:at], more[at : at + 1], blocks[at:]
 
 
 def _blocks(data: bytes | memoryview) -> bytes:

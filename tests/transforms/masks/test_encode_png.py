@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -79,6 +79,16 @@ def test_zeros_are_deflated_in_parts_and_checked_as_a_whole(zeros):
 
 
 @settings(deadline=None)
+@given(st.integers(1, 200_000))
+@example(4 * 4 * 258 - 1)
+@example(4 * 4 * 258)
+@example(5 * 4 * 258)
+def test_zeros_are_deflated_to_the_bytes_that_zlib_gives(zeros):
+    assert encode_png._few_zero_blocks(zeros) == encode_png._blocks(bytes(zeros))
+    assert encode_png._few_zero_blocks(0) == b""
+
+
+@settings(deadline=None)
 @given(st.binary(max_size=50), st.integers(0, 10_000_000))
 def test_the_checksum_of_zeros_needs_no_zeros(before, count):
     checksum = zlib.adler32(before)
@@ -88,5 +98,5 @@ def test_the_checksum_of_zeros_needs_no_zeros(before, count):
 def test_the_same_pixels_are_the_same_bytes_whatever_was_written_before():
     first = pack_rows(np.zeros((1, 11), np.uint8), 40, 50)
     pack_rows(np.zeros((1, 7), np.uint8), 3, 5)
-    encode_png._few_zero_blocks.cache_clear()
+    encode_png._periodic_zero_blocks.cache_clear()
     assert pack_rows(np.zeros((1, 11), np.uint8), 40, 50) == first
