@@ -89,13 +89,13 @@ def copy(data: Path, output: Path, _: int) -> list[str]:
 ROWS = {
     "recordmill --check header": ours("header"),
     "recordmill --check decode": ours("decode"),
-    "tfrecord (PyPI), a loop": of_environment("tfrecord", "write_tfrecord"),
+    "tfrecord (PyPI) in a loop": of_environment("tfrecord", "write_tfrecord"),
     "webdataset": of_environment("webdataset", "write_webdataset"),
     "array_record": of_environment("array_record", "write_array_record"),
-    "tf.io.TFRecordWriter, a loop": script("write_tensorflow", OURS),
+    "tf.io.TFRecordWriter in a loop": script("write_tensorflow", OURS),
     "TensorFlow Datasets": script("write_tfds", OURS, is_slow=True),
     "Model Garden": Peer(GARDEN, model_garden, "import official.vision.data.create_coco_tf_record", is_slow=True),
-    "Hugging Face datasets, Parquet": of_environment("datasets", "write_parquet", is_slow=True),
+    "Hugging Face datasets to Parquet": of_environment("datasets", "write_parquet", is_slow=True),
     "LitData": of_environment("litdata", "write_litdata", is_slow=True),
     "MDS (streaming)": of_environment("streaming", "write_mds", is_slow=True),
     "Ray Data": of_environment("ray", "write_ray", is_slow=True),
@@ -196,13 +196,25 @@ def answers(peers: Mapping[str, Peer], folder: Path) -> dict[str, list[str]]:
     return found
 
 
+def choose(names: str) -> list[str]:
+    """Of names with commas between them; of none, all.
+
+    Raises:
+        SystemExit: there is no such row.
+    """
+    chosen = names.split(",") if names else list(ROWS)
+    if unknown := sorted({*chosen} - ROWS.keys()):
+        raise SystemExit(f"--only: no row is called {', '.join(map(repr, unknown))}; there are {', '.join(ROWS)}")
+    return chosen
+
+
 def imports_of(peer: Peer, output: Path) -> Measure:
     return run([str(peer.python), "-c", peer.imports], output) if peer.imports else Measure(0, 0, 0)
 
 
 def main() -> None:
     arguments, folder = read_arguments(__doc__, images=5000, shards=8, runs=3, only="")
-    chosen = arguments.only.split(",") if arguments.only else list(ROWS)
+    chosen = choose(arguments.only)
     peers = {name: ROWS[name] for name in chosen if ROWS[name].python.exists()}
     data, output = folder / f"coco-{arguments.images}", folder / "output"
     if not data.exists():

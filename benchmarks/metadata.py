@@ -76,10 +76,12 @@ def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
     from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
 
     from recordmill.launch import cli
+    from recordmill.schemas.errors import EmptyDatasetError
     from recordmill.schemas.images import ImageRef
     from recordmill.schemas.rejects import Metric
     from recordmill.transforms.examples.encode_examples import Encoded
     from recordmill.transforms.images import list_images
+    from recordmill.transforms.rejects.write_rejects import rejects_path
     from recordmill.transforms.shards import encode_pictures
 
     def listed(folder: str, *_: object) -> Iterator[tuple[str, ImageRef]]:
@@ -99,10 +101,9 @@ def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
     (output.parent / "images" / _name(0)).write_bytes(b"")
     arguments = ["--images", str(output.parent / "images"), "--instances", str(path), "--output", str(output)]
     before = _processor_s()
-    try:
-        cli.main(["coco", *arguments, "--progress", "none", *flags])
-    except SystemExit as end:
-        print(end)
+    code = cli.main(["coco", *arguments, "--progress", "none", *flags])
+    if code != EmptyDatasetError.exit_code or not Path(rejects_path(str(output), "train")).exists():
+        sys.exit("the job did not come to its end")
     print("\n".join(report))
     seconds = _processor_s()
     print(f"{seconds - before:.1f} s of processor after imports, {seconds:.1f} s in all, {_peak_mb():,.0f} MB")
@@ -185,7 +186,7 @@ def main() -> None:
         str(output),
         *arguments.flags.split(),
     ]
-    subprocess.run(command, check=True)
+    sys.exit(subprocess.run(command).returncode)
 
 
 if __name__ == "__main__":

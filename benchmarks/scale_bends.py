@@ -35,7 +35,7 @@ def largest_range(images: int) -> str:
     from recordmill.transforms.runtime.coders import pack
     from recordmill.transforms.shards.plan_shards import RANGES, CollectRanges, image_order, in_range
 
-    number = images // RANGES
+    number = max(images // RANGES, 1)
     packed = [pack(((image_order(0, id_), b"", "", ""), Amount(IMAGE_BYTES + id_ % 1000, 1))) for id_ in range(number)]
     ordered = in_range(CollectRanges().extract_output(packed))
     return f"{len(ordered):,} images in each of {RANGES:,} ranges, {sum(map(len, packed)) / number:.0f} B each"
@@ -59,7 +59,7 @@ def range_of_ids(images: int) -> str:
     from recordmill.transforms.coco.merge_blocks import merge_blocks
     from recordmill.transforms.coco.read_coco import _RANGE_BITS
 
-    number = images // 100 >> _RANGE_BITS
+    number = max(images // 100 >> _RANGE_BITS, 1)
     rng = random.Random(0)
     box = [(rng.uniform(1, 99), rng.uniform(1, 99), rng.uniform(1, 99), rng.uniform(1, 99)) for _ in range(10 * number)]
     rows = BlockRows(
@@ -101,7 +101,7 @@ def fingerprints(images: int) -> str:
 
     from recordmill.transforms.duplicates.find_duplicates import find_duplicates
 
-    number = min(images // 1000, 2_000_000)
+    number = min(max(images // 1000, 1), 2_000_000)
     drawn = drawn_fingerprints(number)
     size = sum(len(of.names) + len(of.rows) for split in drawn.values() for of in split)
     found = find_duplicates(drawn, has_classes=False)

@@ -96,7 +96,8 @@ def _told(groups: Sequence[DuplicateGroup], policy: str) -> str:
 def _counted(groups: Sequence[DuplicateGroup]) -> str:
     images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
     across = f", {leaks:,} of them in several splits" if leaks else ""
-    return f"{images:,} images are {len(groups):,} pictures, exactly or nearly{across}"
+    pictures = "picture" if len(groups) == 1 else "pictures"
+    return f"{images:,} images are {len(groups):,} {pictures}, exactly or nearly{across}"
 
 
 def _example(group: DuplicateGroup) -> str:

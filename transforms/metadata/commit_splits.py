@@ -16,7 +16,6 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
-from typing import BinaryIO
 
 import msgspec
 
@@ -145,20 +144,22 @@ def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
 
 def _move_rejects(storage: Storage, output: str, split: str, entry: SplitManifest) -> None:
     """Likewise the list of a split's rejects, which another run of the job may have moved."""
-    path = storage.join(output, split_rejects(split))
+    path, written = storage.join(output, split_rejects(split)), rejects_path(output, split)
     with suppress(FileNotFoundError):
-        storage.move(rejects_path(output, split), path)
-        return
-    with suppress(FileNotFoundError), storage.open(path) as file:
-        if _sha256(file) == entry.rejects_sha256:
+        if _sha256(storage, written) == entry.rejects_sha256:
+            storage.move(written, path)
+            return
+    with suppress(FileNotFoundError):
+        if _sha256(storage, path) == entry.rejects_sha256:
             return
     raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
 
 
-def _sha256(file: BinaryIO) -> str:
+def _sha256(storage: Storage, path: str) -> str:
     digest = sha256()
-    for piece in iter(partial(file.read, 1 << 20), b""):
-        digest.update(piece)
+    with storage.open(path) as file:
+        for piece in iter(partial(file.read, 1 << 20), b""):
+            digest.update(piece)
     return digest.hexdigest()
 
 

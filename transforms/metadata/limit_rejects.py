@@ -111,6 +111,7 @@ class RejectLimit:
 
 
 def _once_each(met: Iterable[tuple[str, RejectRun]]) -> Iterator[tuple[str, RejectRun]]:
+    """No two rejects of pictures are alike: an image has its id, and what is left out of it its id, or its image's."""
     of_split: dict[str, list[RejectRun]] = defaultdict(list)
     for split, run in met:
         of_split[split].append(run)

@@ -33,6 +33,8 @@ _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 """The errno where a path leads to no file."""
 _OPEN_FILES = 256
 """That are kept open for reads of ranges; many systems allow a process 1,024."""
+_READ_AT_ONCE = 0x7FFF_F000
+"""Bytes that Linux reads at the most when it is asked for more; other systems read more."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
 """The errno where this one file cannot be read, though others beside it may be."""
 
@@ -87,6 +89,16 @@ class _OpenFiles:
 
 
 _OPEN = _OpenFiles()
+
+
+def _read(descriptor: int, length: int, start: int) -> bytes:
+    """So many bytes, fewer only at the file's end."""
+    pieces = [os.pread(descriptor, length, start)]
+    read = len(pieces[0])
+    while _READ_AT_ONCE <= read < length and pieces[-1]:
+        pieces.append(os.pread(descriptor, length - read, start + read))
+        read += len(pieces[-1])
+    return b"".join(pieces)
 
 
 class LocalStorage:
@@ -155,7 +167,7 @@ class LocalStorage:
                 if most_bytes is not None and status.st_size > most_bytes:
                     raise too_large(path, status.st_size, most_bytes)
                 # No more than that, whatever comes: somebody may be writing to it, and some of /proc have no end.
-                data = file.read(status.st_size + 1) or b""
+                data = _read(file.fileno(), status.st_size + 1, 0)
                 if len(data) != status.st_size and stat.S_ISREG(status.st_mode):
                     raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
                 return data
@@ -173,12 +185,11 @@ class LocalStorage:
         with open(path, "rb", buffering=0) as file:
             if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
                 raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
-            file.seek(start)
-            return file.read(length)
+            return _read(file.fileno(), length, start)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         file = _OPEN.get(path, version)
-        found = [os.pread(file.fileno(), length, start) for start, length in ranges]
+        found = [_read(file.fileno(), length, start) for start, length in ranges]
         file.check()
         return found
 

@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import google_crc32c
@@ -31,7 +32,8 @@ def of_split(split: str, count: int = 2, **fields) -> Manifest:
         ShardInfo(f"coco-{split}.tfrecord-{index:05}-of-{count:05}", 4, 10 + index, "crc", "sha")
         for index in range(count)
     )
-    entry = msgspec.structs.replace(SPLIT, recipe=msgspec.structs.replace(RECIPE, split=split), shards=shards)
+    recipe, rejects = msgspec.structs.replace(RECIPE, split=split), sha256(split.encode()).hexdigest()  # as of `stage`
+    entry = msgspec.structs.replace(SPLIT, recipe=recipe, shards=shards, rejects_sha256=rejects)
     manifest = Manifest(FORMAT, "coco", "detection", (), (Category(1, "cat"),), (), {split: entry})
     return msgspec.structs.replace(manifest, **fields)
 
@@ -213,7 +215,7 @@ def test_a_replaced_split_goes_when_the_new_one_is_whole_and_its_manifest_goes_f
 def test_a_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_path):
     recipe = msgspec.structs.replace(RECIPE, layout="keras")
     shards = tuple(ShardInfo(f"file_0{index}-4.tfrec", 4, 3, "crc", "sha") for index in range(2))
-    entry = msgspec.structs.replace(SPLIT, recipe=recipe, shards=shards)
+    entry = msgspec.structs.replace(of_split("train").splits["train"], recipe=recipe, shards=shards)
     commit(tmp_path, of_split("train", layout="keras", splits={"train": entry}))
     assert len([path for path in tmp_path.iterdir() if path.is_symlink()]) == 2
     commit(tmp_path, of_split("train", 1))
@@ -292,15 +294,28 @@ def test_a_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     assert not (tmp_path / "manifest.json").exists()
 
 
+def test_a_list_of_rejects_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+    manifest = of_split("train", 0)
+    stage(tmp_path, "train", [])
+    (tmp_path / ".recordmill-train" / "rejects.jsonl").write_text("of another image")
+    (tmp_path / "rejects-train.jsonl").write_text("of yet another")
+    with pytest.raises(JobError, match=r"rejects-train\.jsonl is gone, or not as it was written"):
+        commit_splits(str(tmp_path), manifest, {"train": b"{}"})
+    assert not (tmp_path / "manifest.json").exists()
+    (tmp_path / "rejects-train.jsonl").write_text("train")  # that run, of the same images, is done
+    assert commit_splits(str(tmp_path), manifest, {"train": b"{}"}) == manifest
+    assert (tmp_path / "rejects-train.jsonl").read_text() == "train"
+
+
 def test_in_a_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
     with running() as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         shards = tuple(ShardInfo(f"coco-train.tfrecord-0000{i}-of-00002", 4, 3, crc32c(b"abc"), "") for i in range(2))
-        entry = msgspec.structs.replace(SPLIT, recipe=msgspec.structs.replace(RECIPE, split="train"), shards=shards)
+        entry = msgspec.structs.replace(of_split("train").splits["train"], shards=shards)
         manifest = of_split("train", splits={"train": entry})
         for shard, data in zip(shards, (b"abc", b"abd"), strict=True):
             server.put(f"out/.recordmill-train/{shard.file}", data)
-        server.put("out/.recordmill-train/rejects.jsonl", b"")
+        server.put("out/.recordmill-train/rejects.jsonl", b"train")
         with pytest.raises(JobError, match="00001-of-00002 is gone, or not as it was written"):
             commit_splits("gs://bucket/out", manifest, {"train": b"{}"})
         server.put(f"out/.recordmill-train/{shards[1].file}", b"abc")

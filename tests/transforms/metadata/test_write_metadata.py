@@ -354,6 +354,6 @@ def test_a_split_that_another_job_writes_at_the_same_moment_is_compared_too(
     if not is_refused:
         assert list(write_metadata(*train).splits) == ["train", "val"]
         return
-    with pytest.raises(DuplicatesError, match=r"2 images are 1 pictures, .*The splits are complete, and stay"):
+    with pytest.raises(DuplicatesError, match=r"2 images are 1 picture, .*The splits are complete, and stay"):
         write_metadata(*train)
     assert (tmp_path / "manifest-train.json").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
 from recordmill.transforms.storage.resolve import storage_for
@@ -98,6 +99,21 @@ def test_read_and_open(tmp_path):
     for read in (STORAGE.read, STORAGE.open):
         with pytest.raises(FileNotFoundError):
             read(str(tmp_path / "gone"))
+
+
+def test_a_file_is_read_whole_where_the_system_reads_less_at_once(tmp_path, monkeypatch):
+    """As Linux does of 2 GiB."""
+    path, data = str(tmp_path / "a"), bytes(range(100))
+    Path(path).write_bytes(data)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, length, start: pread(file, min(length, 8), start))
+    monkeypatch.setattr(local_storage, "_READ_AT_ONCE", 8)
+    version = STORAGE.stat(path).version
+    assert STORAGE.read(path) == data
+    ranges = [(3, 7), (3, 8), (3, 16), (3, 17), (91, 40), (100, 9)]
+    wanted = [data[start : start + length] for start, length in ranges]
+    assert [STORAGE.read_range(path, *each) for each in ranges] == wanted
+    assert STORAGE.read_ranges(path, ranges, version) == wanted
 
 
 @pytest.mark.parametrize("read", [STORAGE.read, lambda path, version: STORAGE.read_range(path, 0, 3, version)])
