@@ -65,16 +65,19 @@ def main() -> None:
     for data, count in ((large, arguments.images), (small, arguments.small)):
         if not data.exists():
             make(data, count)
-    loop = [sys.executable, str(HERE / "plain_loop.py"), str(large), str(output), str(arguments.shards)]
+    loop = [sys.executable, str(HERE / "plain_loop.py")]
+    shards = str(arguments.shards)
     commands = {
         "import": [sys.executable, "-c", IMPORTS],
         "import, plain loop": [sys.executable, "-c", LOOP_IMPORTS],
         "header": coco(large, output, arguments.shards, "--check", "header"),
         "decode": coco(large, output, arguments.shards, "--check", "decode"),
         "stock writer": coco(large, output, arguments.shards, "--check", "header", "--writer", "beam"),
-        "plain loop": loop,
+        "plain loop": [*loop, str(large), str(output), shards],
         "cp -r": ["cp", "-r", str(large / "images"), str(output)],
         "small": coco(small, output, arguments.shards, "--check", "header"),
+        "small, keras": coco(small, output, arguments.shards, "--check", "header", "--layout", "keras"),
+        "loop, keras": [*loop, str(small), str(output), shards, "keras"],
     }
     runs: dict[str, list[Run]] = {name: [] for name in commands}
     for _ in range(arguments.runs):
@@ -87,8 +90,9 @@ def main() -> None:
 def report(runs: dict[str, list[Run]], images: int) -> None:
     seconds = {name: statistics.median(run.seconds for run in of) for name, of in runs.items()}
     peak = {name: statistics.median(run.peak_mb for run in of) for name, of in runs.items()}
-    job = {name: seconds[name] - seconds["import"] for name in ("header", "decode", "stock writer", "small")}
-    job["plain loop"] = seconds["plain loop"] - seconds["import, plain loop"]
+    loops = dict.fromkeys(("plain loop", "loop, keras"), "import, plain loop")
+    jobs = dict.fromkeys(("header", "decode", "stock writer", "small", "small, keras"), "import")
+    job = {name: seconds[name] - seconds[imports] for name, imports in (jobs | loops).items()}
     print(f"{'':20}{'seconds':>9}{'fastest':>9}{'slowest':>9}{'after imports':>15}{'peak MB':>9}")
     for name, of in runs.items():
         after = f"{job[name]:.2f}" if name in job else ""
@@ -98,6 +102,7 @@ def report(runs: dict[str, list[Run]], images: int) -> None:
         print(
             f"--check {check}: {images / job[check]:,.0f} images/s, {job[check] / job['plain loop']:.2f} x plain loop"
         )
+    print(f"keras layout, small data set: {job['small, keras'] / job['loop, keras']:.2f} x the loop that writes it")
     slower, larger = job["stock writer"] / job["header"], peak["stock writer"] / peak["header"]
     print(f"stock writer: {slower:.1f} x our time, {larger:.1f} x our memory")
     print(f"peak memory: {peak['header'] / peak['small']:.2f} x that of the small data set")

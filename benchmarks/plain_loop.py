@@ -1,6 +1,6 @@
 """The same records without Beam: a loop that reads, frames, checksums and writes. What a job cannot easily beat.
 
-    python benchmarks/plain_loop.py DATA OUTPUT SHARDS
+    python benchmarks/plain_loop.py DATA OUTPUT SHARDS [LAYOUT]
 
 It plans like the job does (so that its shards can be compared with the job's), takes the JSON's word for sizes, and
 checks nothing.
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import DETECTION, shard_names
+from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.tfrecord import frame
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
@@ -23,25 +23,27 @@ from recordmill.transforms.shards.plan_shards import image_order
 from tests.transforms.coco.whole_files import read_whole
 
 
-def main(data: Path, output: Path, shards: int) -> None:
+def main(data: Path, output: Path, shards: int, layout: str = "detection") -> None:
     output.mkdir(parents=True)
     items = list(read_whole(AnnotationSource(AnnotationKind.INSTANCES, str(data / "instances.json"))))
     labels = LabelMap(items[-1].categories)
-    encoder = ExampleEncoder(labels, DETECTION.with_parts(()), "clip")
-    names = shard_names("coco", "train", "detection")
+    encoder = ExampleEncoder(labels, LAYOUTS[layout].with_parts(()), "clip")
+    names = shard_names("coco", "train", layout)
     parts = sorted(items[:-1], key=lambda part: image_order(0, part.image_id))
     for index in range(shards):
         with open(output / names.stable(ShardKey("train", index, shards)), "wb") as file:
             for part in parts[-(-index * len(parts) // shards) : -(-(index + 1) * len(parts) // shards)]:
                 row = part.rows[0]
-                data_ = (data / "images" / row.file_name).read_bytes()
                 annotations = tuple(sorted(part.annotations, key=lambda annotation: annotation.id))
                 task = ImageTask(row.id, row.file_name, row.width, row.height, ImageRef("", 0), "train", annotations)
+                if not encoder.wants_image(task):
+                    continue
+                data_ = (data / "images" / row.file_name).read_bytes()
                 picture = Picture(data_, "jpeg", row.width, row.height, hashlib.sha256(data_).hexdigest())
-                (record,) = encoder.encode(task, picture).records
-                before, after = frame(record)
-                file.writelines((before, record, after))
+                for record in encoder.encode(task, picture).records:
+                    before, after = frame(record)
+                    file.writelines((before, record, after))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -83,6 +83,7 @@ class ExampleWriter:
             (
                 feature.source,
                 feature.is_list,
+                feature.kind is Kind.BYTES and not feature.is_list,
                 _WRITE_LIST[feature.kind],
                 _LIST_TAG[feature.kind],
                 _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
@@ -102,12 +103,16 @@ class ExampleWriter:
             struct.error, OverflowError, TypeError: a value that is not of the feature's type.
         """
         entries: list[bytes] = []
-        for source, is_list, write_list, list_tag, key in self._features:
+        for source, is_list, may_be_picture, write_list, list_tag, key in self._features:
             value = values[source]
-            items = write_list(value if is_list else (value,))
-            feature_head = list_tag + varint(len(items))
-            entry_head = key + varint(len(feature_head) + len(items)) + feature_head
-            entries += (_FIELD_1, varint(len(entry_head) + len(items)), entry_head, items)
+            if may_be_picture:  # is copied once, by the join
+                item_head, items = _FIELD_1 + varint(len(value)), value
+            else:
+                item_head, items = b"", write_list(value if is_list else (value,))
+            size = len(item_head) + len(items)
+            feature_head = list_tag + varint(size)
+            entry_head = key + varint(len(feature_head) + size) + feature_head
+            entries += (_FIELD_1, varint(len(entry_head) + size), entry_head, item_head, items)
         return b"".join((_FIELD_1, varint(sum(len(entry) for entry in entries)), *entries))
 
 

@@ -229,12 +229,9 @@ class RecordsOfObjects(Collection[bytes]):
         return any(each == record for each in self)
 
     def __iter__(self) -> Iterator[bytes]:
+        of_objects = {source: value for source, value in self._values.items() if source.startswith("objects.")}
         for index in range(self._objects):
-            of_object = {
-                source: value[index] if source.startswith("objects.") else value
-                for source, value in self._values.items()
-            }
-            yield self._writer.write(of_object)
+            yield self._writer.write(self._values | {source: value[index] for source, value in of_objects.items()})
 
 
 def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
