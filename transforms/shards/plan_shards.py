@@ -50,20 +50,16 @@ class RangeCensus(NamedTuple):
     last: tuple[Order, int] | None
 
 
-class Census(msgspec.Struct, frozen=True):
+class Census(NamedTuple):
     """How much there is to write of one split.
 
     Attributes:
-        images: how many, per range of the hash space.
-        bytes: expected size of their records, framed, per range.
-        examples: how many records they give, per range.
+        sums: int64 [3, RANGES]: images, expected bytes of their records, framed, and how many records they give.
         largest: expected size of the records of the image that has the largest.
         last: order and expected size of the last image that gives an example; None where there is none.
     """
 
-    images: tuple[int, ...]
-    bytes: tuple[int, ...]
-    examples: tuple[int, ...]
+    sums: np.ndarray
     largest: int
     last: tuple[Order, int] | None
 
@@ -74,7 +70,8 @@ class SplitPlan(msgspec.Struct, frozen=True):
     Attributes:
         sizing: as asked for, with `shard_bytes` raised to the largest image's records where those are larger.
         shards, images, bytes, examples: totals; bytes are expected, before compression.
-        images_before, bytes_before, examples_before: what lies ahead of each range.
+        before: int64 [3, RANGES], as bytes: images, bytes and examples that lie ahead of each range; empty where images
+            are not placed by it. Beam measures side inputs, object by object.
     """
 
     sizing: ShardSizing
@@ -82,9 +79,7 @@ class SplitPlan(msgspec.Struct, frozen=True):
     images: int
     bytes: int
     examples: int
-    images_before: tuple[int, ...]
-    bytes_before: tuple[int, ...]
-    examples_before: tuple[int, ...]
+    before: bytes = b""
 
 
 class Piece(NamedTuple):
@@ -140,8 +135,9 @@ class PlanShards(beam.PTransform):
         )
         starts = (
             ranges
-            | "FindStarts" >> beam.Map(_found, AsDict(plans))  # (split, [Start])
-            | "CollectStarts" >> beam.CombinePerKey(_sorted_starts)
+            | "FindStarts" >> beam.Map(_found, AsDict(plans))  # (split, [Start] packed)
+            | "GroupStarts" >> beam.GroupByKey()
+            | "CollectStarts" >> beam.MapTuple(_collected)  # (split, [Start])
         )
         placed = measured | "Place" >> beam.FlatMap(_placed, AsDict(starts), AsDict(plans)).with_output_types(
             tuple[ShardKey, bytes]
@@ -207,9 +203,9 @@ def _planned(split_census: tuple[str, Census], sizing: ShardSizing) -> tuple[str
     return split, plan
 
 
-def _found(of_range: tuple[tuple[str, int], bytes], plans: dict[str, SplitPlan]) -> tuple[str, list[Start]]:
+def _found(of_range: tuple[tuple[str, int], bytes], plans: dict[str, SplitPlan]) -> tuple[str, bytes]:
     (split, range_), packed = of_range
-    return split, list(find_starts(plans[split], range_, in_range(packed)))
+    return split, pack(list(find_starts(plans[split], range_, in_range(packed))))
 
 
 def find_starts(plan: SplitPlan, range_: int, images: list[tuple[TaskOrder, Amount]]) -> Iterator[Start]:
@@ -221,8 +217,17 @@ def find_starts(plan: SplitPlan, range_: int, images: list[tuple[TaskOrder, Amou
         before = pieces[0].shard  # of several, the last is another
 
 
-def _sorted_starts(starts: Iterable[list[Start]]) -> list[Start]:
-    return sorted(chain.from_iterable(starts))
+def _collected(split: str, packed: Iterable[bytes]) -> tuple[str, list[Start]]:
+    return split, list(first_starts(chain.from_iterable(map(unpacker(list[Start]), packed))))
+
+
+def first_starts(starts: Iterable[Start]) -> Iterator[Start]:
+    """Those of all ranges, in order, without those at which a range begins, but no shard."""
+    before = None
+    for start in sorted(starts):
+        if len(start.pieces) > 1 or start.pieces[0].shard != before:
+            yield start
+        before = start.pieces[0].shard  # of several, the last is another
 
 
 def _placed(
@@ -301,13 +306,12 @@ class CensusFn(beam.CombineFn):
 
     def extract_output(self, accumulator):
         sums, largest, last = accumulator
-        images, sizes, examples = (tuple(row.tolist()) for row in sums)
-        return Census(images, sizes, examples, largest, last)
+        return Census(sums, largest, last)
 
 
 def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
     """How many shards, and what lies ahead of each range."""
-    images, total_bytes, examples = sum(census.images), sum(census.bytes), sum(census.examples)
+    images, total_bytes, examples = census.sums.sum(axis=1).tolist()
     if sizing.num_shards is not None:
         shards = sizing.num_shards
     elif sizing.examples_per_shard is not None:
@@ -317,26 +321,14 @@ def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
         shard_bytes = max(sizing.shard_bytes or 1, census.largest, 1)
         sizing = ShardSizing(shard_bytes=shard_bytes)
         shards = (total_bytes - last_bytes + last_bytes // 2) // shard_bytes + 1
-    return SplitPlan(
-        sizing,
-        shards,
-        images,
-        total_bytes,
-        examples,
-        _before(census.images),
-        _before(census.bytes),
-        _before(census.examples),
-    )
-
-
-def _before(counts: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple((np.cumsum(counts) - counts).tolist())
+    before = np.cumsum(census.sums, axis=1) - census.sums
+    return SplitPlan(sizing, shards, images, total_bytes, examples, before.tobytes())
 
 
 def place_range(plan: SplitPlan, range_: int, amounts: list[Amount]) -> Iterator[list[Piece]]:
     """Where each image of a range goes, whose expected amounts are given in order: one shard, or neighbouring ones."""
-    rank = plan.images_before[range_]
-    bytes_before, examples_before = plan.bytes_before[range_], plan.examples_before[range_]
+    before = np.frombuffer(plan.before, np.int64).reshape(3, RANGES)
+    rank, bytes_before, examples_before = before[:, range_].tolist()
     for size, examples in amounts:
         if plan.sizing.num_shards is not None:
             yield [Piece(rank * plan.shards // plan.images, examples)]

@@ -53,7 +53,7 @@ def _split(task: ImageTask) -> str:
 
 def _plan(counted: tuple[str, int], asked: ShardSizing) -> tuple[str, SplitPlan]:
     split, images = counted
-    return split, SplitPlan(asked, asked.num_shards or 0, images, 0, images, (), (), ())
+    return split, SplitPlan(asked, asked.num_shards or 0, images, 0, images)
 
 
 def _of_split(of_split: tuple[str, SplitPlan], asked: ShardSizing, what: str) -> Iterator[tuple[str, str]]:

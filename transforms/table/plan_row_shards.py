@@ -42,7 +42,7 @@ def plan_rows(spills: Iterable[Spill], sizing: ShardSizing) -> SplitPlan:
         largest = max((spill.largest for spill in spills), default=0) + FRAME_BYTES
         sizing = ShardSizing(shard_bytes=max(sizing.shard_bytes or 1, largest))
         shards = max(1, min(rows, round(size / (sizing.shard_bytes or 1))))
-    return SplitPlan(sizing, shards, rows, size, rows, (), (), ())
+    return SplitPlan(sizing, shards, rows, size, rows)
 
 
 def row_shards(split: str, plan: SplitPlan, spills: Iterable[Spill]) -> Iterable[RowShard]:

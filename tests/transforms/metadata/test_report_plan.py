@@ -46,7 +46,7 @@ def test_objects_are_counted_by_class_or_images_where_each_has_one(tasks, counts
 
 def test_the_report_adds_up_splits():
     sizing = ShardSizing(shard_bytes=100)
-    plans = {"val": SplitPlan(sizing, 2, 5, 150, 5, (), (), ()), "train": SplitPlan(sizing, 3, 7, 250, 7, (), (), ())}
+    plans = {"val": SplitPlan(sizing, 2, 5, 150, 5), "train": SplitPlan(sizing, 3, 7, 250, 7)}
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
     inputs = [InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)]
     report = report_plan(plans, tally(rejected), inputs, [(("val", 7), 4)], LABELS, LAYOUTS["detection"].with_parts(()))

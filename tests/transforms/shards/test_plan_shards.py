@@ -27,10 +27,12 @@ from recordmill.transforms.shards.plan_shards import (
     Piece,
     PlanShards,
     SplitPlan,
+    Start,
     count_range,
     empty_shards,
     expected_amount,
     find_starts,
+    first_starts,
     hash_range,
     image_order,
     in_range,
@@ -93,7 +95,9 @@ def planned(amounts: dict[int, Amount], sizing: ShardSizing, bundles: int = 3) -
         bundle = range_ % bundles
         accumulators[bundle] = census.add_input(accumulators[bundle], (range_, count_range(of_range)))
     plan = plan_split(census.extract_output(census.merge_accumulators(accumulators)), sizing)
-    starts = sorted(start for range_, of_range in images.items() for start in find_starts(plan, range_, of_range))
+    starts = list(
+        first_starts(start for range_, of_range in images.items() for start in find_starts(plan, range_, of_range))
+    )
     return plan, {id_: list(pieces_of(task_order(SEED, task(id_, 1)), starts, amounts[id_])) for id_ in amounts}
 
 
@@ -336,6 +340,13 @@ def test_the_transform_plans_each_split_as_sorting_it_would(sizing, table):
         totals = plans.plans | "Totals" >> beam.MapTuple(lambda split, plan: (split, plan.images, plan.shards))
         counts = {split: next(key.count for key, _ in placed if key.split == split) for split in splits}
         assert_that(totals, equal_to([("train", 60, counts["train"]), ("val", 5, counts["val"])]), "Plans")
+
+
+def test_a_shard_begins_once_however_many_ranges_it_has():
+    starts = [Start(((place, 1), b"", "", ""), (Piece(place // 3, 1),)) for place in range(9)]
+    of_two = Start(((5, 2), b"", "", ""), (Piece(1, 1), Piece(2, 2)))
+    places = [start.order[0] for start in first_starts([*starts[5::-1], of_two, *starts[6:]])]
+    assert places == [(0, 1), (3, 1), (5, 2), (6, 1)]
 
 
 def row(id_: int, record: bytes, name: str, place: str) -> ImageTask:

@@ -9,7 +9,7 @@ from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 
 def warned(shards: int, images: int, **asked: int) -> list[str]:
     sizing = ShardSizing(**asked)
-    return list(sizing_warnings("val", SplitPlan(sizing, shards, images, 0, images, (), (), ()), sizing))
+    return list(sizing_warnings("val", SplitPlan(sizing, shards, images, 0, images), sizing))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_what_may_be_meant_is_not(shards, images, asked):
 
 def test_rows_of_a_table_may_be_small():
     sizing = ShardSizing(shard_bytes=2000)
-    assert list(sizing_warnings("val", SplitPlan(sizing, 89, 2390, 0, 2390, (), (), ()), sizing, "row")) == []
-    (text,) = sizing_warnings("val", SplitPlan(sizing, 89, 100, 0, 100, (), (), ()), sizing, "row")
+    assert list(sizing_warnings("val", SplitPlan(sizing, 89, 2390, 0, 2390), sizing, "row")) == []
+    (text,) = sizing_warnings("val", SplitPlan(sizing, 89, 100, 0, 100), sizing, "row")
     assert "89 shards for 100 rows, about one in each" in text
