@@ -41,8 +41,8 @@ def main(data: Path, output: Path, shards: int, layout: str = "detection") -> No
                 data_ = (data / "images" / row.file_name).read_bytes()
                 picture = Picture(data_, "jpeg", row.width, row.height, hashlib.sha256(data_).hexdigest())
                 for record in encoder.encode(task, picture).records:
-                    before, after = frame(record)
-                    file.writelines((before, record, after))
+                    before, after = frame(*record)
+                    file.writelines((before, *record, after))
 
 
 if __name__ == "__main__":

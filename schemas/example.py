@@ -15,6 +15,8 @@ docs/decisions/0011-example-and-tfrecord-by-hand.md). The order makes no differe
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -62,7 +64,17 @@ def _float_list(values: Sequence[float]) -> bytes:
 
 
 def _int64_list(values: Sequence[int]) -> bytes:
+    if isinstance(values, list | tuple):
+        with suppress(ValueError):  # of numbers beyond a byte
+            data = bytes(values)
+            if data.isascii():  # each is its own varint: flags, classes, most of COCO's ids
+                return _packed(data)
     return _packed(b"".join([varint(value) for value in values]))
+
+
+def _one_bytes(value: bytes) -> tuple[bytes, bytes]:
+    """A list of one, in two parts: it may be a picture, which joining them would copy."""
+    return _FIELD_1 + varint(len(value)), value
 
 
 _WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
@@ -70,6 +82,13 @@ _WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
     Kind.FLOAT: _float_list,
     Kind.INT64: _int64_list,
 }
+
+
+Record = tuple[bytes, ...]
+"""A serialised tf.train.Example, in pieces to be written one after the other: a picture is not copied into it."""
+
+_COPIED_BYTES = 4096
+"""What is larger is a piece of its own."""
 
 
 class ExampleWriter:
@@ -85,13 +104,17 @@ class ExampleWriter:
                 feature.is_list,
                 feature.kind is Kind.BYTES and not feature.is_list,
                 _WRITE_LIST[feature.kind],
-                _LIST_TAG[feature.kind],
                 _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
+                _LIST_TAG[feature.kind],
             )
             for feature in table.features
         ]
 
     def write(self, values: Mapping[str, Any]) -> bytes:
+        """As `record`, in one piece."""
+        return b"".join(self.record(values))
+
+    def record(self, values: Mapping[str, Any]) -> Record:
         """A serialised tf.train.Example.
 
         Args:
@@ -103,17 +126,30 @@ class ExampleWriter:
             struct.error, OverflowError, TypeError: a value that is not of the feature's type.
         """
         entries: list[bytes] = []
-        for source, is_list, may_be_picture, write_list, list_tag, key in self._features:
+        for source, is_list, is_one_bytes, write_list, key, list_tag in self._features:
             value = values[source]
-            if may_be_picture:  # is copied once, by the join
-                item_head, items = _FIELD_1 + varint(len(value)), value
+            if is_one_bytes:
+                before, data = _one_bytes(value)
+                entries += (_entry_head(key, list_tag, len(before) + len(data)), before, data)
             else:
-                item_head, items = b"", write_list(value if is_list else (value,))
-            size = len(item_head) + len(items)
-            feature_head = list_tag + varint(size)
-            entry_head = key + varint(len(feature_head) + size) + feature_head
-            entries += (_FIELD_1, varint(len(entry_head) + size), entry_head, item_head, items)
-        return b"".join((_FIELD_1, varint(sum(len(entry) for entry in entries)), *entries))
+                items = write_list(value if is_list else (value,))
+                entries += (_entry_head(key, list_tag, len(items)), items)
+        entries[:0] = _FIELD_1, varint(sum(map(len, entries)))
+        record: Record = ()
+        begin = 0
+        for index in [index for index, entry in enumerate(entries) if len(entry) > _COPIED_BYTES]:
+            record += (b"".join(entries[begin:index]), entries[index])
+            begin = index + 1
+        return (*record, b"".join(entries[begin:]))
+
+
+# Most lists are short, and of few lengths; those of pictures are not found, and do not hold on to them.
+@lru_cache(maxsize=4096)
+def _entry_head(key: bytes, list_tag: bytes, length: int) -> bytes:
+    """What stands before the `length` bytes of a feature's list."""
+    feature_head = list_tag + varint(length)
+    entry = key + varint(len(feature_head) + length) + feature_head
+    return _FIELD_1 + varint(len(entry) + length) + entry
 
 
 def merge_examples(one: bytes, other: bytes) -> bytes:

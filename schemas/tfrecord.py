@@ -54,9 +54,12 @@ def head(length: int) -> bytes:
     return data + _CRC.pack(masked_crc32c(data))
 
 
-def frame(record: bytes) -> tuple[bytes, bytes]:
-    """The bytes before and after `record` in a TFRecord file."""
-    return head(len(record)), _CRC.pack(masked_crc32c(record))
+def frame(*record: bytes) -> tuple[bytes, bytes]:
+    """The bytes before and after a record, which may be in pieces, in a TFRecord file."""
+    crc = 0
+    for piece in record:
+        crc = google_crc32c.extend(crc, piece)
+    return head(sum(map(len, record))), _CRC.pack(masked(crc))
 
 
 def read_records(stream: ByteStream) -> Iterator[bytes]:

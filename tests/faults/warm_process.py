@@ -143,8 +143,8 @@ def signal_after_record(number: int, signal_number: int) -> None:
     the process outlives that, the thread that writes goes on a second later."""
     append, seen = ShardFile.append, []
 
-    def disturbed(shard: ShardFile, record: bytes) -> RecordPlace:
-        place = append(shard, record)
+    def disturbed(shard: ShardFile, *record: bytes) -> RecordPlace:
+        place = append(shard, *record)
         shard._flush()
         seen.append(record)
         if len(seen) == number:

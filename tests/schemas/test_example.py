@@ -3,6 +3,7 @@
 import struct
 from operator import itemgetter
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -63,6 +64,13 @@ def test_tensorflow_reads_what_was_written_and_would_write_the_same_bytes(column
     found = {name: (kind, bits(kind, items)) for name, (kind, items) in read(record).items()}
     assert found == {name: (kind.value, bits(kind.value, items)) for name, kind, _, items in columns}
     assert tf.train.Example.FromString(record).SerializeToString(deterministic=True) == record
+
+
+@pytest.mark.parametrize("numbers", [[], [0, 1, 127]])
+def test_an_array_of_small_numbers_is_written_as_a_list_of_them_is(numbers):
+    writer = ExampleWriter(table(("n", Kind.INT64, True)))
+    assert writer.write({"n": np.array(numbers, np.int64)}) == writer.write({"n": numbers})
+    assert writer.write({"n": tuple(numbers)}) == writer.write({"n": numbers})
 
 
 def test_a_name_that_begins_another_comes_first():
@@ -147,3 +155,19 @@ def test_two_records_merged_are_one_that_was_written_with_all_features(columns, 
         return ExampleWriter(table(*(column[:3] for column in columns if column[0] in names))).write(values)
 
     assert merge_examples(written(one), written(values.keys() - one)) == written(set(values))
+
+
+def test_a_picture_is_not_copied_into_its_record():
+    first, second = bytes(5000), b"\xff" * 70_000
+    columns = ("a", Kind.BYTES, False), ("b", Kind.BYTES, False), ("c", Kind.BYTES, True), ("d", Kind.INT64, False)
+    writer, values = ExampleWriter(table(*columns)), {"a": first, "b": second, "c": [first], "d": 300}
+    record = writer.record(values)
+    assert record[1] is first
+    assert record[3] is second
+    assert read(b"".join(record)) == {
+        "a": ("bytes", [first]),
+        "b": ("bytes", [second]),
+        "c": ("bytes", [first]),
+        "d": ("int64", [300]),
+    }
+    assert writer.write(values) == tf.train.Example.FromString(b"".join(record)).SerializeToString(deterministic=True)

@@ -123,7 +123,7 @@ class FeatureEncoder:
             "image.file_name": task.file_name.encode(),
             "image.id": b"%d" % task.image_id,
         }
-        record = self._writer.write(values)
+        record = self._writer.record(values)
         return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, self._facts(values))
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recordmill.schemas.annotations import Annotation, StuffAnnotation
-from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.example import ExampleWriter, Record
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.images import ImageTask, Picture, Transcoding
 from recordmill.schemas.labels import LabelMap
@@ -37,7 +37,7 @@ class Encoded(NamedTuple):
         facts: for statistics; empty without a record.
     """
 
-    records: Collection[bytes]
+    records: Collection[Record]
     counted: dict[Metric, int]
     rejected: list[Rejected]
     class_counts: dict[int, int] = {}
@@ -116,11 +116,11 @@ class ExampleEncoder:
         facts = self._facts(values, task.is_continuation, picture.measures, bounds)
         return Encoded(records, dict(+counted), rejected, dict(Counter(classes)), facts)
 
-    def _records(self, values: dict[str, Any], objects: int) -> Collection[bytes]:
+    def _records(self, values: dict[str, Any], objects: int) -> Collection[Record]:
         if self._per_annotation:
             return RecordsOfObjects(self._writer, values, objects)
-        record = self._writer.write(values)
-        check_size(len(record))
+        record = self._writer.record(values)
+        check_size(sum(map(len, record)))
         return (record,)
 
     def _objects(self, task: ImageTask, picture: Picture, rejected: list[Rejected]) -> list[_Object]:
@@ -214,7 +214,7 @@ class ExampleEncoder:
         return self._regions.of_stuff(regions, picture.width, picture.height)
 
 
-class RecordsOfObjects(Collection[bytes]):
+class RecordsOfObjects(Collection[Record]):
     """The records of an image's objects, of which only one is held at a time."""
 
     def __init__(self, writer: ExampleWriter, values: dict[str, Any], objects: int):
@@ -228,10 +228,10 @@ class RecordsOfObjects(Collection[bytes]):
     def __contains__(self, record: object) -> bool:
         return any(each == record for each in self)
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[Record]:
         of_objects = {source: value for source, value in self._values.items() if source.startswith("objects.")}
         for index in range(self._objects):
-            yield self._writer.write(self._values | {source: value[index] for source, value in of_objects.items()})
+            yield self._writer.record(self._values | {source: value[index] for source, value in of_objects.items()})
 
 
 def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:

@@ -55,7 +55,7 @@ class PictureRowEncoder:
         class_counts = row_class(task, self._class_index)
         for index in class_counts:  # one at the most
             values[self._class_source] = index
-        return Encoded((record,), dict(counted), [], class_counts, self._facts(values, measures=picture.measures))
+        return Encoded(((record,),), dict(counted), [], class_counts, self._facts(values, measures=picture.measures))
 
     def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
         """The record, and the values of its picture."""

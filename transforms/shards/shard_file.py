@@ -88,14 +88,14 @@ class ShardFile:
     def examples(self) -> int:
         return len(self._lengths)
 
-    def append(self, record: bytes) -> RecordPlace:
-        """Add a record; where it is."""
-        before, after = frame(record)
-        self._pending += (before, record, after)
-        self._pending_bytes += len(before) + len(record) + len(after)
+    def append(self, *record: bytes) -> RecordPlace:
+        """Add a record, which may be in pieces; where it is."""
+        before, after = frame(*record)
+        size = sum(map(len, record)) + FRAME_BYTES
+        self._pending += (before, *record, after)
+        self._pending_bytes += size
         if self._pending_bytes >= _WRITE_BYTES:
             self._flush()
-        size = len(record) + FRAME_BYTES
         place = RecordPlace(self.examples, self._framed_bytes, size)
         self._lengths.append(size)
         self._framed_bytes += size

@@ -79,7 +79,7 @@ class ShardWriter:
                     rejected.append(made)
                     progress.rejected_image(task.ref.size_bytes)
                     continue
-                places = [shard.append(record) for record in made.records]
+                places = [shard.append(*record) for record in made.records]
                 if places:
                     size = sum(place.bytes for place in places)
                     counted[Metric.RECORD_BYTES] += size - len(places) * FRAME_BYTES

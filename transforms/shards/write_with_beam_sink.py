@@ -4,7 +4,7 @@ Every record goes through a shuffle, and which record is in which shard differs 
 what that costs.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -160,8 +160,8 @@ class _MakeRecords(ThreadedDoFn):
         return route_outputs(count_rejects(made for _, made in make(tasks)))
 
 
-def _records(encoded: Encoded) -> Collection[bytes]:
-    return encoded.records
+def _records(encoded: Encoded) -> Iterator[bytes]:
+    return map(b"".join, encoded.records)
 
 
 def _record_bytes(record: bytes) -> Count:

@@ -59,7 +59,7 @@ def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> 
             faults.append((number, ("picture", f"{made.detail} ({made.reason.value})")))
             continue
         (record,) = made.records
-        difference = _difference(found[number], RecordParser(of.table)(record))
+        difference = _difference(found[number], RecordParser(of.table)(b"".join(record)))
         differences.append(difference)
         if difference > how.tolerance:
             faults.append((number, ("feature_differs", _detail(task, difference, how.tolerance))))

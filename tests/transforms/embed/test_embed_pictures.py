@@ -61,7 +61,7 @@ def test_a_record_has_the_feature_and_whose_it_is():
     made, spec = encoded(feature)
     assert (made.counted, made.class_counts, made.rejected) == ({Metric.IMAGES: 1}, {1: 1}, [])
     (record,) = made.records
-    parsed = tf.io.parse_single_example(record, spec)
+    parsed = tf.io.parse_single_example(b"".join(record), spec)
     np.testing.assert_array_equal(parsed["feature"], feature)
     assert parsed["feature/shape"].numpy().tolist() == [2, 3, 4]
     assert (parsed["image/class/label"].numpy(), parsed["image/class/text"].numpy()) == (1, b"dog")
@@ -71,7 +71,7 @@ def test_a_record_has_the_feature_and_whose_it_is():
 def test_a_record_of_half_precision_has_bytes():
     feature = np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7
     made, spec = encoded(feature, "float16")
-    parsed = tf.io.parse_single_example(made.records[0], spec)
+    parsed = tf.io.parse_single_example(b"".join(made.records[0]), spec)
     found = np.frombuffer(parsed["feature"].numpy(), "<f2").reshape(parsed["feature/shape"])
     np.testing.assert_array_equal(found, feature.astype(np.float16))
 
@@ -137,7 +137,7 @@ def test_every_picture_in_order_and_broken_ones_beside(tmp_path, maker, threads)
         if each.image_id % 5 == 2:
             assert (outcome.id, outcome.reason) == (each.image_id, Reason.IMAGE_UNREADABLE)
             continue
-        found = tf.io.parse_single_example(outcome.records[0], spec)["feature"]
+        found = tf.io.parse_single_example(b"".join(outcome.records[0]), spec)["feature"]
         loaded = keras.utils.load_img(each.ref.path, target_size=(16, 12), interpolation="bilinear")
         expected = patches.predict(np.asarray(loaded, np.float32)[None], verbose=0)[0]
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -170,7 +170,7 @@ def test_sizes_are_known_before(tmp_path, maker, dtype):
     feature = np.zeros((7, 7, 1280), np.float32)
     (record,) = FeatureEncoder(LABELS, table, dtype).encode(task(1 << 62), feature).records
     estimate = made.estimate(table)
-    assert estimate.bytes(task(1 << 62)) == pytest.approx(len(record) + FRAME_BYTES, rel=0.001)
+    assert estimate.bytes(task(1 << 62)) == pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.001)
     assert estimate.examples(task(1)) == 1
 
 

@@ -49,7 +49,7 @@ def test_a_file_and_a_row():
     encoder = encoder_of(LABELS, table(None), "keep")
     made = encoder.encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
     assert encoder.wants_image(TASK)
-    assert features_of(made.records[0]) == {
+    assert features_of(*made.records[0]) == {
         "a": [-3],
         "image/channels": [3],
         "image/encoded": [JPEG],
@@ -82,7 +82,7 @@ def test_pixels_and_a_row_without_a_class():
     task = msgspec.structs.replace(TASK, labels=ImageLabels(row=ROW))
     picture = Picture(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
     made = encoder_of(LabelMap(()), table((2, 2)), "keep").encode(task, picture)
-    found = features_of(made.records[0])
+    found = features_of(*made.records[0])
     assert found.keys() == {
         "a",
         "image/filename",

@@ -32,7 +32,7 @@ def maker(tmp_path, request) -> EmbedPictures:
 def records(tmp_path, maker) -> list[bytes]:
     """Of nine pictures, whose files are in the folder `dog`; two more are broken."""
     made = make(maker, drawn(tmp_path / "pictures" / "dog", 11))
-    return [record for _, outcome in made if not hasattr(outcome, "reason") for record in outcome.records]
+    return [b"".join(record) for _, outcome in made if not hasattr(outcome, "reason") for record in outcome.records]
 
 
 def again(tmp_path: Path, maker: EmbedPictures, records: list[bytes], **changed) -> Recomputed:
@@ -83,7 +83,7 @@ def test_a_record_names_nothing_outside_of_the_folders(tmp_path, maker, records)
     task = msgspec.structs.replace(task, file_name="../victim/0.jpg")
     table = features_table((4, 3, 5), maker.dtype)
     (record,) = FeatureEncoder(LABELS, table, maker.dtype).encode(task, np.ones((4, 3, 5), np.float32)).records
-    ((_, (reason, _)),) = again(tmp_path, maker, [record]).faults
+    ((_, (reason, _)),) = again(tmp_path, maker, [b"".join(record)]).faults
     assert reason == "picture"
 
 
@@ -91,4 +91,4 @@ def test_numbers_that_are_all_zero_differ_by_nothing_or_all(tmp_path, maker, rec
     (task,) = drawn(tmp_path / "pictures" / "dog", 1)
     table = features_table((4, 3, 5), maker.dtype)
     (record,) = FeatureEncoder(LABELS, table, maker.dtype).encode(task, np.zeros((4, 3, 5), np.float32)).records
-    assert again(tmp_path, maker, [record]).difference == 1
+    assert again(tmp_path, maker, [b"".join(record)]).difference == 1

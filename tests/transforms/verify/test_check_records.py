@@ -65,7 +65,7 @@ def values(tmp_path) -> dict:
     found = {}
     for table in (DETECTION, TFDS):
         encoder = ExampleEncoder(LABELS, table, "clip")
-        encoder._writer.write = lambda sources: found.update(sources) or b""
+        encoder._writer.record = lambda sources: found.update(sources) or ()
         assert encoder.encode(task, PICTURE).rejected == []
     return found | {"objects.bbox_xywh_px": [item.bbox_xywh_px for item in OBJECTS]}
 
@@ -96,7 +96,7 @@ def test_a_whole_record_has_no_fault(values, layout):
 def test_a_record_without_objects_is_whole(layout):
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", ())
     (empty,) = ExampleEncoder(LABELS, LAYOUTS[layout], "clip").encode(task, PICTURE).records
-    assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
+    assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(b"".join(empty)) == (0, [])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -248,7 +248,7 @@ def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, st
     picture = Picture(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
     found = {}
     encoder = ExampleEncoder(CLASSES, CLASSIFICATION, "keep")
-    encoder._writer.write = lambda sources: found.update(sources) or b""
+    encoder._writer.record = lambda sources: found.update(sources) or ()
     encoder.encode(task, picture)
     return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(found | changed))
 
