@@ -6,7 +6,7 @@ their filtered bytes are zeros in long runs, which zlib's strategy Z_RLE packs s
 
 import struct
 import zlib
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -93,19 +93,30 @@ def _zero_blocks(count: int) -> bytes:
 
 
 def _few_zero_blocks(count: int) -> bytes:
-    """`_blocks(bytes(count))`, without going through the zeros."""
+    """`_blocks(bytes(count))`, without going through the zeros where zlib's bytes allow it."""
     if not count:
         return b""
     periods = max(count // _PERIOD - _PERIODS_TO_BEGIN, 0)
+    if periods and not _zeros_are_periodic():
+        return _blocks(bytes(count))
     before, period, after = _periodic_zero_blocks(count - periods * _PERIOD)
     return before + period * periods + after
+
+
+@cache
+def _zeros_are_periodic() -> bool:
+    """Whether the zlib that Python has packs zeros in periods, as forks of it may not."""
+    count, periods = _PERIODS_TO_BEGIN * _PERIOD + 1, 100
+    before, period, after = _periodic_zero_blocks(count)
+    return before + period * periods + after == _blocks(bytes(count + periods * _PERIOD))
 
 
 @lru_cache(maxsize=(_PERIODS_TO_BEGIN + 1) * _PERIOD)
 def _periodic_zero_blocks(count: int) -> tuple[bytes, bytes, bytes]:
     """Blocks of so many zeros, cut in two where a byte for each further period belongs, and that byte between them."""
     blocks, more = _blocks(bytes(count)), _blocks(bytes(count + _PERIOD))
-    at = next(at for at, (one, other) in enumerate(zip(blocks, more, strict=False)) if one != other)
+    differ = (at for at, (one, other) in enumerate(zip(blocks, more, strict=False)) if one != other)
+    at = next(differ, len(blocks))
     return blocks[:at], more[at : at + 1], blocks[at:]
 
 

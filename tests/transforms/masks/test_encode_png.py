@@ -100,3 +100,20 @@ def test_the_same_pixels_are_the_same_bytes_whatever_was_written_before():
     pack_rows(np.zeros((1, 7), np.uint8), 3, 5)
     encode_png._periodic_zero_blocks.cache_clear()
     assert pack_rows(np.zeros((1, 11), np.uint8), 40, 50) == first
+
+
+def test_a_zlib_that_packs_zeros_in_another_way_is_asked_for_all_of_them(monkeypatch):
+    def otherwise(data):  # as zlib does without Z_RLE's matches: stored blocks grow by the byte
+        compressor = zlib.compressobj(level=0, wbits=-15)
+        return compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH)
+
+    def forget():
+        encode_png._zeros_are_periodic.cache_clear()
+        encode_png._periodic_zero_blocks.cache_clear()
+
+    monkeypatch.setattr(encode_png, "_blocks", otherwise)
+    forget()
+    try:
+        assert zlib.decompress(encode_png._few_zero_blocks(50_000) + b"\x03\x00", wbits=-15) == bytes(50_000)
+    finally:
+        forget()
