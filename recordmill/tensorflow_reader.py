@@ -1,13 +1,13 @@
-"""A split as a tf.data.Dataset, by the table of `recordmill.schemas.readings`."""
+"""A split as a tf.data.Dataset."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recordmill.decode_record import EDGES, KEYPOINTS, rle_masks
+from recordmill.decode_tensors import COLOURED, OF_PIXELS, Example, decode_tensors
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import CLASS_OF_ROW, RecordOf, parse_spec
+from recordmill.schemas.features import CLASS_OF_ROW, RecordOf
 from recordmill.schemas.readings import Form, Reading
 from recordmill.split import Piece, Split
 from recordmill.transforms.metadata.folder_statistics import read_statistics
@@ -23,8 +23,6 @@ _BUFFER_BYTES = 1 << 28
 """Of shuffled records: they are not decoded yet."""
 _BUFFER_RECORDS = 1 << 14
 _READ_BYTES = 8 << 20
-
-Example = dict[str, Any]
 
 
 class Steps(NamedTuple):
@@ -54,7 +52,7 @@ def tensorflow_dataset(split: Split, steps: Steps) -> "tf.data.Dataset":
         list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
     data = _records(split, pieces, steps)
     data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
-    data = data.map(partial(_decoded, split), num_parallel_calls=tf.data.AUTOTUNE)
+    data = data.map(partial(decode_tensors, split), num_parallel_calls=tf.data.AUTOTUNE)
     if steps.resize:
         data = data.map(partial(_resized, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
     if steps.batch:
@@ -83,11 +81,11 @@ def _check(split: Split, steps: Steps) -> None:
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
         f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None
         and not _is_size(steps.resize),
-        f"resize={steps.resize}: the records hold no picture": bool(steps.resize) and not forms & _OF_PIXELS,
+        f"resize={steps.resize}: the records hold no picture": bool(steps.resize) and not forms & OF_PIXELS,
         f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None
         and not steps.shuffle,
         "batch: pictures of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
-            steps.batch and not steps.resize and not steps.ragged and forms & (_OF_PIXELS - {Form.PIXELS})
+            steps.batch and not steps.resize and not steps.ragged and forms & (OF_PIXELS - {Form.PIXELS})
         ),
         f"drop_remainder: a host has {least:,} records, which is not one batch of {steps.batch}": bool(
             steps.drop_remainder and steps.batch and least < steps.batch
@@ -147,139 +145,15 @@ def _records(split: Split, pieces: list[Piece], steps: Steps) -> "tf.data.Datase
     )
 
 
-# Decoding
-
-
-def _decoded(split: Split, record: "tf.Tensor") -> Example:
-    import tensorflow as tf
-
-    table = split.contents.table
-    parsed = tf.io.parse_single_example(record, parse_spec(table))
-    values = {feature.source: parsed[feature.name] for feature in table.features}
-    decoded: Example = {}
-    for name, reading in split.features.items():
-        if reading.form is Form.KEYPOINTS:
-            decoded[name] = _keypoints(values, split.contents.labels.keypoints)
-        elif reading.form in _MASKS:
-            decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(decoded["image"])[:2])
-        else:
-            decoded[name] = _FORMS[reading.form](values, reading)
-        decoded[name].set_shape([None if reading.form is Form.KEYPOINTS else size for size in reading.static_shape])
-    return decoded
-
-
-def _as_it_is(values: Example, reading: Reading) -> "tf.Tensor":
-    return values[reading.source]
-
-
-def _decimal(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.strings.to_number(values[reading.source], tf.int64)
-
-
-def _picture(values: Example, reading: Reading) -> "tf.Tensor":
-    """PNGs, too. Decoded accurately, pixels are those that Pillow gives; quickly, some differ by up to 21 of 255."""
-    import tensorflow as tf
-
-    return tf.io.decode_jpeg(values[reading.source], channels=3, dct_method="INTEGER_ACCURATE")
-
-
-def _pixels(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.reshape(tf.io.decode_raw(values[reading.source], tf.uint8), reading.static_shape)
-
-
-def _grey(values: Example, reading: Reading) -> "tf.Tensor":
-    return _grey_pixels(values[reading.source])
-
-
-def _grey_pixels(png: "tf.Tensor") -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.io.decode_png(png, channels=1)[:, :, 0]
-
-
-def _segment_ids(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    pixels = tf.cast(tf.io.decode_png(values[reading.source], channels=3), tf.int32)
-    return tf.reduce_sum(pixels * [1, 1 << 8, 1 << 16], axis=-1)
-
-
-def _float16(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.reshape(tf.io.decode_raw(values[reading.source], tf.float16), values["feature.shape"])
-
-
-def _edges(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.stack([values[f"objects.{edge}"] for edge in EDGES], axis=-1)
-
-
-def _keypoints(values: Example, each: int) -> "tf.Tensor":
-    import tensorflow as tf
-
-    points = tf.stack([tf.cast(values[source], tf.float32) for source in KEYPOINTS], axis=-1)
-    return tf.reshape(points, [tf.shape(values["objects.id"])[0], each, 3])
-
-
-def _png_masks(pngs: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
-    """uint8 [N, height, width], also where N is 0: from no PNG, map_fn could not infer height and width."""
-    import tensorflow as tf
-
-    drawn = tf.TensorSpec([None, None], tf.uint8)
-    return tf.cond(
-        tf.size(pngs) > 0,
-        lambda: tf.map_fn(_grey_pixels, pngs, fn_output_signature=drawn),
-        lambda: tf.zeros([0, size[0], size[1]], tf.uint8),
-    )
-
-
-def _rle_masks(counts: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
-    import tensorflow as tf
-
-    def drawn(counts: Any, size: Any) -> Any:
-        height, width = size.tolist()
-        return rle_masks(counts, width, height)
-
-    return tf.numpy_function(drawn, [counts, size], tf.uint8, stateful=False)
-
-
-_FORMS: Mapping[Form, Callable[[Example, Reading], "tf.Tensor"]] = {
-    Form.AS_IT_IS: _as_it_is,
-    Form.DECIMAL: _decimal,
-    Form.EDGES: _edges,
-    Form.FLOAT16: _float16,
-    Form.GREY: _grey,
-    Form.PICTURE: _picture,
-    Form.PIXELS: _pixels,
-    Form.SEGMENT_IDS: _segment_ids,
-}
-_MASKS: Mapping[Form, Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]] = {
-    Form.PNG_MASKS: _png_masks,
-    Form.RLE_MASKS: _rle_masks,
-}
-_COLOURED = {Form.PICTURE, Form.PIXELS}
-_OF_PIXELS = {*_COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
-"""What has the height and width of the record's picture."""
-
-
-# What comes after
-
-
 def _resized(readings: Mapping[str, Reading], size: tuple[int, int], example: Example) -> Example:
     import tensorflow as tf
 
     old = tf.shape(example["image"])[:2]
     resized = dict(example)
     for name, reading in readings.items():
-        if reading.form in _COLOURED:
+        if reading.form in COLOURED:
             resized[name] = tf.cast(tf.round(tf.image.resize(example[name], size)), tf.uint8)
-        elif reading.form in _OF_PIXELS:
+        elif reading.form in OF_PIXELS:
             resized[name] = tf.image.resize(example[name][..., None], size, "nearest")[..., 0]
         elif reading.source == "objects.bbox_xywh_px":
             height, width = tf.unstack(tf.cast(size, tf.float32) / tf.cast(old, tf.float32))

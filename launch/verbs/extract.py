@@ -8,7 +8,8 @@ from functools import partial
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.terminal.summary import print_extracted, terminal
+from recordmill.launch.terminal.fault_summary import print_extracted
+from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.metadata.dataset_folder import require_manifest

@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import msgspec
 
+from recordmill.launch.terminal.fault_summary import print_checks
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
-from recordmill.launch.terminal.summary import print_checks, terminal
+from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.plan_report import Check, ShardCheck

@@ -1,0 +1,83 @@
+"""What verify and extract print of records that they have read back, and of faults in them."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from recordmill.launch.terminal.error_stream import printable
+from recordmill.schemas.plan_report import Check, Fault, ShardCheck
+from recordmill.schemas.sizes import size_text
+
+if TYPE_CHECKING:
+    from recordmill.transforms.extract.extract_documents import ExtractedSplit  # which imports Beam
+
+_FAULTS_SHOWN = 20
+_READ = {
+    Check.HASHES: "read and parsed",
+    Check.DECODE: "read, parsed and decoded",
+    Check.TENSORFLOW: "read, parsed and decoded",
+}
+
+
+def print_checks(
+    console: Console,
+    folder: str,
+    checks: Sequence[ShardCheck],
+    faults: Sequence[Fault],
+    check: Check = Check.TENSORFLOW,
+    unread: int = 0,
+) -> None:
+    """What verify found: a line a split, and the faults; `unread` shards were left out."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("split")
+    for column in ("shards", "examples", "objects", "size"):
+        table.add_column(column, justify="right")
+    for split in sorted({each.split for each in checks}):
+        of_split = [each for each in checks if each.split == split]
+        table.add_row(
+            split,
+            f"{len(of_split):,}",
+            f"{sum(each.examples for each in of_split):,}",
+            f"{sum(each.objects for each in of_split):,}",
+            size_text(sum(each.bytes for each in of_split)),
+        )
+    console.print(table)
+    _print_faults(console, faults)
+    if features := sum(each.features for each in checks):
+        most = max(each.difference for each in checks)
+        console.print(f"{features:,} features made again: they differ by at most {most:.2g} of their largest number")
+    if faults:
+        verdict = f"{len(faults):,} faults"
+    elif unread:
+        read = f"the {len(checks):,} of {len(checks) + unread:,} shards that were read"
+        verdict = f"no fault in {read}: every record {_READ[check]}"
+    else:
+        verdict = f"whole: every record {_READ[check]}"
+    console.print(f"{folder}: {verdict}")
+
+
+def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSplit"], notes: Sequence[str]) -> None:
+    """What extract wrote, what the records do not hold, and the faults that were found in them."""
+    for split in splits:
+        rows = (
+            f" for {split.rows:,} entries in the JSON, some of which name one file" if split.rows > split.images else ""
+        )
+        console.print(f"{split.split}: {split.images:,} images{rows}, {size_text(split.image_bytes)}, are in {folder}")
+        for document in split.documents:
+            console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
+    for note in notes:
+        console.print(note)
+    faults = [fault for split in splits for fault in split.faults]
+    _print_faults(console, faults)
+    if faults:
+        console.print(f"{folder}: {len(faults):,} faults in the records; what could be read is extracted")
+
+
+def _print_faults(console: Console, faults: Sequence[Fault]) -> None:
+    for fault in faults[:_FAULTS_SHOWN]:
+        console.print(printable(str(fault)))
+    if len(faults) > _FAULTS_SHOWN:
+        console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")
