@@ -6,14 +6,18 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
-from itertools import product
 
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.schemas.encoders import TextForm
+from recordmill.launch.preflight.check_other_splits import (
+    check_all_committed,
+    check_cases,
+    check_same_dataset,
+    check_same_division,
+    check_unfinished,
+)
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import (
     DESCRIPTION,
@@ -23,15 +27,12 @@ from recordmill.schemas.manifest import (
     Recipe,
     SplitManifest,
     encode_json,
-    split_manifest,
     state_folder,
 )
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.splits import ONLY_CASE
 from recordmill.transforms.images.listing import listing_of
 from recordmill.transforms.metadata.dataset_folder import (
     read_manifest,
-    read_split_manifests,
     strange_file,
     unfinished_splits,
 )
@@ -65,15 +66,15 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     """
     manifest = read_manifest(output)
     splits = {recipe.split for recipe in recipes}
-    _check_cases(output, {*(manifest.splits if manifest else ()), *unfinished_splits(output)}, splits)
+    check_cases(output, {*(manifest.splits if manifest else ()), *unfinished_splits(output)}, splits)
     if manifest is not None:
         for recipe in recipes:
-            _check_same_dataset(output, manifest, recipe, splits if overwrite else set())
-            _check_same_division(output, manifest, recipe, splits)
+            check_same_dataset(output, manifest, recipe, splits if overwrite else set())
+            check_same_division(output, manifest, recipe, splits)
     listings = _Listings()
     states = [_look_at_split(output, manifest, recipe, overwrite, listings) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
-        _check_all_committed(output, manifest, splits)
+        check_all_committed(output, manifest, splits)
         if fault := folder_fault(output):
             raise ConfigError(f"--output {fault}")
     new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
@@ -81,7 +82,8 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         _note_recipe(output, recipe)
     try:  # after the notes: of two jobs that begin at once, one sees the other
         for recipe in new:
-            _check_unfinished(output, recipe, sorted(set(unfinished_splits(output)) - splits))
+            others = sorted(set(unfinished_splits(output)) - splits)
+            check_unfinished(output, recipe, {split: _noted(output, split) for split in others})
     except ConfigError:
         release_output(output, new, ())
         raise
@@ -178,36 +180,6 @@ def _check_replaceable(output: str, recipe: Recipe) -> None:
         )
 
 
-def _check_unfinished(output: str, recipe: Recipe, others: list[str]) -> None:
-    """Refuse to write a split beside others, of another job, that it could not go together with.
-
-    Raises:
-        ConfigError: in the layout keras, any other; where texts become numbers, one with another vocabulary.
-    """
-    if recipe.shard_names.naming is ShardNaming.KERAS:
-        _check_no_other_split(output, recipe, others)
-    own = _vocabulary(recipe)
-    for split in others if own is not None else ():
-        storage = storage_for(output)
-        other = _read_note(storage, storage.join(output, f"{state_folder(split)}/{RECIPE}"), overwrite=True)
-        theirs = _vocabulary(other) if other else None
-        if theirs is not None and (not own or own != theirs):
-            raise ConfigError(
-                f"{output} has an unfinished run of {split}, whose texts have another vocabulary than {recipe.split} "
-                f"would have, and a data set has one: finish {split} first, write both in one command, or give "
-                "--encoders to both"
-            )
-
-
-def _vocabulary(recipe: Recipe) -> tuple[str, ...] | None:
-    """Checksums of the saved encoders of a recipe's texts; empty where they are to be fitted, None without texts that
-    become numbers."""
-    form = recipe.options.get("caption_text", recipe.options.get("text"))
-    if form in (None, TextForm.RAW.value):
-        return None
-    return tuple(sorted(file.crc32c for file in recipe.inputs if file.kind == "encoders"))
-
-
 def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
     """How many finished shards unfinished runs have left; a rerun keeps those that it would write as they are."""
     storage = storage_for(output)
@@ -234,78 +206,6 @@ def _damage(storage: Storage, path: str, shard: ShardInfo) -> str:
     if size != shard.bytes:
         return f"has {size:,} bytes instead of {shard.bytes:,}"
     return "" if crc32c == shard.crc32c else f"has the checksum {crc32c} instead of {shard.crc32c}"
-
-
-def _check_all_committed(output: str, manifest: Manifest, written: set[str]) -> None:
-    """The manifest is made of the splits' own, so a split without would be forgotten."""
-    missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
-    again = read_manifest(output) if missing else None  # another run may just be replacing one
-    if again and (missing := [split for split in missing if split in again.splits]):
-        files = ", ".join(map(split_manifest, missing))
-        raise ConfigError(
-            f"{output} has a manifest of the splits {', '.join(manifest.splits)}, but no {files}: was only a part of "
-            "the folder copied? Copy all of it, or give another --output"
-        )
-
-
-def _check_cases(output: str, known: Iterable[str], wanted: Iterable[str]) -> None:
-    for one, other in sorted(product(known, wanted)):
-        if one != other and one.lower() == other.lower():
-            raise ConfigError(
-                f"{output} has the split {one}, and {other} is asked for, {ONLY_CASE}: give --split {one}, another "
-                "name, or another --output"
-            )
-
-
-def _check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, replaced: set[str]) -> None:
-    others = sorted(set(manifest.splits) - replaced)
-    for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
-        if others and known != wanted:
-            raise ConfigError(
-                f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r} "
-                f"(splits: {', '.join(others)}); --{what} {wanted} would mix two data sets: give another --output"
-            )
-
-    others = [name for name in others if name != recipe.split]
-    asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
-    if others and asked != recipe.parts:
-        raise ConfigError(
-            f"{output} holds records with {listed(asked)} (splits: {', '.join(others)}), these would have "
-            f"{listed(recipe.parts)}: give the same annotation files and --masks for all splits, or another --output"
-        )
-    if recipe.shard_names.naming is ShardNaming.KERAS:
-        _check_no_other_split(output, recipe, others)
-
-
-def _check_same_division(output: str, manifest: Manifest, recipe: Recipe, written: set[str]) -> None:
-    """Splits of one input that were divided in two ways would share images."""
-    for name, split in manifest.splits.items():
-        known, wanted = split.recipe.options.get("split"), recipe.options.get("split")
-        if name not in written and known != wanted and _share_images(split.recipe, recipe):
-            raise ConfigError(
-                f"{output} holds the split {name} of the same images, divided by --split {known or name}: with --split "
-                f"{wanted or recipe.split} some images would be in both; give the same --split, or another --output"
-            )
-
-
-def _share_images(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes read the same table of labels, or the same folder where one has no such table."""
-    if _real(file.path for file in one.inputs) & _real(file.path for file in other.inputs):
-        return True
-    listed = any(file.kind == "images" for recipe in (one, other) for file in recipe.inputs)
-    return listed and bool(_real(one.images) & _real(other.images))
-
-
-def _real(paths: Iterable[str]) -> set[str]:
-    return {path if is_remote(path) else os.path.realpath(path) for path in paths}
-
-
-def _check_no_other_split(output: str, recipe: Recipe, splits: list[str]) -> None:
-    if others := [name for name in splits if name != recipe.split]:
-        raise ConfigError(
-            f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
-            f"splits apart: give --split {recipe.split} an --output of its own"
-        )
 
 
 def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
@@ -349,6 +249,11 @@ def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
         if overwrite:
             return None
         raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts anew") from error
+
+
+def _noted(output: str, split: str) -> Recipe | None:
+    storage = storage_for(output)
+    return _read_note(storage, storage.join(output, f"{state_folder(split)}/{RECIPE}"), overwrite=True)
 
 
 def _note(storage: Storage, output: str, recipe: Recipe) -> str:
