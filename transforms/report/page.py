@@ -134,8 +134,11 @@ def _without_statistics(parts: PageParts) -> list[str]:
 def _template() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    from recordmill.transforms.report.compiled_template import CompiledTemplate
+
     environment = Environment(
         loader=PackageLoader("recordmill.transforms.report", "."),
+        bytecode_cache=CompiledTemplate(),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -145,12 +145,13 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thum
 
 
 def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:
-    """The picture, a JPEG not much larger than it is wanted; and its width and height as it is."""
+    """The picture, a JPEG less than twice as large as it is wanted; and its width and height as it is."""
     data = values.get("image.encoded", b"")
     if kind_of(data) == "jpeg":
         with open_picture(data, "jpeg") as image:
             size = image.size
-            image.draft(image.mode, (2 * _SIDE, 2 * _SIDE))
+            part = max(1, max(size) // _SIDE)  # of which libjpeg takes a power of two as it decodes
+            image.draft(image.mode, (size[0] // part, size[1] // part))
             return for_jpeg(image), size
     shapes = {feature.source: feature.shape for feature in table.features}
     picture = picture_of(values, tuple(map(int, shapes.get("image.pixels", ()))))
