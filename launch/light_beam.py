@@ -6,14 +6,28 @@ It does without any that is not installed, and so it is told that they are not.
 
 import sys
 from collections.abc import Sequence
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
+from threading import RLock
+from types import ModuleType
 
 from recordmill.launch.runners import known_beam
 
 _CLIENTS = (
+    "apache_beam.io.aws.clients.s3",
+    "apache_beam.io.aws.s3filesystem",
+    "apache_beam.io.azure.blobstoragefilesystem",
     "apache_beam.io.gcp.bigquery",
     "apache_beam.io.gcp.gcsfilesystem",
     "apache_beam.io.hadoopfilesystem",
+    "apitools",
+    "google.cloud.dataflow",
+    "pyarrow",  # by which Beam learns of Arrow's types; who reads Parquet imports it later
 )
+_LATER = "apache_beam.io.mongodbio", "httplib2", "yaml"
+"""What Beam imports at once and looks into when it uses them."""
+
+_CHANGED = {*_CLIENTS, *_LATER}
 
 
 def import_light_beam(arguments: Sequence[str]) -> None:
@@ -34,10 +48,42 @@ def is_local(arguments: Sequence[str]) -> bool:
 class _NotInstalled:
     """A finder that stands before all others."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         # Who asks later has them.
-        if name in _CLIENTS and _is_being_imported("apache_beam") and known_beam.is_known():
+        if name not in _CHANGED or not _is_being_imported("apache_beam") or not known_beam.is_known():
+            return None
+        if name in _CLIENTS:
             raise ModuleNotFoundError(f"{name} is not used by this command", name=name)
+        spec = PathFinder.find_spec(name, path)
+        if spec and spec.loader:
+            spec.loader = _Later(spec.loader)
+        return spec
+
+
+class _Later(Loader):
+    """Python's `LazyLoader` loads a module as soon as it is imported a second time."""
+
+    def __init__(self, loader: Loader):
+        self.loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _ModuleToLoad(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class _ModuleToLoad(ModuleType):
+    """A module that is executed when it is asked for what it does not have."""
+
+    _lock = RLock()
+
+    def __getattr__(self, name: str) -> object:
+        with self._lock:
+            if self.__class__ is _ModuleToLoad and not name.startswith("__"):
+                self.__class__ = ModuleType  # type: ignore[assignment]
+                self.__loader__.loader.exec_module(self)  # type: ignore[union-attr]
+        return ModuleType.__getattribute__(self, name)
 
 
 def _is_being_imported(name: str) -> bool:

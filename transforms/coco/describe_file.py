@@ -184,7 +184,7 @@ def shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
         packed: annotation and image ids, of each block.
     """
     ids = np.sort(np.concatenate([_unpack(of_block, 2)[0] for of_block in packed] or [np.empty(0, np.int64)]))
-    repeated = np.unique(ids[1:][ids[1:] == ids[:-1]])
+    repeated = ids[1:][ids[1:] == ids[:-1]]
     if not repeated.size:
         return
     images: dict[int, set[int]] = {}

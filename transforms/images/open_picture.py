@@ -42,7 +42,7 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
     Raises:
         Exception: whatever Pillow raises on bytes made to break it.
     """
-    Image.init()
+    Image.preinit() if kind else Image.init()  # of JPEG and PNG alone, or of each format: 40 ms
     fault: Exception | None = None
     for format_ in [kind.upper()] if kind else _other_formats():
         open_format, is_format = Image.OPEN[format_]

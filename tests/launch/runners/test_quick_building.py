@@ -52,6 +52,21 @@ def test_no_source_code_is_read_and_no_traceback_kept_until_the_block_ends(monke
     assert read == []
 
 
+def test_two_threads_leave_beam_as_it_was():
+    before = core._check_fn_use_yield_and_return, decorators.TRACEBACK_LIMIT, PipelineOptions._visible_option_list
+    one, other = built_quickly(), built_quickly()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert decorators.TRACEBACK_LIMIT == 0  # for the other, still
+    other.__exit__(None, None, None)
+    assert before == (
+        core._check_fn_use_yield_and_return,
+        decorators.TRACEBACK_LIMIT,
+        PipelineOptions._visible_option_list,
+    )
+
+
 def test_options_keep_their_names_and_values():
     views = StandardOptions, TypeOptions, DebugOptions
     flags = ["--streaming", "--experiments=a"]

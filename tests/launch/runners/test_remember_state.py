@@ -2,10 +2,12 @@
 
 # ruff: noqa: B008  state stands in defaults
 
+from functools import partial, wraps
+
 import apache_beam as beam
 import pytest
 from apache_beam.coders import VarIntCoder
-from apache_beam.transforms import userstate
+from apache_beam.transforms import core, userstate
 
 from recordmill.launch.runners import remember_state
 
@@ -63,3 +65,17 @@ def test_what_beam_refuses_is_refused_each_time():
     for _ in range(2):
         with pytest.raises(ValueError, match="duplicate process method parameters"):
             userstate.get_dofn_specs(Twice())
+
+
+def test_arguments_are_those_that_beam_finds_and_are_looked_for_once():
+    remember_state.install()
+    look = core.get_function_args_defaults.look
+    looked = []
+    remembered = remember_state.RememberedArguments(lambda function: looked.append(function) or look(function))
+    source = Source()
+    signed = wraps(Source.stateful)(lambda *arguments: None)
+    functions = [Source.stateful, source.stateful, source.plain, signed, str.upper, partial(max, 1), len, Plain]
+    for function in functions * 2:
+        assert remembered(function) == look(function)
+        remembered(function)[0].clear()
+    assert [looked.count(function) for function in functions] == [1, 1, 1, 4, 4, 4, 4, 4]
