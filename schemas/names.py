@@ -45,7 +45,7 @@ def name_fault(file_name: str) -> str:
         return "is a URL"
     if is_absolute(file_name):
         return "is an absolute path"
-    if ".." in re.split(r"[/\\]", file_name):
+    if ".." in file_name and ".." in re.split(r"[/\\]", file_name):
         return "leads out of the image folder"
     return ""
 
@@ -68,7 +68,7 @@ def dataset_name_fault(name: str) -> str:
 
 def has_control_character(text: str) -> bool:
     """Whether there is one, or half of a surrogate pair, which no UTF-8 has."""
-    return any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+    return not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def name_key(file_name: str) -> str:

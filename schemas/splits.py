@@ -4,7 +4,7 @@ added."""
 import re
 from bisect import bisect_right
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
@@ -30,7 +30,7 @@ def split_name_fault(name: str) -> str:
     return "" if len(name) <= _MAX_NAME else f"has {len(name)} characters; file names have room for {_MAX_NAME}"
 
 
-class SplitShares(msgspec.Struct, frozen=True):
+class SplitShares(msgspec.Struct, frozen=True, dict=True):
     """How a data set is divided into splits.
 
     Attributes:
@@ -41,11 +41,11 @@ class SplitShares(msgspec.Struct, frozen=True):
     shares: tuple[tuple[str, Fraction], ...]
     seed: int = 0
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.shares)
 
-    @property
+    @cached_property
     def borders(self) -> tuple[int, ...]:
         """The position at which each split but the last ends."""
         return tuple(int(share * _PLACES) for share in self._sums[:-1])
@@ -56,7 +56,7 @@ class SplitShares(msgspec.Struct, frozen=True):
 
     def split_of(self, name: str) -> str:
         """The split of the image called `name`, by its position and nothing else."""
-        return self.split_at(self.position(name), self.borders)
+        return self.split_at(self.position(name), self.borders) if self.borders else self.names[0]
 
     def split_at(self, position: int, borders: tuple[int, ...]) -> str:
         return self.shares[bisect_right(borders, position)][0]
