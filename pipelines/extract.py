@@ -1,6 +1,5 @@
 """`recordmill extract`: a data set back into image files and COCO's JSON."""
 
-import os
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
@@ -14,23 +13,7 @@ from recordmill.transforms.extract.extract_documents import ExtractedSplit, Writ
 from recordmill.transforms.extract.extract_shards import ExtractShards
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 from recordmill.transforms.records.read_shards import ManifestShard
-from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
-
-
-def claim_folder(folder: str) -> None:
-    """Make sure that a folder is new or empty, so that nothing in it can be overwritten, or lead elsewhere.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    storage = storage_for(folder)
-    if is_remote(folder):
-        is_taken = next(storage.walk(folder), None) is not None
-    else:
-        is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or bool(os.listdir(folder)))
-    if is_taken:
-        raise ConfigError(f"{folder} is there already and is not an empty folder; extract wants a folder of its own")
 
 
 def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestShard]:
@@ -80,7 +63,7 @@ def not_extracted(manifest: Manifest, splits: Iterable[str]) -> Iterator[str]:
 def build(
     p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, folder: str, report: str, workers: int | None
 ) -> None:
-    """Extract shards into `folder`; the list of ExtractedSplit goes as JSON to the file `report`."""
+    """Extract shards into `folder`; the list of ExtractedSplit goes as JSON to the file `report`. Pieces stay."""
     splits = (
         p
         | "Shards" >> beam.Create(shards)

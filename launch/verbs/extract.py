@@ -8,6 +8,13 @@ from functools import partial
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
+from recordmill.launch.preflight.claim_target import (
+    claim_target,
+    extract_recipe,
+    note_recipe,
+    release_target,
+    resume_target,
+)
 from recordmill.launch.terminal.fault_summary import print_extracted
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.options.extract_options import ExtractOptions
@@ -19,7 +26,8 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
     """Extract a data set, or one split of it, print what came of it, and return whether it had no fault.
 
     Raises:
-        ConfigError: no data set there, no such split, or the target is not empty.
+        ConfigError: no data set there, no such split, or the target is neither empty nor has an unfinished extraction
+            of the same.
         JobError: a file could not be written.
     """
     from recordmill.launch.preflight.check_runner import require_local
@@ -33,9 +41,17 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
         require_local(beam_options(beam_arguments), "extract")
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
-    extract.claim_folder(options.target)
+    recipe = extract_recipe(shards, manifest.layout)
+    goes_on = claim_target(options.target, recipe)
     if fault := folder_fault(options.target):
         raise ConfigError(fault)
+    if goes_on:
+        number = resume_target(options.target)
+        terminal().print(
+            f"Going on with an unfinished extraction in {options.target}: {number:,} shards were extracted"
+        )
+    else:
+        note_recipe(options.target, recipe)
     with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
         report = os.path.join(temporary, "extracted.json")
         build = partial(
@@ -51,6 +67,7 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
             run(build, beam_arguments)
         with open(report, "rb") as file:
             extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
+    release_target(options.target)
     notes = extract.not_extracted(manifest, [each.split for each in extracted])
     print_extracted(terminal(), options.target, extracted, list(notes))
     return not any(each.faults for each in extracted)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.faults import warm_process
 from tests.faults.jobs import (
+    IMAGES,
+    SHARDS,
     Files,
     Job,
     Left,
@@ -159,3 +161,71 @@ def test_a_kill_between_the_manifest_and_the_tidying_leaves_nothing(small_job):
     assert set(small_job.place.files(output)) > set(whole)
     small_job.run(output)
     assert small_job.place.files(output) == whole
+
+
+@pytest.fixture(scope="module")
+def converted(pictures, tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("converted")
+    output = str(folder / "out")
+    assert Job(LocalPlace(folder), folder, partial(coco, pictures)).run(output).code == 0
+    return output
+
+
+@pytest.mark.parametrize("where", ["local", "gs"])
+def test_an_extraction_that_is_killed_goes_on(where, converted, tmp_path, server):
+    """At moments of a seeded random generator, twice before it goes on to its end. Shards that were extracted are kept,
+    the bytes are those of an undisturbed run, and nothing is left besides."""
+    job = Job(place_called(where, tmp_path, server), tmp_path, lambda output: ["extract", converted, output])
+    output = job.new_output()
+    job.run(output)
+    whole = job.place.files(output)
+    assert len([name for name in whole if name.endswith(".jpg")]) == IMAGES
+    moments = random.Random(where)
+    kept = 0
+    for _ in range(KILLS):
+        output = job.new_output()
+        for _ in range(2):
+            process = job.start(output)
+            process.process.join(moments.uniform(job.seconds / 4, job.seconds))
+            process.kill()
+            if not process.end().was_killed:
+                break
+        job.place.settle()
+        before, versions = job.place.files(output), job.place.versions(output)
+        if not process.was_killed:
+            assert before == whole
+            continue
+        pieces = [name for name in before if name.endswith(".json") and "/pieces/" in name]
+        ended = job.run(output)
+        assert job.place.files(output) == whole, ended
+        assert ("Going on with an unfinished extraction" in ended.out) == (".recordmill-extract/recipe" in before)
+        if len(pieces) == SHARDS:
+            kept += 1
+            after = job.place.versions(output)
+            assert {name: after[name] for name in after if name.endswith(".jpg")} == {
+                name: versions[name] for name in after if name.endswith(".jpg")
+            }
+    print(f"KILLS with all shards extracted {kept}")
+
+
+@pytest.mark.parametrize("part", ["pieces/", "annotations/"])
+def test_an_extraction_killed_before_a_change_at_its_end(part, converted, tmp_path):
+    """When a shard's piece, or a JSON file, is to become visible, and when pieces are deleted."""
+    job = Job(LocalPlace(tmp_path), tmp_path, lambda output: ["extract", converted, output])
+    output = job.new_output()
+    job.run(output)
+    whole = job.place.files(output)
+    kills = 0
+    for number in (1, 2, 3, 6, 10, 2 * SHARDS + 1, 3 * SHARDS):
+        output = job.new_output()
+        folder = f"{output}/{'.recordmill-extract' if part == 'pieces/' else 'annotations'}"
+        killed = job.start(output, partial(warm_process.signal_before, number, folder, signal.SIGKILL, False)).end()
+        kills += killed.was_killed
+        if killed.was_killed:
+            left = job.place.files(output)
+            finished = sum(name.endswith(".json") and "/pieces/" in name for name in left)
+            ended = job.run(output)
+            noted = ".recordmill-extract/recipe" in left
+            assert (f"{finished} shards were extracted" in ended.out) == noted, ended
+        assert job.place.files(output) == whole
+    assert kills >= (6 if part == "pieces/" else 1)

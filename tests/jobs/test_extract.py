@@ -504,3 +504,26 @@ def test_a_full_disk_stops_the_job(folder, tmp_path, recordmill, monkeypatch):
     outcome = recordmill("extract", folder, tmp_path / "dir")
     assert outcome.code == 1
     assert outcome.err == "recordmill: no space is left; free some, or give another place, and run the command again\n"
+
+
+def test_what_was_extracted_before_a_fault_of_the_disk_is_kept(tmp_path, recordmill, copy_converted, monkeypatch):
+    """The same command goes on; another is refused, as is the same of another data set."""
+    copy_converted(tmp_path / "out", "--num-shards", 3)
+    assert recordmill("extract", tmp_path / "out", tmp_path / "whole").code == 0
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("recordmill.transforms.extract.extract_documents.write_document", full)
+        assert recordmill("extract", tmp_path / "out", tmp_path / "dir").code == 1
+    shutil.copytree(tmp_path / "out", tmp_path / "other")
+    manifest = json.loads((tmp_path / "other" / "manifest.json").read_text())
+    manifest["splits"]["train"]["shards"].pop()
+    (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
+    outcome = recordmill("extract", tmp_path / "other", tmp_path / "dir")
+    assert (outcome.code, "has an unfinished extraction of other records" in outcome.err) == (2, True), outcome
+    outcome = recordmill("extract", tmp_path / "out", tmp_path / "dir")
+    assert outcome.code == 0
+    assert f"Going on with an unfinished extraction in {tmp_path}/dir: 3 shards were extracted" in outcome.out
+    assert files_below(tmp_path / "dir") == files_below(tmp_path / "whole")

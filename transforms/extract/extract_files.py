@@ -3,18 +3,24 @@
 import errno
 import hashlib
 import posixpath
+from collections import OrderedDict
 from threading import Lock
 
+import google_crc32c
 import msgspec
 
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.extract.extract_values import UnusableRecordError
+from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_THE_NAME = (
     *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP),
 )
 """What is wrong with a name, and not with the disk."""
+
+_REMEMBERED = 10_000
+"""Files that a writer knows to be there."""
 
 
 class ExtractedFile(msgspec.Struct, frozen=True):
@@ -25,11 +31,12 @@ class ExtractedFile(msgspec.Struct, frozen=True):
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
-    """A file that was written; `path` is relative to the folder."""
+    """A file that was written; `path` is relative to the folder, `crc32c` as of `Storage.checksum`."""
 
     path: str
     bytes: int
     sha256: str
+    crc32c: str
 
 
 def path_below(folder: str, file_name: str) -> str:
@@ -54,21 +61,24 @@ class FileWriter:
     def __init__(self, folder: str):
         self._folder = folder
         self._storage = storage_for(folder)
-        self._written: dict[str, str] = {}
+        self._written: OrderedDict[str, str] = OrderedDict()
         self._lock = Lock()
 
     def write(self, file: ExtractedFile) -> WrittenFile:
-        """Write a file, unless the same one was written here before.
+        """Write a file, unless the same one was written here lately: records of an image's objects follow each other.
 
         Raises:
             UnusableRecordError: there can be no file of that name.
             OSError: storage fails.
         """
-        written = WrittenFile(file.path, len(file.data), hashlib.sha256(file.data).hexdigest())
+        crc32c = crc32c_text(google_crc32c.Checksum(file.data))
+        written = WrittenFile(file.path, len(file.data), hashlib.sha256(file.data).hexdigest(), crc32c)
         with self._lock:
             if self._written.get(file.path) == written.sha256:
                 return written
             self._written[file.path] = written.sha256
+            if len(self._written) > _REMEMBERED:
+                self._written.popitem(last=False)
         try:
             self._storage.write(self._storage.join(self._folder, file.path), file.data)
         except RecursionError as error:  # os.makedirs goes up a thousand folders at most
@@ -82,3 +92,12 @@ class FileWriter:
 
 def _no_file(path: str, why: str) -> UnusableRecordError:
     return UnusableRecordError("file_name", f"there can be no file {path[:300]!r} ({why})")
+
+
+def is_there(folder: str, file: WrittenFile) -> bool:
+    """Whether a file that was written is still as it was."""
+    storage = storage_for(folder)
+    try:
+        return storage.checksum(storage.join(folder, file.path)) == (file.bytes, file.crc32c)
+    except FileNotFoundError:
+        return False

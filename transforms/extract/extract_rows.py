@@ -16,7 +16,6 @@ from recordmill.transforms.extract.extract_numbers import box_px, shortest_decim
 from recordmill.transforms.extract.extract_values import UnusableRecordError, text
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import kind_of, open_picture
-from recordmill.transforms.runtime.line_blocks import ordered_bytes
 
 _UNSET = msgspec.UNSET
 _MAPS = {
@@ -84,21 +83,6 @@ class EncodedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     id: int
     image_id: int
     json: bytes
-
-
-_RECORD_BYTES = 4
-
-
-def row_line(row: EncodedRow, shard: str, record: int) -> bytes:
-    """A row after what decides its place among those of all records, and the record that it is of."""
-    place = ordered_bytes(row.id) + ordered_bytes(row.image_id)
-    return b"%b%b\0%b%b" % (place, shard.encode(), record.to_bytes(_RECORD_BYTES, "big"), row.json)
-
-
-def row_of_line(line: bytes) -> tuple[str, int, bytes]:
-    """Shard, record and JSON of a row."""
-    shard, _, rest = line[2 * len(ordered_bytes(0)) :].partition(b"\0")
-    return shard.decode(), int.from_bytes(rest[:_RECORD_BYTES], "big"), rest[_RECORD_BYTES:]
 
 
 class RecordRows(msgspec.Struct, frozen=True):

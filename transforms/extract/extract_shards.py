@@ -1,63 +1,43 @@
-"""Finished shards are read back into image files in a folder, and the rows of annotations that their records hold."""
+"""Finished shards are read back into image files in a folder, and the rows that their records hold into pieces."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from functools import partial
 
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.line_blocks import LineBlock
 from recordmill.schemas.plan_report import Fault
-from recordmill.transforms.extract.extract_files import FileWriter, WrittenFile
-from recordmill.transforms.extract.extract_rows import RecordRows, RowExtractor, row_line
+from recordmill.transforms.extract.extract_files import FileWriter, is_there
+from recordmill.transforms.extract.extract_lines import (
+    ExtractedRecord,
+    FileLine,
+    Lines,
+    RecordAt,
+    line_of,
+    record_lines,
+)
+from recordmill.transforms.extract.extract_pieces import PieceFile, found_piece, lines_of_piece
+from recordmill.transforms.extract.extract_rows import RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
-from recordmill.transforms.runtime.line_blocks import LineSorter
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 
 
-class ExtractedRecord(msgspec.Struct, frozen=True):
-    """A record whose image has been written.
-
-    Attributes:
-        number: of the record in its shard, from 0.
-        rows: but for those of objects, which are with its shard.
-        files: that were written, its image first.
-    """
-
-    number: int
-    rows: RecordRows
-    files: tuple[WrittenFile, ...]
-
-
-class ExtractedShard(msgspec.Struct, frozen=True):
-    """What came of a shard, up to its first damaged record.
-
-    Attributes:
-        instances, keypoints: rows of objects, as of `row_line`: a split may have more than there is memory for.
-    """
-
-    split: str
-    file: str
-    records: tuple[ExtractedRecord, ...]
-    faults: tuple[Fault, ...]
-    instances: tuple[LineBlock, ...] = ()
-    keypoints: tuple[LineBlock, ...] = ()
-
-
 class ExtractShards(beam.PTransform):
-    """ManifestShard become (split, ExtractedShard); their files are written below `folder` by `threads` threads, by
-    default as many as there are cores where the shard is extracted."""
+    """ManifestShard become (split, their file), and leave a piece each; the files of their records are written below
+    `folder` by `threads` threads, by default as many as there are cores where the shard is extracted."""
 
     def __init__(self, folder: str, threads: int | None):
         super().__init__()
         self._folder = folder
         self._threads = threads
 
-    def expand(self, shards: PCollection[ManifestShard]) -> PCollection[tuple[str, ExtractedShard]]:
+    def expand(self, shards: PCollection[ManifestShard]) -> PCollection[tuple[str, str]]:
         extract = beam.ParDo(_ExtractShard(self._folder, self._threads))
         return shards | "SpreadShards" >> beam.Reshuffle() | "Extract" >> extract
 
@@ -73,35 +53,43 @@ class _ExtractShard(ThreadedDoFn):
         super().setup()
         self._writer = FileWriter(self._folder)
 
-    def process(self, shard: ManifestShard) -> Iterator[tuple[str, ExtractedShard]]:
-        yield shard.split, extract_shard(shard, self._writer, self.pool, self.threads)
+    def process(self, shard: ManifestShard) -> Iterator[tuple[str, str]]:
+        if is_extracted(shard, self._folder, self.pool, self.threads):
+            progress.skipped_images(shard.info.examples)
+            progress.finished_shard()
+        else:
+            extract_shard(shard, self._folder, self._writer, self.pool, self.threads)
+        yield shard.split, shard.info.file
 
 
-def extract_shard(shard: ManifestShard, writer: FileWriter, pool: Executor, threads: int) -> ExtractedShard:
-    """Read a shard to its end, or to its first damaged record, and write the files of every record.
+def is_extracted(shard: ManifestShard, folder: str, pool: Executor, threads: int) -> bool:
+    """Whether an earlier run has extracted a shard, and all its files are still there."""
+    piece = found_piece(folder, shard.info.file)
+    if piece is None:
+        return False
+    lines = lines_of_piece(folder, piece, Lines.FILES)
+    files = (msgspec.msgpack.decode(line_of(line).data, type=FileLine).file for line in lines)
+    return all(look_ahead(partial(is_there, folder), files, pool, threads))
+
+
+def extract_shard(shard: ManifestShard, folder: str, writer: FileWriter, pool: Executor, threads: int) -> None:
+    """Read a shard to its end, or to its first damaged record, and write the files of every record, then the piece.
 
     Raises:
         OSError: a file cannot be written.
     """
     faults: list[Fault] = []
     damage: list[Fault] = []
-    records: list[ExtractedRecord] = []
-    sorters = LineSorter(), LineSorter()
     readable = readable_records(shard, ShardReader(shard.path), damage)
-    for extracted, found in look_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
-        records += [without_rows(extracted, shard.info.file, *sorters)] if extracted else []
-        faults += found
-    blocks = [sorter.blocks() for sorter in sorters]
-    return ExtractedShard(shard.split, shard.info.file, tuple(records), (*faults, *damage), *blocks)
-
-
-def without_rows(record: ExtractedRecord, shard: str, instances: LineSorter, keypoints: LineSorter) -> ExtractedRecord:
-    """The record without the rows of its objects, which are sorted."""
-    for sorter, rows in ((instances, record.rows.instances), (keypoints, record.rows.keypoints)):
-        for row in rows:
-            sorter.add(row_line(row, shard, record.number))
-    left = msgspec.structs.replace(record.rows, instances=(), keypoints=())
-    return msgspec.structs.replace(record, rows=left)
+    piece = PieceFile(folder, shard.info.file)
+    try:
+        for record, found in look_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
+            for kind, line in record_lines(shard.split, record) if record else ():
+                piece.add(kind, line)
+            faults += found
+        piece.commit([*faults, *damage], is_damaged=bool(damage))
+    finally:
+        piece.abandon()  # nothing to do after a commit
 
 
 class RecordExtractor:
@@ -130,7 +118,7 @@ class RecordExtractor:
                     files.append(self._writer.write(other))
                 except UnusableRecordError as fault:
                     faults.append((fault.reason, fault.detail))
-            extracted = ExtractedRecord(number, rows, tuple(files))
+            extracted = ExtractedRecord(RecordAt(self._file, number), rows, tuple(files))
         except UnusableRecordError as fault:
             faults = [*faults, (fault.reason, fault.detail)]
         return extracted, [Fault(self._file, number, reason, detail) for reason, detail in faults]

@@ -8,9 +8,8 @@ from itertools import chain, groupby
 import msgspec
 
 from recordmill.schemas.rejects import Reason, Rejected, RejectRun, RejectTally
-from recordmill.transforms.runtime.line_blocks import RUN_LINES, cut_blocks, merged_lines, ordered_bytes
+from recordmill.transforms.runtime.line_blocks import RUN_BYTES, cut_blocks, line_bytes, merged_lines, ordered_bytes
 
-RUN_BYTES = 1 << 25
 FIRST_RUN = 100
 """Lines of a bundle's first run, after which each is as long as all before: whoever stops at too many rejects hears of
 them early, and is given few runs."""
@@ -66,10 +65,10 @@ class RunBuilder:
         """A run, when there are enough for one."""
         line = keyed_line(self._split, reject)
         self._lines.append(line)
-        self._bytes += len(line)
+        self._bytes += line_bytes(line)
         self._counts[reject.what, reject.reason] += 1
         self._annotations += reject.annotations
-        if len(self._lines) >= min(max(FIRST_RUN, self._before), RUN_LINES) or self._bytes >= RUN_BYTES:
+        if len(self._lines) >= max(FIRST_RUN, self._before) or self._bytes >= RUN_BYTES:
             return self.run()
         return None
 

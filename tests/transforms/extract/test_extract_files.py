@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from recordmill.transforms.extract.extract_files import ExtractedFile, FileWriter, WrittenFile, path_below
+from recordmill.transforms.extract.extract_files import ExtractedFile, FileWriter, WrittenFile, is_there, path_below
 from recordmill.transforms.extract.extract_values import UnusableRecordError
 
 SHA256_OF_A = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
@@ -35,7 +35,7 @@ def test_a_name_that_leads_elsewhere_or_is_no_file_s(name):
 
 def test_a_file_is_written_once(tmp_path):
     writer = FileWriter(str(tmp_path))
-    written = WrittenFile("x/a", 1, SHA256_OF_A)
+    written = WrittenFile("x/a", 1, SHA256_OF_A, "wdBDMA==")
     assert writer.write(ExtractedFile("x/a", b"a")) == written
     (tmp_path / "x" / "a").write_bytes(b"not again")
     assert writer.write(ExtractedFile("x/a", b"a")) == written
@@ -60,3 +60,11 @@ def test_a_folder_called_zip(tmp_path):
     writer.write(ExtractedFile("a.zip", b"PK"))
     with pytest.raises(UnusableRecordError, match="there can be no file"):
         writer.write(ExtractedFile("a.zip/b", b"a"))
+
+
+@pytest.mark.parametrize("data", [None, b"b", b"aa"])
+def test_whether_a_file_is_still_as_it_was(data, tmp_path):
+    written = FileWriter(str(tmp_path)).write(ExtractedFile("x/a", b"a"))
+    assert is_there(str(tmp_path), written)
+    (tmp_path / "x" / "a").unlink() if data is None else (tmp_path / "x" / "a").write_bytes(data)
+    assert not is_there(str(tmp_path), written)

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -16,11 +17,10 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.plan_report import Fault
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.extract.extract_files import WrittenFile
-from recordmill.transforms.extract.extract_rows import EncodedRow, ImageRow, RecordRows, row_line
-from recordmill.transforms.extract.extract_shards import ExtractedRecord, ExtractedShard, ExtractShards
+from recordmill.transforms.extract.extract_lines import Lines, RecordAt, line_of
+from recordmill.transforms.extract.extract_pieces import lines_of_piece, read_piece
+from recordmill.transforms.extract.extract_shards import ExtractShards
 from recordmill.transforms.records.read_shards import ManifestShard
-from recordmill.transforms.runtime.line_blocks import cut_blocks
 
 
 def png() -> bytes:
@@ -41,34 +41,58 @@ def keras_record(id_: int, path: bytes) -> bytes:
     return example.SerializeToString()
 
 
-def row(id_: int) -> EncodedRow:
-    json = b'{"id":%d,"image_id":4,"category_id":3,"bbox":[1.5,2.0,3.0,4.01],"area":50.37,"iscrowd":0}'
-    return EncodedRow(id_, 4, json % id_)
+def json_of(id_: int) -> bytes:
+    return b'{"id":%d,"image_id":4,"category_id":3,"bbox":[1.5,2.0,3.0,4.01],"area":50.37,"iscrowd":0}' % id_
+
+
+def write_shard(folder: Path, name: str, *records: bytes) -> ManifestShard:
+    path = folder / name
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return shard_of(folder, ShardInfo(name, len(records), path.stat().st_size, "crc", sha256))
+
+
+def shard_of(folder: Path, info: ShardInfo) -> ManifestShard:
+    return ManifestShard(str(folder / info.file), "val", info, LAYOUTS["keras"], LabelMap((Category(3, "cat"),)))
+
+
+def extract(folder: Path, *shards: ManifestShard) -> None:
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        extracted = p | beam.Create(shards) | ExtractShards(str(folder), threads=2)
+        assert_that(extracted, equal_to([("val", shard.info.file) for shard in shards]))
 
 
 def test_records_become_rows_and_a_file(tmp_path):
     """Two objects of one image, one with a name that must not be used, and a shard that is not there."""
-    path = tmp_path / "one"
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in (keras_record(7, b"a/b.png"), keras_record(8, b"a/b.png"), keras_record(9, b"../b.png")):
-            writer.write(record)
-    table, labels = LAYOUTS["keras"], LabelMap((Category(3, "cat"),))
-    info = ShardInfo("one", 3, path.stat().st_size, "crc", hashlib.sha256(path.read_bytes()).hexdigest())
-    gone = ShardInfo("two", 3, 1, "", "")
-    shards = [ManifestShard(str(tmp_path / each.file), "val", each, table, labels) for each in (info, gone)]
-    image = ImageRow(4, "a/b.png", 40, 30)
-    files = (WrittenFile("images/val/a/b.png", len(png()), hashlib.sha256(png()).hexdigest()),)
-    records = tuple(ExtractedRecord(n, RecordRows(image), files) for n in range(2))
-    instances = tuple(cut_blocks([row_line(row(7 + n), "one", n) for n in range(2)]))
-    unsafe = Fault("one", 2, "file_name", "the file name '../b.png' leads out of the image folder")
-    expected = [
-        ("val", ExtractedShard("val", "one", records, (unsafe,), instances)),
-        ("val", ExtractedShard("val", "two", (), (Fault("two", None, "missing", "no such file"),))),
-    ]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        extracted = p | beam.Create(shards) | ExtractShards(str(tmp_path / "dir"), threads=2)
-        assert_that(extracted, equal_to(expected))
-    assert [path.relative_to(tmp_path) for path in (tmp_path / "dir").rglob("*.png")] == [
-        (tmp_path / "dir" / "images" / "val" / "a" / "b.png").relative_to(tmp_path)
+    records = keras_record(7, b"a/b.png"), keras_record(8, b"a/b.png"), keras_record(9, b"../b.png")
+    gone = shard_of(tmp_path, ShardInfo("two", 3, 1, "", ""))
+    extract(tmp_path / "dir", write_shard(tmp_path, "one", *records), gone)
+    piece, lost = (read_piece(str(tmp_path / "dir"), name) for name in ("one", "two"))
+    assert piece.faults == (Fault("one", 2, "file_name", "the file name '../b.png' leads out of the image folder"),)
+    assert (lost.faults, lost.is_damaged) == ((Fault("two", None, "missing", "no such file"),), True)
+    rows = [line_of(line)[1:] for line in lines_of_piece(str(tmp_path / "dir"), piece, Lines.INSTANCES)]
+    assert rows == [(RecordAt("one", 0), json_of(7)), (RecordAt("one", 1), json_of(8))]
+    assert [path.relative_to(tmp_path / "dir") for path in (tmp_path / "dir").rglob("*.png")] == [
+        Path("images/val/a/b.png")
     ]
     assert (tmp_path / "dir" / "images" / "val" / "a" / "b.png").read_bytes() == png()
+
+
+def test_a_shard_is_extracted_again_where_a_file_of_it_is_gone(tmp_path):
+    """And no other; also where it was damaged, and is whole now."""
+    shards = [write_shard(tmp_path, f"s{n}", keras_record(n, b"%d.png" % n)) for n in range(4)]
+    whole = Path(shards[3].path).read_bytes()
+    Path(shards[3].path).write_bytes(whole[:-1])
+    images = tmp_path / "dir" / "images" / "val"
+    extract(tmp_path / "dir", *shards)
+    Path(shards[0].path).unlink()
+    (images / "1.png").unlink()
+    (images / "2.png").write_bytes(b"another")
+    Path(shards[3].path).write_bytes(whole)
+    before = (images / "0.png").stat().st_mtime_ns
+    extract(tmp_path / "dir", *shards)
+    assert {path.name: path.read_bytes() for path in images.iterdir()} == {f"{n}.png": png() for n in range(4)}
+    assert (images / "0.png").stat().st_mtime_ns == before
+    assert [read_piece(str(tmp_path / "dir"), f"s{n}").faults for n in range(4)] == [()] * 4

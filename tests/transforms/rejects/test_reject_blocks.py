@@ -17,7 +17,7 @@ from recordmill.transforms.rejects.reject_blocks import (
 )
 from recordmill.transforms.rejects.write_rejects import add_tallies
 from recordmill.transforms.runtime import line_blocks
-from recordmill.transforms.runtime.line_blocks import BLOCK_LINES, lines_in
+from recordmill.transforms.runtime.line_blocks import lines_in
 
 
 def drawn(number: int, seed: int = 0) -> list[Rejected]:
@@ -45,14 +45,14 @@ def merged(runs) -> list[Rejected]:
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 4000])
-@pytest.mark.parametrize("held", [100, 1 << 20])
+@pytest.mark.parametrize("held", [100_000, 1 << 27])
 def test_all_rejects_come_in_one_order_however_they_were_gathered(monkeypatch, at_once, held):
-    monkeypatch.setattr(line_blocks, "HELD_LINES", held)
-    monkeypatch.setattr(reject_blocks, "RUN_LINES", 3000)
-    monkeypatch.setattr(line_blocks, "RUN_LINES", 3000)
+    monkeypatch.setattr(line_blocks, "HELD_BYTES", held)
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(reject_blocks, "RUN_BYTES", 500_000)
     rejects = drawn(10_000 if at_once > 1 else 1000)
     runs = [run for start in range(at_once) for run in reject_runs("train", rejects[start::at_once])]
-    assert all(block.lines <= BLOCK_LINES for run in runs for block in run.blocks)
+    assert all(block.size <= 21_000 for run in runs for block in run.blocks)
     found = merged(runs)
     assert sorted(map(repr, found)) == sorted(map(repr, rejects))
     assert [order(reject) for reject in found] == sorted(map(order, rejects))
@@ -85,9 +85,7 @@ def test_runs_double_so_that_the_first_is_early_and_they_are_few():
     assert lengths == [FIRST_RUN, FIRST_RUN, 2 * FIRST_RUN, 4 * FIRST_RUN, 2 * FIRST_RUN]
 
 
-def test_a_run_is_bounded_in_lines_and_in_bytes(monkeypatch):
-    monkeypatch.setattr(reject_blocks, "RUN_LINES", 150)
-    assert max(run.tally.counts[("row", "not_text")] for run in reject_runs("train", rows(600, "x"))) == 150
+def test_a_run_is_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr(reject_blocks, "RUN_BYTES", 5000)
     assert max(run.tally.counts[("row", "not_text")] for run in reject_runs("train", rows(90, "x" * 900))) == 5
 

@@ -40,7 +40,7 @@ def test_rejects_of_a_split_that_is_not_written_are_not_dropped(tmp_path):
 
 def test_a_list_that_cannot_be_made_whole_is_not_there(tmp_path):
     ((_, run),) = split_runs([("train", Rejected("image", 1, Reason.NO_CLASS, ""))])
-    damaged = type(run)(run.tally, tuple(type(block)(1, block.first, block.last, b"") for block in run.blocks))
+    damaged = type(run)(run.tally, tuple(type(block)(1, 1, block.first, block.last, b"") for block in run.blocks))
     with pytest.raises(Exception):  # noqa: B017, PT011  whatever unpacks
         write_rejects(str(tmp_path), ["train"], [("train", damaged)])
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

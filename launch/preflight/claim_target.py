@@ -1,0 +1,70 @@
+"""May an extraction write where it is told to, and what of an earlier one is there already?"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.extract.extract_pieces import STATE, delete_pieces, finished_pieces
+from recordmill.transforms.records.read_shards import ManifestShard
+from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+_RECIPE = f"{STATE}/recipe"
+
+
+def extract_recipe(shards: Sequence[ManifestShard], layout: str) -> bytes:
+    """All that decides what is extracted, as a hex digest: of equal ones, the bytes are the same."""
+    of_anywhere = [msgspec.structs.replace(shard, path="") for shard in shards]
+    parts = msgspec.msgpack.encode((of_anywhere, made_by(layout)), order="deterministic")
+    return hashlib.sha256(parts).hexdigest().encode()
+
+
+def claim_target(folder: str, recipe: bytes) -> bool:
+    """Make sure that a folder is new or empty, so that nothing in it can be overwritten, or lead elsewhere; or that it
+    has an unfinished extraction of the same recipe, which `note_recipe` notes there. Whether it has.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    storage = storage_for(folder)
+    note = storage.join(folder, _RECIPE)
+    if storage.size(note) is not None:
+        if storage.read(note) == recipe:
+            return True
+        raise ConfigError(
+            f"{folder} has an unfinished extraction of other records, or by another version; give another DIR, or "
+            "delete this one"
+        )
+    if is_remote(folder):
+        is_taken = next(storage.walk(folder), None) is not None
+    else:
+        is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder) not in ([], [STATE]))
+    if is_taken:
+        raise ConfigError(f"{folder} is there already and is not an empty folder; extract wants a folder of its own")
+    return False
+
+
+def note_recipe(folder: str, recipe: bytes) -> None:
+    """Note what is extracted, so that a rerun can go on."""
+    storage = storage_for(folder)
+    storage.write(storage.join(folder, _RECIPE), recipe)
+
+
+def resume_target(folder: str) -> int:
+    """Delete what a killed run was writing in any folder; how many shards it had finished."""
+    storage = storage_for(folder)
+    for below in {os.path.dirname(file.path) for file in storage.walk(folder)}:
+        storage.delete_leftovers(below)
+    return len(finished_pieces(folder))
+
+
+def release_target(folder: str) -> None:
+    """Delete what an extraction needed to go on: all is written. The recipe goes last, with which a run that is stopped
+    here would begin anew."""
+    delete_pieces(folder)
+    storage = storage_for(folder)
+    storage.delete_folder(storage.join(folder, STATE))

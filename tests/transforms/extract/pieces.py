@@ -1,0 +1,33 @@
+"""Pieces of shards whose records are given, as `extract_shard` leaves them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from recordmill.schemas.plan_report import Fault
+from recordmill.transforms.extract.extract_files import WrittenFile
+from recordmill.transforms.extract.extract_lines import ExtractedRecord, RecordAt, record_lines
+from recordmill.transforms.extract.extract_pieces import PieceFile
+from recordmill.transforms.extract.extract_rows import EncodedRow, ImageRow, RecordRows
+
+
+def record(
+    number: int, image_id: int, name: str, sha256: str = "", files: Iterable[tuple[str, str]] = (), **rows
+) -> tuple[int, RecordRows, tuple[WrittenFile, ...]]:
+    """A record of an image 40x30; `files` are its paths and checksums, where there are more than the image's."""
+    files = files or ((f"images/val/{name}", sha256),)
+    written = tuple(WrittenFile(path, 100, checksum, "") for path, checksum in files)
+    return number, RecordRows(ImageRow(image_id, name, 40, 30), **rows), written
+
+
+def row(id_: int, image_id: int) -> EncodedRow:
+    return EncodedRow(id_, image_id, b'{"id":%d}' % id_)
+
+
+def write_piece(folder: Path, shard: str, *records, faults: tuple[Fault, ...] = (), is_damaged: bool = False) -> str:
+    """Write the piece of a shard of the split val; the shard's name."""
+    piece = PieceFile(str(folder), shard)
+    for number, rows, files in records:
+        for kind, line in record_lines("val", ExtractedRecord(RecordAt(shard, number), rows, files)):
+            piece.add(kind, line)
+    piece.commit(faults, is_damaged)
+    return shard

@@ -1,0 +1,84 @@
+"""The pieces of a split, merged."""
+
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.extract.extract_files import WrittenFile
+from recordmill.transforms.extract.extract_lines import FileLine, RecordAt
+from recordmill.transforms.extract.extract_pieces import read_piece
+from recordmill.transforms.extract.split_pieces import SplitPieces, collision
+from tests.transforms.extract.pieces import record, row, write_piece
+
+
+def used(shard: str, number: int, name: str, sha256: str) -> tuple[RecordAt, FileLine]:
+    return RecordAt(shard, number), FileLine(WrittenFile(f"images/val/{name}", 100, sha256, ""), True)
+
+
+def merged(folder, shards: list[str], layout: str = "detection") -> SplitPieces:
+    pieces = tuple(read_piece(str(folder), shard) for shard in shards)
+    return SplitPieces(str(folder), pieces, LAYOUTS[layout].with_parts(()))
+
+
+def test_a_file_that_several_records_have_is_no_collision():
+    assert collision([used("one", 0, "a.jpg", "x"), used("two", 3, "a.jpg", "x")]) is None
+
+
+def test_files_that_differ_spoil_every_spelling_of_their_name(tmp_path):
+    names = ("a.jpg", "\u00e9.jpg", "e\u0301.jpg", "b.jpg")
+    records = [record(number, number, name, name) for number, name in enumerate(names)]
+    pieces = merged(tmp_path, [write_piece(tmp_path, "one", *records)])
+    assert pieces.spoiled == {"images/val/e\u0301.jpg", "images/val/\u00e9.jpg"}
+    assert [(fault.reason, fault.record) for fault in pieces.faults] == [("duplicate_name", 2)]
+    assert pieces.faults[0].detail.endswith("record 1 of one has that name for another file: neither is kept")
+    assert [each for rows in pieces.images() for each in rows] == [
+        b'{"id":0,"file_name":"a.jpg","width":40,"height":30}',
+        b'{"id":3,"file_name":"b.jpg","width":40,"height":30}',
+    ]
+    assert pieces.image_files() == (2, 200)
+
+
+def test_a_record_that_is_left_out_does_not_take_an_id(tmp_path):
+    """The first with the id 5 has a name that another has, too; of the others, the first is kept."""
+    shard = write_piece(
+        tmp_path,
+        "one",
+        record(0, 5, "a.jpg", "x"),
+        record(1, 6, "a.jpg", "y"),
+        record(2, 5, "b.jpg", "z"),
+        record(3, 5, "c.jpg", "z"),
+    )
+    pieces = merged(tmp_path, [shard])
+    assert [(fault.reason, fault.record) for fault in pieces.faults] == [
+        ("duplicate_name", 1),
+        ("duplicate_image_id", 3),
+    ]
+    assert [each for rows in pieces.images() for each in rows] == [
+        b'{"id":5,"file_name":"b.jpg","width":40,"height":30}'
+    ]
+
+
+def test_faults_are_in_the_order_of_shards_and_records(tmp_path):
+    """Not of names or ids."""
+    shards = [
+        write_piece(tmp_path, "a", *(record(n, 20 - n, f"{20 - n}.jpg", "x") for n in range(5))),
+        write_piece(tmp_path, "b", *(record(n, 20 - n, f"{n}.jpg", f"y{n}") for n in range(5))),
+        write_piece(tmp_path, "c", *(record(n, 40 + n, f"{n}.jpg", f"z{n}") for n in range(5))),
+    ]
+    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, shards).faults]
+    assert found == [("duplicate_name", "c", n) for n in range(5)]
+    same_ids = [write_piece(tmp_path, shard, *(record(n, 9 - n, f"{shard}{n}") for n in range(3))) for shard in "de"]
+    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, same_ids).faults]
+    assert found == [("duplicate_image_id", "e", n) for n in range(3)]
+
+
+def test_ids_beyond_64_bits_are_told_apart_and_ordered(tmp_path):
+    ids = (1 << 70, 5, 1 << 65, -(1 << 70))
+    shard = write_piece(tmp_path, "one", *(record(n, id_, f"{n}.jpg") for n, id_ in enumerate(ids)))
+    pieces = merged(tmp_path, [shard])
+    assert pieces.faults == []
+    found = [each.split(b",")[0] for rows in pieces.images() for each in rows]
+    assert found == [b'{"id":%d' % id_ for id_ in sorted(ids)]
+
+
+def test_the_same_image_in_two_records_of_a_layout_of_images_is_one_too_many(tmp_path):
+    shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n, 4),)) for n in range(2)))
+    assert [fault.reason for fault in merged(tmp_path, [shard]).faults] == ["duplicate_image_id"]
+    assert merged(tmp_path, [shard], "keras").faults == []
