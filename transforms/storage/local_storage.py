@@ -91,12 +91,12 @@ class _OpenFiles:
 _OPEN = _OpenFiles()
 
 
-def _read(descriptor: int, length: int, start: int) -> bytes:
+def _read(file: FileIO, length: int) -> bytes:
     """So many bytes, fewer only at the file's end."""
-    pieces = [os.pread(descriptor, length, start)]
+    pieces = [file.read(length) or b""]
     read = len(pieces[0])
     while _READ_AT_ONCE <= read < length and pieces[-1]:
-        pieces.append(os.pread(descriptor, length - read, start + read))
+        pieces.append(file.read(length - read) or b"")
         read += len(pieces[-1])
     return b"".join(pieces)
 
@@ -167,7 +167,7 @@ class LocalStorage:
                 if most_bytes is not None and status.st_size > most_bytes:
                     raise too_large(path, status.st_size, most_bytes)
                 # No more than that, whatever comes: somebody may be writing to it, and some of /proc have no end.
-                data = _read(file.fileno(), status.st_size + 1, 0)
+                data = _read(file, status.st_size + 1)
                 if len(data) != status.st_size and stat.S_ISREG(status.st_mode):
                     raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
                 return data
@@ -185,11 +185,17 @@ class LocalStorage:
         with open(path, "rb", buffering=0) as file:
             if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
                 raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
-            return _read(file.fileno(), length, start)
+            file.seek(start)
+            return _read(file, length)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         file = _OPEN.get(path, version)
-        found = [_read(file.fileno(), length, start) for start, length in ranges]
+        found = [
+            os.pread(file.fileno(), length, start)
+            if length <= _READ_AT_ONCE
+            else self.read_range(path, start, length, version)
+            for start, length in ranges
+        ]
         file.check()
         return found
 

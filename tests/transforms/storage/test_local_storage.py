@@ -1,5 +1,6 @@
 """Local files behind the storage interface."""
 
+import io
 import os
 import subprocess
 import sys
@@ -101,12 +102,18 @@ def test_read_and_open(tmp_path):
             read(str(tmp_path / "gone"))
 
 
+class FewAtOnce(io.FileIO):
+    def read(self, size: int = -1) -> bytes:
+        return super().read(min(size, 8))
+
+
 def test_a_file_is_read_whole_where_the_system_reads_less_at_once(tmp_path, monkeypatch):
     """As Linux does of 2 GiB."""
     path, data = str(tmp_path / "a"), bytes(range(100))
     Path(path).write_bytes(data)
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda file, length, start: pread(file, min(length, 8), start))
+    monkeypatch.setattr(local_storage, "open", lambda path, *_, **__: FewAtOnce(path), raising=False)
     monkeypatch.setattr(local_storage, "_READ_AT_ONCE", 8)
     version = STORAGE.stat(path).version
     assert STORAGE.read(path) == data
