@@ -98,7 +98,7 @@ def without_metadata(data: bytes) -> bytes:
             if not _is_metadata(marker, data[offset + 2 : offset + length]):
                 kept.append(data[end : offset + length])
             end = offset + length
-    return b"".join((*kept, data[end:]))
+    return data if sum(map(len, kept)) == end else b"".join((*kept, memoryview(data)[end:]))
 
 
 def _is_metadata(marker: int, body: bytes) -> bool:

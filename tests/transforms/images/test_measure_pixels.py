@@ -3,6 +3,7 @@
 import io
 import random
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
@@ -39,6 +40,16 @@ def test_levels_are_those_of_the_darkest_and_the_brightest_places():
     assert (found.dark, found.bright) == (30, 200)
     picture.paste(200, (0, 0, 72, 200))  # less than 5 % of the pixels are left
     assert measure_pixels(picture, 400, 200).dark == 200
+
+
+def test_sharpness_is_the_deviation_of_edges_by_contrast():
+    levels = np.random.default_rng(1).integers(40, 200, (48, 64))
+    levels[:2] = 240  # 4 % of them
+    found = measure_pixels(Image.fromarray(levels.astype(np.uint8)), 64, 48)
+    around = np.lib.stride_tricks.sliding_window_view(levels, (3, 3)).sum((2, 3))
+    edges = np.clip(9 * levels[1:-1, 1:-1] - around, 0, 255)
+    assert found.bright == 240
+    assert found.sharpness == pytest.approx(edges.std() / (240 - found.dark))
 
 
 def test_a_blurred_picture_is_less_sharp_whatever_its_light():
