@@ -82,7 +82,8 @@ def test_records_become_rows_and_a_file(tmp_path):
 
 def test_a_shard_is_extracted_again_where_a_file_of_it_is_gone(tmp_path):
     """And no other; also where it was damaged, and is whole now."""
-    shards = [write_shard(tmp_path, f"s{n}", keras_record(n, b"%d.png" % n)) for n in range(4)]
+    records = [(keras_record(n, b"%d.png" % n), keras_record(10 + n, b"1%d.png" % n)) for n in range(4)]
+    shards = [write_shard(tmp_path, f"s{n}", *records[n]) for n in range(4)]
     whole = Path(shards[3].path).read_bytes()
     Path(shards[3].path).write_bytes(whole[:-1])
     images = tmp_path / "dir" / "images" / "val"
@@ -93,6 +94,8 @@ def test_a_shard_is_extracted_again_where_a_file_of_it_is_gone(tmp_path):
     Path(shards[3].path).write_bytes(whole)
     before = (images / "0.png").stat().st_mtime_ns
     extract(tmp_path / "dir", *shards)
-    assert {path.name: path.read_bytes() for path in images.iterdir()} == {f"{n}.png": png() for n in range(4)}
+    assert {path.name: path.read_bytes() for path in images.iterdir()} == {
+        f"{n}.png": png() for n in (*range(4), *range(10, 14))
+    }
     assert (images / "0.png").stat().st_mtime_ns == before
     assert [read_piece(str(tmp_path / "dir"), f"s{n}").faults for n in range(4)] == [()] * 4

@@ -59,8 +59,8 @@ def test_faults_are_in_the_order_of_shards_and_records(tmp_path):
     """Not of names or ids."""
     shards = [
         write_piece(tmp_path, "a", *(record(n, 20 - n, f"{20 - n}.jpg", "x") for n in range(5))),
-        write_piece(tmp_path, "b", *(record(n, 20 - n, f"{n}.jpg", f"y{n}") for n in range(5))),
-        write_piece(tmp_path, "c", *(record(n, 40 + n, f"{n}.jpg", f"z{n}") for n in range(5))),
+        write_piece(tmp_path, "b", *(record(n, 20 - n, f"{9 - n}.jpg", f"y{n}") for n in range(5))),
+        write_piece(tmp_path, "c", *(record(n, 40 + n, f"{9 - n}.jpg", f"z{n}") for n in range(5))),
     ]
     found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, shards).faults]
     assert found == [("duplicate_name", "c", n) for n in range(5)]
