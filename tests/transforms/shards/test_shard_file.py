@@ -55,7 +55,7 @@ def recipe(tmp_path, **changed) -> ShardRecipe:
 def write(recipe: ShardRecipe, records: list[bytes] = RECORDS) -> ShardFile:
     with ShardFile(recipe, KEY) as shard:
         for record in records:
-            shard.append(record)
+            shard.append(record[:2], b"", record[2:])
     return shard
 
 

@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
+from recordmill.schemas import example
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
@@ -23,7 +24,8 @@ from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32
 
 
 @pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
-def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, tasks, gzip, ending):
+def test_records_counts_and_rejects_are_those_of_the_usual_writer(tmp_path, tasks, gzip, ending, monkeypatch):
+    monkeypatch.setattr(example, "_COPIED_BYTES", 8)  # so that records are in pieces
     usual = finish(tasks, recipe(tmp_path, output=str(tmp_path / "usual")))
     names = [f"coco-val.tfrecord-0000{index}-of-00002{ending}" for index in range(2)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
