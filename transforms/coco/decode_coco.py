@@ -5,7 +5,7 @@ expected types is decoded again row by row, slower, so that one bad row costs it
 """
 
 import contextlib
-import re
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -197,11 +197,13 @@ def decode_coco(path: str, list_: str, text: bytes, kind: AnnotationKind, masks:
         try:
             return _decode_rows(path, data, row)
         except msgspec.DecodeError:
-            quoted = quote_nan(without_lone_surrogates(data))
-        rows = _without_quoted_texts(_decode_rows(path, quoted, row))
-        if unnamed := _without_name(data, rows.categories):
-            raise AnnotationFileError(f"{path}: the name of category {unnamed[0].id} is {unnamed[0].name}, no text")
-        return rows
+            data = without_lone_surrogates(data)
+        rows = _decode_rows(path, quote_nan(data), row)
+        are_quoted = _are_quoted(data, "categories", _category, "name")
+        for category in rows.categories:
+            if category.name in _NO_TEXTS and next(are_quoted):
+                raise AnnotationFileError(f"{path}: the name of category {category.id} is {category.name}, no text")
+        return _without_quoted_texts(rows, data, row)
     except UnicodeDecodeError as error:
         raise AnnotationFileError(f"{path} is not UTF-8, as JSON has to be: {error.reason}") from error
     except RecursionError as error:
@@ -309,31 +311,40 @@ def _peek(raw: msgspec.Raw, key: str) -> int | None:
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
-_NO_NAME = re.compile(rb'"name"\s*:\s*(?:NaN|-?Infinity)')
 _NO_TEXTS = ("NaN", "Infinity", "-Infinity")
 
 
-def _without_name(data: bytes, categories: list[Category]) -> list[Category]:
-    """Categories whose name has become text, which it was not in `data`."""
-    return [category for category in categories if category.name in _NO_TEXTS] if _NO_NAME.search(data) else []
+def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], key: str) -> Iterator[bool]:
+    """Of the rows of a list that have one of these as a text, in their order: whether it is a word without quotes in
+    `data`, which `quote_nan` has made a text."""
+    for word in _NO_TEXTS:  # texts that are there are spelled in another way, which means the same
+        data = data.replace(f'"{word}"'.encode(), f'"\\u{ord(word[0]):04x}{word[1:]}"'.encode())
+    for raw in getattr(RAW_FILE.decode(quote_nan(data)), list_):
+        with contextlib.suppress(msgspec.ValidationError):
+            if (text := getattr(decode(raw), key, None)) in _NO_TEXTS:
+                yield bytes(FIELDS.decode(raw).get(key, b"")) == f'"{text}"'.encode()
 
 
-def _without_quoted_texts(rows: CocoRows) -> CocoRows:
+def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
     """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
     images, annotations, rejected = [], [], []
+    are_quoted = _are_quoted(data, "images", lambda raw: _IMAGE_ROW.decode(raw).named(), "file_name")
     for image in rows.images:
-        if image.file_name in _NO_TEXTS:
+        if image.file_name in _NO_TEXTS and next(are_quoted):
             detail = f"the file_name is {image.file_name}, no text"
             rejected.append(Rejected("image", image.id, Reason.MALFORMED_IMAGE, detail))
         else:
             images.append(image)
+    decode = msgspec.json.Decoder(row_type.type, strict=False).decode
+    key = "caption" if row_type.type is CaptionRow else "file_name"
+    are_quoted = _are_quoted(data, "annotations", decode, key)
     for row in rows.annotations:
-        if (caption := getattr(row, "caption", None)) in _NO_TEXTS:
-            detail = f"the caption is {caption}"
-            rejected.append(Rejected("annotation", row.id, Reason.MALFORMED_CAPTION, detail, row.image_id))
-        elif (name := getattr(row, "file_name", None)) in _NO_TEXTS:
-            detail = f"the file_name is {name}, no text"
-            rejected.append(Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, detail, row.image_id))
-        else:
+        if (text := getattr(row, key, None)) not in _NO_TEXTS or not next(are_quoted):
             annotations.append(row)
+        elif key == "caption":
+            detail = f"the caption is {text}"
+            rejected.append(Rejected("annotation", row.id, Reason.MALFORMED_CAPTION, detail, row.image_id))
+        else:
+            detail = f"the file_name is {text}, no text"
+            rejected.append(Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, detail, row.image_id))
     return rows._replace(images=images, annotations=annotations, rejected=[*rows.rejected, *rejected])

@@ -93,6 +93,17 @@ def test_a_row_that_ends_within_a_text_or_a_nested_list_is_not_taken_for_one():
     assert sum(block.rows for block in blocks) == 9
 
 
+@pytest.mark.parametrize("text", ["", "}, {", '"}]', "\\", '\\"}'])
+@pytest.mark.parametrize("more", [[], [0], [[{}]]])
+def test_rows_of_hundreds_of_objects_are_cut(text, more):
+    row = {"segments_info": [{"id": index, "x": text} for index in range(500)], "y": [text]}
+    size = len(json.dumps(row))
+    rows = [row, *more] * 6
+    blocks = [block for block in cut(json.dumps({"annotations": rows}).encode(), size + 300) if block.list]
+    assert max(len(block.text) for block in blocks) < 2.5 * size
+    assert [each for block in blocks for each in decoded(block.text)] == rows
+
+
 @pytest.mark.parametrize("end", ['"annotations": [{"id": 1, "caption": "cut \\ud83d"}]', '"info": "\\ud83d"'])
 @pytest.mark.parametrize("block_bytes", [16, 1 << 20])
 def test_half_a_surrogate_pair_at_the_end_is_not_a_file_that_has_been_cut(end, block_bytes):

@@ -100,6 +100,24 @@ def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
     assert [row.file_name for row in decode(document([{**IMAGE, "file_name": "NaN"}])).images] == ["NaN"]
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_a_text_nan_is_a_text_whatever_its_neighbours_are(word):
+    bare = float(word)
+    kept = [{**IMAGE, "id": 3, "file_name": word}, {"id": 4, "coco_url": f"http://host/{word}"}]
+    of_images = [{**IMAGE, "id": 1, "file_name": bare}, {"id": "x", "file_name": word}, *kept]
+    captions = [{"id": id_, "image_id": 3, "caption": text} for id_, text in enumerate([word, bare, word])]
+    rows = decode(document(of_images, captions), AnnotationKind.CAPTIONS)
+    assert [(row.id, row.file_name) for row in rows.images] == [(3, word), (4, word)]
+    assert [(row.id, row.caption) for row in rows.annotations] == [(0, word), (2, word)]
+    assert {(reject.what, reject.id) for reject in rows.rejected} == {("image", 1), ("image", None), ("annotation", 1)}
+    masks = [{"image_id": id_, "file_name": text, "segments_info": []} for id_, text in enumerate([bare, word])]
+    rows = decode(document([IMAGE], masks), AnnotationKind.PANOPTIC)
+    assert [row.image_id for row in rows.annotations] == [1]
+    categories = [{"id": 1, "name": word}, {"id": 2, "name": "x", "score": bare}]
+    assert [category.name for category in decode(document([IMAGE], [], categories)).categories] == [word, "x"]
+    assert "category 2 is" in fault(document([IMAGE], [], [{"id": 1, "name": word}, {"id": 2, "name": bare}]))
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [
