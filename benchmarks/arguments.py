@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,6 +14,7 @@ def read_arguments(description: str, **defaults: int | str) -> tuple[argparse.Na
     Returns:
         what was given; and the folder, a temporary one that goes with this process if none was given.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile a clone's modules anew, 0.2 s
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)

@@ -58,3 +58,9 @@ def test_what_a_peer_does_about_a_bad_picture(benchmark, tmp_path, status, said,
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "file").write_bytes(written)
     assert benchmark("compare_peers").answer(status, said, tmp_path, BAD, some) == expected
+
+
+def test_samples_in_work_are_counted(benchmark):
+    writing = "main (launch/cli.py:1);write (/code/transforms/shards/write_shards.py:7)"
+    stacks = f"{writing} 5\n{writing};deflate (zlib.c) 2\nmain (launch/cli.py:1) 8\n"
+    assert benchmark("threads").samples(stacks) == 7
