@@ -64,6 +64,9 @@ class Census(NamedTuple):
     last: tuple[Order, int] | None
 
 
+_Packed = bytes  # as SplitPlan.bytes is a number
+
+
 class SplitPlan(msgspec.Struct, frozen=True):
     """A split cut into shards.
 
@@ -79,7 +82,7 @@ class SplitPlan(msgspec.Struct, frozen=True):
     images: int
     bytes: int
     examples: int
-    before: bytes = b""
+    before: _Packed = b""
 
 
 class Piece(NamedTuple):
