@@ -13,10 +13,6 @@ class RangeStream(io.RawIOBase):
         read_range: reads so many bytes from an offset on.
         path: for messages.
         most_bytes: the largest range to read at once.
-        tail_bytes: how much of the file's end is read once and kept: zipfile looks for the directory there in steps.
-
-    Raises:
-        OSError: that end cannot be read. (zipfile would take this for an archive without a directory.)
     """
 
     def __init__(
@@ -24,16 +20,13 @@ class RangeStream(io.RawIOBase):
         read_range: Callable[[int, int], bytes],
         path: str,
         size_bytes: int,
-        most_bytes: int | None = None,
-        tail_bytes: int = 0,
+        most_bytes: int,
     ):
         super().__init__()
         self._read_range = read_range
         self._path = path
         self._size = size_bytes
-        self._most = most_bytes or max(1, size_bytes)
-        self._tail_start = max(0, size_bytes - tail_bytes)
-        self._tail = self._whole_range(self._tail_start, size_bytes - self._tail_start) if tail_bytes else b""
+        self._most = most_bytes
         self._position = 0
 
     def readable(self) -> bool:
@@ -59,14 +52,9 @@ class RangeStream(io.RawIOBase):
 
     def _read_some(self, most: int) -> bytes:
         length = max(0, min(most, self._most, self._size - self._position))
-        data = self._bytes(self._position, length) if length else b""
+        data = self._whole_range(self._position, length) if length else b""
         self._position += length
         return data
-
-    def _bytes(self, start: int, length: int) -> bytes:
-        if start < self._tail_start:
-            return self._whole_range(start, length)
-        return self._tail[start - self._tail_start :][:length]
 
     def _whole_range(self, start: int, length: int) -> bytes:
         data = self._read_range(start, length)

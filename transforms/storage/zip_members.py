@@ -1,17 +1,19 @@
 """A member out of the bytes of an archive (APPNOTE.TXT, https://support.pkware.com/pkzip/appnote), so that it takes one
-read wherever the archive is. The directory is read by zipfile; its own reading of members makes all that a few bytes of
-bzip2 or LZMA unpack to, gigabytes perhaps, before it looks how much there should be."""
+read wherever the archive is. zipfile's own reading of members makes all that a few bytes of bzip2 or LZMA unpack to,
+gigabytes perhaps, before it looks how much there should be."""
 
 import bz2
 import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 _HEADER = struct.Struct("<4s22xHH")
 _SIGNATURE = b"PK\x03\x04"
-_MAX_EXTRA = 65_535  # bytes of a local header's extra field, which may differ from the directory's
+MOST_BESIDES = _HEADER.size + 65_535
+"""Bytes of a member besides its name and content, at the most: its extra field may differ from the directory's."""
 _ENCRYPTED = 1
 _UNICODE = 1 << 11
 
@@ -20,46 +22,57 @@ class DamagedMemberError(ValueError):
     """What is wrong with a member."""
 
 
-def spans(members: Sequence[zipfile.ZipInfo], directory_start: int) -> dict[str, tuple[int, int]]:
-    """Where the bytes of each member, with its header, begin and how many there are at the most."""
-    starts = sorted({info.header_offset for info in members})
-    ends = dict(zip(starts, [*starts[1:], directory_start], strict=False))
-    return {
-        info.filename: (info.header_offset, max(0, min(ends[info.header_offset] - info.header_offset, _longest(info))))
-        for info in members
-    }
+class Member(NamedTuple):
+    """What an archive's directory says of a member.
+
+    Attributes:
+        name: its folders in it, `/` between its parts.
+        start, length: where its bytes, with its header, begin in the archive, and how many there are at the most.
+        packed_bytes, size_bytes: of its content, as it is stored and unpacked.
+        crc32: of the unpacked content.
+        flags, method: see APPNOTE.TXT 4.4.4 and 4.4.5.
+    """
+
+    name: str
+    start: int
+    length: int
+    packed_bytes: int
+    size_bytes: int
+    crc32: int
+    flags: int
+    method: int
 
 
-def _longest(info: zipfile.ZipInfo) -> int:
-    return _HEADER.size + len(info.orig_filename.encode()) + _MAX_EXTRA + info.compress_size
+def member_name(data: bytes, flags: int, errors: str = "strict") -> str:
+    """A member's name, out of the bytes that a header has of it; what is hidden behind a zero is none of it."""
+    return data.decode("utf-8" if flags & _UNICODE else "cp437", errors).partition("\0")[0]
 
 
-def unpack(data: bytes, info: zipfile.ZipInfo) -> bytes:
+def unpack(data: bytes, member: Member) -> bytes:
     """The content of a member, from its span. Never more than the directory says is made of it.
 
     Raises:
         DamagedMemberError: it is encrypted, or not what the directory says.
     """
-    if info.flag_bits & _ENCRYPTED:
+    if member.flags & _ENCRYPTED:
         raise DamagedMemberError("it is encrypted")
     if len(data) < _HEADER.size or not data.startswith(_SIGNATURE):
         raise DamagedMemberError("it has no header")
     _, name_length, extra_length = _HEADER.unpack_from(data)
     start = _HEADER.size + name_length + extra_length
-    encoding = "utf-8" if info.flag_bits & _UNICODE else "cp437"
-    if data[_HEADER.size : _HEADER.size + name_length] != info.orig_filename.encode(encoding, "replace"):
+    if member_name(data[_HEADER.size : _HEADER.size + name_length], member.flags, "replace") != member.name:
         raise DamagedMemberError("its header has another name than the directory")
-    packed = memoryview(data)[start : start + info.compress_size]
-    unpacker = _UNPACKERS.get(info.compress_type)
+    packed = memoryview(data)[start : start + member.packed_bytes]
+    unpacker = _UNPACKERS.get(member.method)
     if not unpacker:
-        raise DamagedMemberError(f"it is compressed by method {info.compress_type}, which is not supported")
+        raise DamagedMemberError(f"it is compressed by method {member.method}, which is not supported")
     try:
-        content = unpacker(packed, info.file_size)
+        content = unpacker(packed, member.size_bytes)
     except (OSError, ValueError, zlib.error, lzma.LZMAError, struct.error) as error:
         raise DamagedMemberError(str(error)) from error
-    if len(content) != info.file_size:
-        raise DamagedMemberError(f"{len(content):,} bytes where the directory says {info.file_size:,}")
-    if zlib.crc32(content) != info.CRC:
+    if len(content) != member.size_bytes:
+        raise DamagedMemberError(f"{len(content):,} bytes where the directory says {member.size_bytes:,}")
+    if zlib.crc32(content) != member.crc32:
         raise DamagedMemberError("its checksum is not that of the directory")
     return content
 

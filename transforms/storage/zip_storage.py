@@ -3,11 +3,11 @@
 import errno
 import io
 import logging
-import zipfile
+import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import PurePosixPath
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import google_crc32c
 
@@ -23,16 +23,14 @@ from recordmill.transforms.storage.interface import (
     is_remote,
     too_large,
 )
-from recordmill.transforms.storage.range_stream import RangeStream
-from recordmill.transforms.storage.zip_members import DamagedMemberError, spans, unpack
+from recordmill.transforms.storage.zip_members import DamagedMemberError, Member, unpack
+
+if TYPE_CHECKING:
+    from recordmill.transforms.storage.zip_directory import Directory
 
 _LOGGER = logging.getLogger(__name__)
 
-_OF_DAMAGE = (None, errno.EINVAL)
-"""The errno of those OSErrors on reading a member that mean damaged bytes (bzip2's; an offset before the file's start)
-and not a fault of the disk."""
 _TRIES = 3
-_TAIL_BYTES = 64 << 10
 
 
 class ZipStorage:
@@ -57,10 +55,10 @@ class ZipStorage:
         archive = self._open(again=True)
         prefix = self._member(folder).rstrip("/")
         prefix = f"{prefix}/" if prefix else archive.own_folder
-        for name, info in archive.members.items():
-            if name.startswith(prefix):
-                short = name[len(prefix) :]
-                yield StoredFile(short, f"{self.archive}/{name}", info.file_size, _version(info))
+        for member in archive.members:
+            if member.name.startswith(prefix):
+                path = f"{self.archive}/{member.name}"
+                yield StoredFile(member.name[len(prefix) :], path, member.size_bytes, _version(member))
 
     def names(self, folder: str) -> list[str]:
         return sorted(file.name for file in self.walk(folder) if "/" not in file.name)
@@ -74,22 +72,21 @@ class ZipStorage:
 
     def stat(self, path: str) -> StoredFile | None:
         name = self._member(path)
-        info = self._open().find(name)
-        return None if info is None else StoredFile(name, path, info.file_size, _version(info))
+        member = self._open().find(name)
+        return None if member is None else StoredFile(name, path, member.size_bytes, _version(member))
 
     def open(self, path: str, version: str = "") -> BinaryIO:
         return io.BytesIO(self.read(path, version))
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
-        archive = self._open()
-        info = self._found(archive, path, version)
-        size = max(info.file_size, info.compress_size)  # what is stored may be padded with what unpacks to nothing
+        member = self._found(path, version)
+        size = max(member.size_bytes, member.packed_bytes)  # what is stored may be padded with what unpacks to nothing
         if most_bytes is not None and size > most_bytes:
             raise too_large(path, size, most_bytes)
         # A range comes without a checksum, so what is damaged may be so on its way only.
         for _ in range(_TRIES if is_remote(self.archive) else 1):
             try:
-                return unpack(self.read_span(*archive.spans[info.filename]), info)
+                return unpack(self.read_span(member.start, member.length), member)
             except DamagedMemberError as error:
                 damage = error
         raise UnreadableFileError(errno.EIO, f"damaged or encrypted ({damage})", path) from damage
@@ -97,9 +94,8 @@ class ZipStorage:
     def span(self, path: str) -> tuple[int, int] | None:
         """Where the bytes of a member with its header begin in the archive, and how many there are at the most; None
         where there is no such member."""
-        archive = self._open()
-        info = archive.find(self._member(path))
-        return None if info is None else archive.spans[info.filename]
+        member = self._open().find(self._member(path))
+        return None if member is None else (member.start, member.length)
 
     def read_span(self, start: int, length: int) -> bytes:
         """So many bytes of the archive."""
@@ -112,7 +108,7 @@ class ZipStorage:
             DamagedMemberError: it cannot be had from them.
             OSError: see `read`.
         """
-        return unpack(data, self._found(self._open(), path, version))
+        return unpack(data, self._found(path, version))
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
         return self.read(path, version)[start : start + length]
@@ -138,16 +134,17 @@ class ZipStorage:
         found = self._storage.stat(self.archive)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "no such archive", self.archive)
-        _opened[self.archive] = archive = _archive(self._storage, self.archive, found.size_bytes, found.version)
+        with _opening:
+            _opened[self.archive] = archive = _archive(self._storage, self.archive, found.size_bytes, found.version)
         return archive
 
-    def _found(self, archive: "_Archive", path: str, version: str) -> zipfile.ZipInfo:
-        info = archive.find(self._member(path))
-        if info is None:
+    def _found(self, path: str, version: str) -> Member:
+        member = self._open().find(self._member(path))
+        if member is None:
             raise FileNotFoundError(errno.ENOENT, "no such member", path)
-        if version and version != _version(info):
+        if version and version != _version(member):
             raise ChangedFileError(errno.ESTALE, "another member than was listed", path)
-        return info
+        return member
 
     def _member(self, path: str) -> str:
         return path[len(self.archive) :].lstrip("/")
@@ -177,42 +174,38 @@ class ZipStorage:
         self._refuse(path)
 
 
-def _version(info: zipfile.ZipInfo) -> str:
-    return f"{info.CRC:08x}"
+def _version(member: Member) -> str:
+    return f"{member.crc32:08x}"
 
 
 class _Archive:
-    """An open archive; zipfile lets several threads read at once. Size and version are of the file that is open.
-
-    Attributes:
-        members: by name, without folders; of two that have one name, the last.
-        spans: see `recordmill.transforms.storage.zip_members.spans`.
-    """
+    """An archive whose directory has been read; size and version are of the file then."""
 
     def __init__(self, storage: Storage, path: str, size_bytes: int, version: str):
         self.version = version
-        try:
-            ranges = partial(storage.read_range, path, version=version)
-            self.file = zipfile.ZipFile(RangeStream(ranges, path, size_bytes, tail_bytes=_TAIL_BYTES))
-        except Exception as error:  # zipfile raises several kinds on bytes that are no archive
-            if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
-                raise
-            raise ConfigError(f"{path} is not a ZIP archive that can be read ({error})") from error
-        self.members = {info.filename: info for info in self.file.infolist() if not info.is_dir()}
-        self.spans = spans(self.file.infolist(), self.file.start_dir)
-        doubles = len(self.file.infolist()) - len({info.filename for info in self.file.infolist()})
-        if doubles:
-            _LOGGER.warning("%s: %d of its members have the name of a later one, and are passed over", path, doubles)
-        folders = {PurePosixPath(name).parts[0] for name in self.members if "/" in name} - {"__MACOSX"}
-        self._folder = f"{folders.pop()}/" if len(folders) == 1 else ""
-        is_own = self._folder == f"{PurePosixPath(path).stem}/" and all(
-            name.startswith((self._folder, "__MACOSX/")) for name in self.members
-        )
+        self.members = members = _directory(storage, path, size_bytes, version)
+        if members.repeated:
+            message = "%s: %d of its members have the name of a later one, and are passed over"
+            _LOGGER.warning(message, path, members.repeated)
+        folders = members.tops - {"", "__MACOSX/"}
+        self._folder = folders.pop() if len(folders) == 1 else ""
+        is_own = self._folder == f"{PurePosixPath(path).stem}/" and "" not in members.tops
         self.own_folder = self._folder if is_own else ""
 
-    def find(self, name: str) -> zipfile.ZipInfo | None:
-        return self.members.get(name) or self.members.get(self._folder + name)
+    def find(self, name: str) -> Member | None:
+        return self.members.find(name) or self.members.find(self._folder + name)
+
+
+def _directory(storage: Storage, path: str, size_bytes: int, version: str) -> "Directory":
+    from recordmill.transforms.storage.zip_directory import Directory  # numpy takes longer than all of this room
+
+    try:
+        return Directory(partial(storage.read_range, path, version=version), path, size_bytes)
+    except ValueError as error:
+        raise ConfigError(f"{path} is not a ZIP archive that can be read ({error})") from error
 
 
 _archive = lru_cache(maxsize=16)(_Archive)
 _opened: dict[str, _Archive] = {}
+_opening = threading.Lock()
+"""Held while a directory is read: threads that begin at once would all read it."""

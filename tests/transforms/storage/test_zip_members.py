@@ -8,7 +8,8 @@ import zlib
 
 import pytest
 
-from recordmill.transforms.storage.zip_members import DamagedMemberError, spans, unpack
+from recordmill.transforms.storage.zip_directory import Directory
+from recordmill.transforms.storage.zip_members import DamagedMemberError, unpack
 
 PLAIN = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
 MEMBERS = {"a.png": b"one", "b/é ü.png": b"two" * 1000, "empty": b"", "last": bytes(range(256))}
@@ -33,12 +34,12 @@ class Archive:
 
     def read(self) -> dict[str, bytes]:
         """Each member out of the bytes of its span."""
-        with zipfile.ZipFile(io.BytesIO(self.data)) as file:
-            places = spans(file.infolist(), file.start_dir)
-            return {info.filename: unpack(self.span(places[info.filename]), info) for info in file.infolist()}
+        return {
+            member.name: unpack(self.range(member.start, member.length), member)
+            for member in Directory(self.range, "a.zip", len(self.data))
+        }
 
-    def span(self, place: tuple[int, int]) -> bytes:
-        start, length = place
+    def range(self, start: int, length: int) -> bytes:
         return bytes(self.data[start : start + length])
 
 
@@ -46,24 +47,6 @@ class Archive:
 @pytest.mark.parametrize("extra", [b"", struct.pack("<HH", 0xCAFE, 50_000) + bytes(50_000)])
 def test_every_member_is_in_its_span(method, extra):
     assert Archive(method=method, extra=extra).read() == MEMBERS
-
-
-def test_a_span_ends_where_the_next_member_or_the_directory_begins():
-    archive = Archive()
-    with zipfile.ZipFile(io.BytesIO(archive.data)) as file:
-        infos = file.infolist()
-    found = spans(infos[::-1], archive.directory)
-    starts = [info.header_offset for info in infos]
-    ends = [*starts[1:], archive.directory]
-    assert found == {info.filename: (start, end - start) for info, start, end in zip(infos, starts, ends, strict=True)}
-
-
-def test_a_span_is_no_longer_than_its_member_can_be():
-    """As where there are gigabytes of something else between two members."""
-    first, second = zipfile.ZipInfo("ü"), zipfile.ZipInfo("b")
-    first.compress_size = 1000
-    first.header_offset, second.header_offset = 0, 1 << 32
-    assert spans([first, second], 1 << 33)["ü"] == (0, 30 + 2 + 65_535 + 1000)
 
 
 def test_a_name_of_old_archives_is_not_taken_for_another():
@@ -129,10 +112,9 @@ def test_bytes_of_another_checksum_are_told(method):
 def test_a_span_that_is_cut_is_told(length):
     """As where the archive has become shorter since its directory was read."""
     archive = Archive({"a.png": b"abc" * 100}, zipfile.ZIP_STORED)
-    with zipfile.ZipFile(io.BytesIO(archive.data)) as file:
-        (info,) = file.infolist()
+    (member,) = Directory(archive.range, "a.zip", len(archive.data))
     with pytest.raises(DamagedMemberError):
-        unpack(bytes(archive.data[:length]), info)
+        unpack(bytes(archive.data[:length]), member)
 
 
 def test_what_is_encrypted_is_told_as_such():

@@ -2,6 +2,7 @@
 
 import errno
 import struct
+import time
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +65,20 @@ def test_the_one_folder_at_the_top_may_be_left_out(tmp_path, name):
     path = archive(tmp_path / "masks.zip", {**MEMBERS, "__MACOSX/val/._1.png": b"of a Mac"})
     storage = storage_for(path)
     assert storage.read(f"{path}/{name}") == MEMBERS[f"val/{name}"]
+
+
+def test_a_folder_without_files_is_no_other_folder_at_the_top(tmp_path):
+    path = archive(tmp_path / "masks.zip", {"val/1.png": b"one", "train/": b""})
+    assert storage_for(path).read(f"{path}/1.png") == b"one"
+
+
+@pytest.mark.parametrize(
+    ("others", "names"),
+    [({}, ["1.png"]), ({"__MACOSX/x": b""}, ["1.png"]), ({"top.png": b""}, ["masks/1.png", "top.png"])],
+)
+def test_files_are_listed_below_the_folder_that_has_the_archive_s_name(tmp_path, others, names):
+    path = archive(tmp_path / "masks.zip", {"masks/1.png": b"", **others})
+    assert [file.name for file in storage_for(path).walk(path)] == names
 
 
 def test_of_several_folders_none_may_be_left_out(tmp_path):
@@ -219,6 +234,21 @@ def test_threads_may_read_one_archive_at_once(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda name: storage.read(f"{path}/{name}"), list(members) * 4))
     assert found == list(members.values()) * 4
+
+
+def test_threads_that_begin_at_once_read_one_directory(tmp_path, monkeypatch):
+    path = archive(tmp_path / "masks.zip")
+    read_range, reads = LocalStorage.read_range, []
+
+    def slowly(self, path, start, length, version=""):
+        reads.append((start, length))
+        time.sleep(0.05)
+        return read_range(self, path, start, length, version)
+
+    monkeypatch.setattr(LocalStorage, "read_range", slowly)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(storage_for(path).size, [f"{path}/1.png"] * 8)) == [3] * 8
+    assert len(reads) == 1
 
 
 def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch):
