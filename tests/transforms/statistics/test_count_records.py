@@ -41,6 +41,6 @@ def test_boxes_beside_their_masks(parts):
     written = ImageCounter()
     written.add(encoded.facts, RecordPlace(0, 0, len(record) + FRAME_BYTES))
     found = written.statistics("s")
-    assert count_records([record], table, LABELS, "s").statistics == found
+    assert count_records([b"".join(record)], table, LABELS, "s").statistics == found
     numbers = {name: each.number for name, each in found.findings.items()}
     assert numbers == {"repeated_boxes": 3} | ({"box_mask_mismatch": 1} if parts else {})
