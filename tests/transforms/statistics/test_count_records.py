@@ -37,10 +37,10 @@ def test_boxes_beside_their_masks(parts):
     task = ImageTask(1, "1.jpg", None, None, ImageRef("1.jpg", 1), "train", annotations, ImageLabels())
     table = DETECTION.with_parts(parts)
     encoded = ExampleEncoder(LABELS, table, "clip").encode(task, Picture(file.getvalue(), "jpeg", 100, 50, "ab"))
-    (record,) = encoded.records
+    (record,) = map(b"".join, encoded.records)
     written = ImageCounter()
     written.add(encoded.facts, RecordPlace(0, 0, len(record) + FRAME_BYTES))
     found = written.statistics("s")
-    assert count_records([b"".join(record)], table, LABELS, "s").statistics == found
+    assert count_records([record], table, LABELS, "s").statistics == found
     numbers = {name: each.number for name, each in found.findings.items()}
     assert numbers == {"repeated_boxes": 3} | ({"box_mask_mismatch": 1} if parts else {})
