@@ -37,6 +37,7 @@ from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.embed.build_model import build_model
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
 from recordmill.transforms.embed.load_model import load_model
+from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
@@ -56,7 +57,9 @@ def embed(paths: list[Path], choice: ModelChoice, found: FeatureModel, output: P
     ]
     threads = usable_cores()
     with ThreadPoolExecutor(threads) as pool:
-        ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(ShardKey("train", 0, 1), tasks)
+        ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(
+            ShardKey("train", 0, 1), map(pack, tasks)
+        )
 
 
 def recipe_loop(paths: list[Path], model: keras.Model, size: tuple[int, int], output: Path) -> None:

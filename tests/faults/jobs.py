@@ -26,6 +26,7 @@ from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.manifest import FORMAT, state_folder
 from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe
@@ -354,7 +355,7 @@ class Shard:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
             labels, table = LabelMap((Category(1, "cat"),)), DETECTION.with_parts(())
-            return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(self.KEY, self.tasks)
+            return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(self.KEY, map(pack, self.tasks))
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

@@ -68,8 +68,8 @@ def _embedded(
 def _read_ahead(tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordContext) -> Iterator[_Read]:
     """Pixels in the order of tasks. Threads have two batches in hand, so that one is there when the model is ready."""
     size = max(1, -(-maker.batch // of.threads))
-    parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    fetch = fetch_for([task.ref for task in tasks])
+    parts = (tasks[start : start + size] for start in range(0, len(tasks), size))
+    fetch = fetch_for(task.ref for task in tasks)
     read = partial(_read, size=maker.model.input_size, resize=maker.resize, fetch=fetch)
     return chain.from_iterable(look_ahead(read, parts, of.pool, of.threads))
 

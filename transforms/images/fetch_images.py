@@ -37,11 +37,10 @@ def fetch_file(file: ImageRef) -> bytes:
     return storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
 
 
-def fetch_for(files: Sequence[ImageRef]) -> Fetch:
+def fetch_for(files: Iterable[ImageRef]) -> Fetch:
     """How to fetch these files. They are all asked for, in about this order: what is not asked for would be kept."""
-    if any(is_remote(file.path) and archive_of(file.path) for file in files):
-        return FetchMembers(files)
-    return fetch_file
+    members = [file for file in files if is_remote(file.path) and archive_of(file.path)]
+    return FetchMembers(members) if members else fetch_file
 
 
 class Member(NamedTuple):

@@ -61,7 +61,7 @@ def _encoded_ahead(
     size_of: Callable[[ImageTask], int],
     rules: PictureRules,
 ) -> Iterator[Made]:
-    files = [file for task in tasks if encoder.wants_image(task) for file in task.files]
+    files = (file for task in tasks if encoder.wants_image(task) for file in task.files)
     encode = partial(encode_batch, encoder=encoder, rules=rules, fetch=fetch_for(files))
     return chain.from_iterable(
         look_ahead(encode, batches(tasks, size_of), of.pool, of.threads, lambda batch: sum(map(size_of, batch)))

@@ -4,8 +4,8 @@ earlier run has finished is found and kept."""
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
+from typing import overload
 
 import msgspec
 
@@ -17,6 +17,7 @@ from recordmill.schemas.shards import PlanPosition, ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.coders import pack, unpacker
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import NO_RECORD
 from recordmill.transforms.shards.plan_shards import task_order
@@ -30,6 +31,32 @@ _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSIN
 """Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 
 
+class PlannedTasks(Sequence[ImageTask]):
+    """The tasks of a shard in order, each unpacked when it is taken: unpacked, they take six times as much memory.
+
+    Args:
+        packed: ImageTasks, as `pack` makes them.
+        seed: of the order.
+    """
+
+    def __init__(self, packed: Iterable[bytes], seed: int):
+        self._unpack = unpacker(ImageTask)
+        self.packed = sorted(packed, key=lambda task: task_order(seed, self._unpack(task)))
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    @overload
+    def __getitem__(self, index: int) -> ImageTask: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ImageTask]: ...
+
+    def __getitem__(self, index: int | slice) -> ImageTask | list[ImageTask]:
+        found = self.packed[index]
+        return self._unpack(found) if isinstance(found, bytes) else list(map(self._unpack, found))
+
+
 class ShardWriter:
     """Writes the shards of a job."""
 
@@ -40,14 +67,17 @@ class ShardWriter:
         self._finished = FinishedShards(recipe, of.labels, of.table)
         self._make = recipe.maker.start(of)
 
-    def finish(self, key: ShardKey, tasks: Iterable[ImageTask]) -> ShardResult:
+    def finish(self, key: ShardKey, packed: Iterable[bytes]) -> ShardResult:
         """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan and versions, and the
         file is there, with the same checksum.
+
+        Args:
+            packed: the shard's ImageTasks, in any order.
 
         Raises:
             OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
         """
-        ordered = sorted(tasks, key=partial(task_order, self.recipe.seed))
+        ordered = PlannedTasks(packed, self.recipe.seed)
         plan = self.plan_digest(key, ordered)
         done = self._finished.find(key, plan)
         if done and not any(reject.reason in _MAY_PASS for reject in done.rejected):
@@ -59,13 +89,15 @@ class ShardWriter:
         progress.finished_shard()
         return done
 
-    def plan_digest(self, key: ShardKey, tasks: list[ImageTask]) -> str:
+    def plan_digest(self, key: ShardKey, tasks: PlannedTasks) -> str:
         """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they
         were listed."""
-        parts = (key, tasks, msgspec.structs.replace(self.recipe, output=""), self.labels, self.table)
-        return hashlib.sha256(msgspec.msgpack.encode(parts, order="deterministic")).hexdigest()
+        digest = hashlib.sha256(pack((key, msgspec.structs.replace(self.recipe, output=""), self.labels, self.table)))
+        for task in tasks.packed:
+            digest.update(task)
+        return digest.hexdigest()
 
-    def _write(self, key: ShardKey, tasks: list[ImageTask], plan: str) -> ShardResult:
+    def _write(self, key: ShardKey, tasks: PlannedTasks, plan: str) -> ShardResult:
         counted: Counter[Metric] = Counter()
         classes: Counter[int] = Counter()
         rejected: list[Rejected] = []
@@ -106,7 +138,7 @@ class ShardWriter:
             self._span(tasks),
         )
 
-    def _span(self, tasks: list[ImageTask]) -> tuple[PlanPosition, PlanPosition] | None:
+    def _span(self, tasks: PlannedTasks) -> tuple[PlanPosition, PlanPosition] | None:
         """See ShardResult; of tasks in order."""
         if not tasks:
             return None

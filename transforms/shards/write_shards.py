@@ -11,13 +11,11 @@ from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Count, RejectRun
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.rejects.reject_blocks import reject_runs
-from recordmill.transforms.runtime.coders import unpacker
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
@@ -104,5 +102,4 @@ class _WriteShard(ThreadedDoFn):
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[ShardResult]:
         key, packed = group
-        tasks = map(unpacker(ImageTask), packed)
-        yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, tasks)
+        yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, packed)

@@ -25,12 +25,13 @@ from recordmill.transforms.duplicates import fingerprint_images
 from recordmill.transforms.images import fetch_images
 from recordmill.transforms.images.fetch_images import FetchMembers
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import image_order
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_writer import PlannedTasks, ShardWriter
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running
@@ -59,12 +60,14 @@ def three_tasks(tmp_path) -> list[ImageTask]:
 
 def plan_digest(key, tasks, recipe, labels, table) -> str:
     with ThreadPoolExecutor(1) as pool:
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 1)).plan_digest(key, tasks)
+        return ShardWriter(recipe, RecordContext(labels, table, pool, 1)).plan_digest(
+            key, PlannedTasks(map(pack, tasks), recipe.seed)
+        )
 
 
 def finish(tasks, recipe, labels=LABELS, table=TABLE):
     with ThreadPoolExecutor(2) as pool:
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, tasks)
+        return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, map(pack, tasks))
 
 
 def source_ids(path: Path) -> list[int]:
