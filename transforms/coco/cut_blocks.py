@@ -16,6 +16,7 @@ import numpy as np
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.file_kinds import describe_content
+from recordmill.transforms.coco.file_fields import has_data
 from recordmill.transforms.coco.odd_json import (
     START,
     Position,
@@ -31,7 +32,9 @@ from recordmill.transforms.coco.odd_json import (
 
 BLOCK_BYTES = 8 << 20
 LISTS = ("images", "annotations")
-"""Those that are cut; what else is in a file is small."""
+"""Those that are cut into blocks."""
+_READ = (*LISTS, "categories")
+"""Of all else in a file, only whether it has data is ever told."""
 
 _KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -54,7 +57,8 @@ class Block(NamedTuple):
     """Some of a file's text.
 
     Attributes:
-        list: whose rows these are; empty for an object of all else: the file without the rows of its lists.
+        list: whose rows these are; empty for an object of all else: the file without the rows of its lists, and true or
+            false in place of what nobody reads.
         first_row: index of the first.
         rows: how many.
         start: offset of `text` in the file; of all else, 0.
@@ -158,7 +162,7 @@ def _cut_file(text: _Text) -> Iterator[Block]:
         text.drop(1)
     while not is_end:
         key = _key(text)
-        if key in fields and key in (*LISTS, "categories"):
+        if key in fields and key in _READ:
             raise AnnotationFileError(
                 f"{text.path} has two lists {key!r}, of which the first would be dropped; make them one list"
             )
@@ -166,7 +170,7 @@ def _cut_file(text: _Text) -> Iterator[Block]:
             yield from _cut_list(text, key)
             fields[key] = b"[]"
         else:
-            fields[key] = _value(text)
+            fields[key] = _value(text) if key in _READ else _skip_value(text, key)
         if (after := text.skip_space()) not in (b",", b"}"):
             raise text.fault(0 if after else None)
         is_end = after == b"}"
@@ -212,6 +216,14 @@ def _value(text: _Text) -> bytes:
         if text.is_whole:
             raise text.fault()
         text.read(max(text.block_bytes, len(text.data)))
+
+
+def _skip_value(text: _Text, key: str) -> bytes:
+    """What stands for a value that nobody reads, which is dropped: true where it has data, false where it has none. A
+    list is never in memory as a whole."""
+    is_list = text.skip_space() == b"["
+    values = (b"[%b]" % block.text for block in _cut_list(text, key)) if is_list else iter([_value(text)])
+    return b"true" if sum(has_data(msgspec.Raw(value)) for value in values) else b"false"
 
 
 def _cut_list(text: _Text, name: str) -> Iterator[Block]:

@@ -3,13 +3,16 @@
 import json
 import math
 import re
+import tracemalloc
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.transforms.coco.cut_blocks import Block, cut_blocks
+from recordmill.transforms.coco.file_fields import has_data
 from recordmill.transforms.coco.odd_json import quote_nan
 
 TEXTS = st.sampled_from(["", "}, {", '"}]', "\\", "]}", "NaN", "é\u2028", '\\"}, {"id": 1}'])
@@ -45,8 +48,21 @@ def test_blocks_hold_all_rows_in_order_at_their_offsets(images, annotations, inf
         assert all(data[block.start :].startswith(block.text) for block in of_list)
     (rest,) = (block for block in blocks if not block.list)
     assert rest == blocks[-1]
-    (expected,) = decoded(json.dumps(document | {"images": [], "annotations": []}).encode())
-    assert decoded(rest.text) == [expected]
+    is_told = has_data(msgspec.Raw(quote_nan(json.dumps(info).encode())))
+    assert json.loads(rest.text) == {"images": [], "annotations": [], "info": is_told}
+
+
+def test_a_list_that_nobody_reads_is_not_held():
+    row = b'{"subject": 1, "object": 2}'
+    pieces = [b'{"categories": [{"id": 1}], "relations": [', *[row + b","] * 40_000, row, b'], "zeros": ["", 0, []]}']
+    tracemalloc.start()
+    try:
+        (rest,) = cut_blocks("a.json", pieces, 1 << 14)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert json.loads(rest.text) == {"categories": [{"id": 1}], "relations": True, "zeros": False}
+    assert peak < len(row) * 40_000 / 4
 
 
 def test_blocks_are_no_larger_than_was_asked_for_unless_a_row_is():
@@ -104,7 +120,7 @@ def test_rows_of_hundreds_of_objects_are_cut(text, more):
     assert [each for block in blocks for each in decoded(block.text)] == rows
 
 
-@pytest.mark.parametrize("end", ['"annotations": [{"id": 1, "caption": "cut \\ud83d"}]', '"info": "\\ud83d"'])
+@pytest.mark.parametrize("end", ['"annotations": [{"id": 1, "caption": "cut \\ud83d"}]', '"categories": ["\\ud83d"]'])
 @pytest.mark.parametrize("block_bytes", [16, 1 << 20])
 def test_half_a_surrogate_pair_at_the_end_is_not_a_file_that_has_been_cut(end, block_bytes):
     text = b'{"images": [], %b}' % end.encode()
