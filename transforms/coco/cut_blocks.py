@@ -220,7 +220,7 @@ def _value(text: _Text) -> bytes:
 
 def _skip_value(text: _Text, key: str) -> bytes:
     """What stands for a value that nobody reads, which is dropped: true where it has data, false where it has none. A
-    list is never in memory as a whole."""
+    list of objects is not in memory as a whole."""
     is_list = text.skip_space() == b"["
     values = (b"[%b]" % block.text for block in _cut_list(text, key)) if is_list else iter([_value(text)])
     return b"true" if sum(has_data(msgspec.Raw(value)) for value in values) else b"false"
