@@ -367,3 +367,10 @@ def test_no_bytes_of_an_archive_are_kept_once_a_shard_is_written(tmp_path, tasks
         (fetch,) = fetches
         assert sum(len(span._data) for span in fetch._spans.values()) == 0
         assert len(server.calls("read")) <= 10
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_tasks_are_in_the_order_of_the_seed_one_by_one_and_in_slices(tasks, seed):
+    planned = PlannedTasks(map(pack, tasks), seed)
+    ordered = sorted(tasks, key=lambda task: image_order(seed, task.image_id))
+    assert (list(planned), planned[1:], planned[-1], len(planned)) == (ordered, ordered[1:], ordered[-1], 3)
