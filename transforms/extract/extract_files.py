@@ -76,9 +76,6 @@ class FileWriter:
         with self._lock:
             if self._written.get(file.path) == written.sha256:
                 return written
-            self._written[file.path] = written.sha256
-            if len(self._written) > _REMEMBERED:
-                self._written.popitem(last=False)
         try:
             self._storage.write(self._storage.join(self._folder, file.path), file.data)
         except RecursionError as error:  # os.makedirs goes up a thousand folders at most
@@ -87,6 +84,10 @@ class FileWriter:
             if error.errno not in _OF_THE_NAME:
                 raise
             raise _no_file(file.path, str(error.strerror)) from error
+        with self._lock:  # not before it is there: another thread would take for written what cannot be
+            self._written[file.path] = written.sha256
+            if len(self._written) > _REMEMBERED:
+                self._written.popitem(last=False)
         return written
 
 

@@ -49,8 +49,10 @@ def test_a_file_is_written_once(tmp_path):
 def test_there_can_be_no_file_of_that_name(path, tmp_path):
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UnusableRecordError, match="there can be no file"):
-        FileWriter(str(tmp_path)).write(ExtractedFile(path, b"a"))
+    writer = FileWriter(str(tmp_path))
+    for _ in range(2):  # the records of two objects may have the same picture
+        with pytest.raises(UnusableRecordError, match="there can be no file"):
+            writer.write(ExtractedFile(path, b"a"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
 
 
