@@ -325,10 +325,22 @@ def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], k
                 yield bytes(FIELDS.decode(raw).get(key, b"")) == f'"{text}"'.encode()
 
 
+def _image_decoder(data: bytes) -> Callable[[msgspec.Raw], CocoImageRow]:
+    """Decodes those image rows that `_decode_rows` does: where all have a name, whatever their addresses are."""
+    with contextlib.suppress(msgspec.ValidationError):
+        msgspec.json.decode(quote_nan(data), type=_NamedImages)
+        return msgspec.json.Decoder(CocoImageRow).decode
+    return lambda raw: _IMAGE_ROW.decode(raw).named()
+
+
+class _NamedImages(msgspec.Struct):
+    images: list[CocoImageRow] = []
+
+
 def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
     """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
     images, annotations, rejected = [], [], []
-    are_quoted = _are_quoted(data, "images", lambda raw: _IMAGE_ROW.decode(raw).named(), "file_name")
+    are_quoted = _are_quoted(data, "images", _image_decoder(data), "file_name")
     for image in rows.images:
         if image.file_name in _NO_TEXTS and next(are_quoted):
             detail = f"the file_name is {image.file_name}, no text"

@@ -93,6 +93,9 @@ def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
     assert [row.id for row in rows.images] == [1, 3]
     detail = f"the file_name is {json.dumps(name)}, no text"
     assert rows.rejected == [Rejected("image", 2, Reason.MALFORMED_IMAGE, detail)]
+    addressed = [{**IMAGE, "id": 2, "file_name": name, "coco_url": 5}, {**IMAGE, "id": 3, "coco_url": 5}]
+    rows = decode(document([IMAGE, *addressed]))
+    assert ([row.id for row in rows.images], [reject.id for reject in rows.rejected]) == ([1, 3], [2])
     masks = [{"image_id": 1, "file_name": each, "segments_info": []} for each in (name, "a.png")]
     rows = decode(document([IMAGE], masks), AnnotationKind.PANOPTIC)
     assert [row.file_name for row in rows.annotations] == ["a.png"]
