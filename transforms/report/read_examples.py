@@ -151,7 +151,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
         with open_picture(data, "jpeg") as image:
             size = image.size
             part = max(1, max(size) // _SIDE)  # of which libjpeg takes a power of two as it decodes
-            image.draft(image.mode, (size[0] // part, size[1] // part))
+            image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
             return for_jpeg(image), size
     shapes = {feature.source: feature.shape for feature in table.features}
     picture = picture_of(values, tuple(map(int, shapes.get("image.pixels", ()))))
