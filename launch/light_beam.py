@@ -29,6 +29,9 @@ _LATER = "apache_beam.io.mongodbio", "httplib2", "yaml"
 
 _CHANGED = {*_CLIENTS, *_LATER}
 
+_OF_IMPORT = {"__all__", "__cached__", "__file__", "__path__", "__warningregistry__"}
+"""What modules are asked for without being used: of the first, Beam asks `mongodbio`."""
+
 
 def import_light_beam(arguments: Sequence[str]) -> None:
     """Beam's import, when it comes, leaves out what a command of these arguments cannot use."""
@@ -74,15 +77,20 @@ class _Later(Loader):
 
 
 class _ModuleToLoad(ModuleType):
-    """A module that is executed when it is asked for what it does not have."""
+    """A module that is executed when it is asked for what it does not have. Other threads wait for that; what it asks
+    of itself meanwhile, it has or has not."""
 
     _lock = RLock()
 
     def __getattr__(self, name: str) -> object:
         with self._lock:
-            if self.__class__ is _ModuleToLoad and not name.startswith("__"):
-                self.__class__ = ModuleType  # type: ignore[assignment]
-                self.__loader__.loader.exec_module(self)  # type: ignore[union-attr]
+            if self.__class__ is _ModuleToLoad and name not in _OF_IMPORT and "_executed" not in vars(self):
+                vars(self)["_executed"] = True
+                try:
+                    self.__loader__.loader.exec_module(self)  # type: ignore[union-attr]
+                    self.__class__ = ModuleType  # type: ignore[assignment]
+                finally:
+                    del vars(self)["_executed"]
         return ModuleType.__getattribute__(self, name)
 
 

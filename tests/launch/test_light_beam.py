@@ -35,6 +35,29 @@ def test_clients_are_imported_when_they_are_wanted():
     assert ended.stdout.endswith("\n[]\n[1, 2]\n")
 
 
+FIRST_USED = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from recordmill.launch.light_beam import import_light_beam
+import_light_beam([])
+import apache_beam, httplib2, yaml
+print(type(yaml).__name__, type(httplib2).__name__)
+together = Barrier(8)
+def load(number):
+    together.wait()
+    return yaml.safe_load(str(number))
+with ThreadPoolExecutor(8) as pool:
+    print(list(pool.map(load, range(8))))
+print(httplib2.__version__ != "", type(httplib2).__name__)
+"""
+
+
+def test_a_module_that_is_loaded_later_is_whole_to_all_threads_and_has_its_version():
+    ended = subprocess.run([sys.executable, "-c", FIRST_USED], capture_output=True, text=True, check=True)
+    assert ended.stdout == "_ModuleToLoad _ModuleToLoad\n[0, 1, 2, 3, 4, 5, 6, 7]\nTrue module\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "local"),
     [
