@@ -4,7 +4,9 @@ It lies where Python keeps what it compiles of our modules, and where Python may
 """
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import sha256
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -13,11 +15,13 @@ from jinja2.bccache import Bucket, FileSystemBytecodeCache
 
 
 class CompiledTemplate(FileSystemBytecodeCache):
-    """What jinja2 compiles, found by name, text and jinja2's version."""
+    """What jinja2 compiles, found by name, text, jinja2's version and the options of the environment, on which the
+    code depends: without `autoescape` it escapes nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Mapping[str, object]) -> None:
         folder = Path(cache_from_source(__file__)).parent
-        super().__init__(str(folder), f"template-{jinja2.__version__}-%s.cache")
+        of_options = sha256(repr(sorted(options.items())).encode()).hexdigest()[:16]
+        super().__init__(str(folder), f"template-{jinja2.__version__}-{of_options}-%s.cache")
 
     def load_bytecode(self, bucket: Bucket) -> None:
         try:

@@ -136,14 +136,14 @@ def _template() -> Any:
 
     from recordmill.transforms.report.compiled_template import CompiledTemplate
 
-    environment = Environment(
-        loader=PackageLoader("recordmill.transforms.report", "."),
-        bytecode_cache=CompiledTemplate(),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    options: dict[str, Any] = {
+        "autoescape": True,
+        "undefined": StrictUndefined,
+        "trim_blocks": True,
+        "lstrip_blocks": True,
+    }
+    loader = PackageLoader("recordmill.transforms.report", ".")
+    environment = Environment(loader=loader, bytecode_cache=CompiledTemplate(options), **options)
     environment.filters |= {"number": _number, "size": size_text, "plain": _plain}
     return environment.get_template("page.html")
 

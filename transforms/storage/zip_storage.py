@@ -135,7 +135,9 @@ class ZipStorage:
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "no such archive", self.archive)
         with _opening:
-            _opened[self.archive] = archive = _archive(self._storage, self.archive, found.size_bytes, found.version)
+            archive = _archive(self._storage, self.archive, found.size_bytes, found.version)
+            if is_remote(self.archive):
+                _opened[self.archive] = archive
         return archive
 
     def _found(self, path: str, version: str) -> Member:

@@ -16,8 +16,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def rendered(text="{{ 6 * 7 }}"):
-    environment = Environment(loader=DictLoader({"page": text}), bytecode_cache=CompiledTemplate())
+def rendered(text="{{ 6 * 7 }}", **options):
+    loader = DictLoader({"page": text})
+    environment = Environment(loader=loader, bytecode_cache=CompiledTemplate(options), **options)
     return environment.get_template("page").render()
 
 
@@ -35,6 +36,11 @@ def test_another_jinja2_compiles_anew(folder, monkeypatch):
     monkeypatch.setattr(compiled_template.jinja2, "__version__", "99")
     rendered()
     assert len(list(folder.iterdir())) == 2
+
+
+def test_a_template_that_escapes_is_not_one_that_does_not(folder):
+    text = "{{ '<' }}"
+    assert (rendered(text, autoescape=False), rendered(text, autoescape=True)) == ("<", "&lt;")
 
 
 @pytest.mark.parametrize("kept", [12, 40])

@@ -1,6 +1,7 @@
 """Archives are read in place."""
 
 import errno
+import gc
 import struct
 import time
 import warnings
@@ -16,6 +17,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.zip_directory import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
 
 MEMBERS = {"val/1.png": b"one", "val/deep/2.png": b"two" * 1000, "val/é ü.png": b""}
@@ -351,3 +353,15 @@ def test_of_members_of_one_name_the_last_is_taken_and_the_others_are_told(tmp_pa
     assert storage.read(found.path, found.version) == b"last"
     (told,) = caplog.messages
     assert told.endswith("a.zip: 2 of its members have the name of a later one, and are passed over")
+
+
+def test_the_directories_of_many_archives_are_not_all_kept(tmp_path):
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(each, Directory) for each in gc.get_objects())
+
+    before = kept()
+    for number in range(40):
+        path = archive(tmp_path / f"{number}.zip")
+        assert storage_for(path).is_folder(f"{path}/val")
+    assert kept() - before < 40
