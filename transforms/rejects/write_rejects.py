@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.manifest import REJECTS, state_folder
+from recordmill.schemas.manifest import REJECTS, split_rejects, state_folder
 from recordmill.schemas.rejects import RejectLine, RejectRun, RejectTally
 from recordmill.transforms.rejects.reject_blocks import line_of, merged_runs
 from recordmill.transforms.storage.resolve import storage_for
@@ -39,7 +39,7 @@ def write_rejects(output: str, splits: Iterable[str], rejected: SplitRuns) -> di
     of_split: dict[str, list[RejectRun]] = {split: [] for split in splits}
     for split, run in rejected:
         of_split[split].append(run)
-    return {split: _write(rejects_path(output, split), runs) for split, runs in of_split.items()}
+    return {split: _write(output, split, runs) for split, runs in of_split.items()}
 
 
 def rejects_path(output: str, split: str) -> str:
@@ -52,11 +52,13 @@ def rejects_paths(output: str, splits: Iterable[str]) -> str:
     return ", ".join(rejects_path(output, split) for split in sorted(splits))
 
 
-def _write(path: str, runs: Sequence[RejectRun]) -> RejectList:
+def _write(output: str, split: str, runs: Sequence[RejectRun]) -> RejectList:
     tally = add_tallies(run.tally for run in runs)
     first = _FirstLines(tally)
     digest = hashlib.sha256()
-    upload = storage_for(path).create(path)
+    storage = storage_for(output)
+    # Outside of the state's folder, which another run that is done deletes, with all that is being written there.
+    upload = storage.create(storage.join(output, split_rejects(split)))
     try:
         for keyed in merged_runs(runs):
             lines = list(map(line_of, keyed))
@@ -64,7 +66,7 @@ def _write(path: str, runs: Sequence[RejectRun]) -> RejectList:
             data = b"".join(line + b"\n" for line in lines)
             digest.update(data)
             upload.write(data)
-        upload.commit()
+        upload.commit(rejects_path(output, split))
     finally:
         upload.abandon()  # nothing to do after a commit
     return RejectList(tally, digest.hexdigest(), tuple(first.found))

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import shutil
 from collections import Counter
 
 import pytest
 
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
+from recordmill.transforms.rejects import write_rejects as module
 from recordmill.transforms.rejects.write_rejects import FIRST_OF_REASON, rejects_path, write_rejects
 from tests.transforms.rejects.runs import split_runs
 
@@ -45,3 +47,15 @@ def test_a_list_that_cannot_be_made_whole_is_not_there(tmp_path):
         write_rejects(str(tmp_path), ["train"], [("train", damaged)])
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert rejects_path(str(tmp_path), "train").startswith(str(tmp_path))
+
+
+def test_another_run_deletes_the_folder_of_the_state_while_the_list_is_written(tmp_path, monkeypatch):
+    def merged_runs(runs):
+        yield from merged(runs)
+        shutil.rmtree(tmp_path / ".recordmill-train", ignore_errors=True)
+
+    merged = module.merged_runs
+    monkeypatch.setattr(module, "merged_runs", merged_runs)
+    write_rejects(str(tmp_path), ["train"], split_runs([("train", Rejected("image", 1, Reason.NO_CLASS, ""))]))
+    (line,) = (tmp_path / ".recordmill-train" / "rejects.jsonl").read_bytes().splitlines()
+    assert json.loads(line)["id"] == 1
