@@ -3,7 +3,6 @@
 Nothing heavy is imported before the command line has been understood, so that --help and refusals come at once.
 """
 
-import gc
 import io
 import logging
 import sys
@@ -16,6 +15,7 @@ from typing import NoReturn
 from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.light_beam import import_light_beam
+from recordmill.launch.runners import garbage
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import (
     ErrorStreamHandler,
@@ -31,9 +31,6 @@ from recordmill.transforms.storage.os_errors import explain_os_error, is_of_comm
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
-
-_OBJECTS_A_COLLECTION = 50_000
-"""Python would look for cycles after each 700 new objects, and so a tenth of the time that imports take."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +53,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     debug = "--debug" in sys.argv
     if run is main:  # others have Beam's flags among ours
         import_light_beam(sys.argv[1:])
-    gc.set_threshold(_OBJECTS_A_COLLECTION)
+    garbage.put_off()
     with nullcontext() if debug else others_hidden(for_good=True):
         code = run()
     if sys.stderr and not debug:
@@ -76,6 +73,8 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
         if VERBS[command.verb].runs_beam:
             require_beam(command.verb)
+        else:
+            garbage.look()
         return _COMMANDS[command.verb](command, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from recordmill.launch.runners import known_beam, lean_buffers, remember_state, watch, weigh_state
+from recordmill.launch.runners import garbage, known_beam, lean_buffers, remember_state, watch, weigh_state
 from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
 from recordmill.launch.runners.explain import explain
 from recordmill.launch.runners.quick_building import built_quickly
@@ -38,6 +38,7 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
             build(pipeline)
         if runner is Runner.PORTABLE:
             progress.set_step("waiting for the job server")
+        garbage.look()
         result = watch.submit(pipeline, runner, options)
         if purpose_of(options) == "run":
             watch.wait(result, runner, options)
