@@ -25,6 +25,7 @@ from recordmill.transforms.coco.file_fields import (
     decode_with_fields,
     field_names,
     field_rows,
+    has_data,
     required_names,
     without,
 )
@@ -42,6 +43,9 @@ class CocoImageRow(msgspec.Struct, gc=False):
     not_exhaustive_category_ids: list[Int64] | None = None
 
 
+_ADDRESS = msgspec.json.Decoder(str | None)
+
+
 class AddressedImageRow(msgspec.Struct, gc=False):
     """A row of `images` that may have an address in place of a file name, as LVIS's rows do."""
 
@@ -51,15 +55,21 @@ class AddressedImageRow(msgspec.Struct, gc=False):
     height: Int64 | None = None
     neg_category_ids: list[Int64] | None = None
     not_exhaustive_category_ids: list[Int64] | None = None
-    coco_url: str | None = None
+    coco_url: msgspec.Raw = NO_TEXT  # of a row that has a name, whatever it is
 
     def __post_init__(self):
-        if self.file_name is msgspec.UNSET and not self.coco_url:
+        if self.file_name is msgspec.UNSET and not self._address():
             raise ValueError("it has neither file_name nor coco_url")
+
+    def _address(self) -> str | None:
+        try:
+            return _ADDRESS.decode(self.coco_url or b"null")
+        except msgspec.ValidationError as error:
+            raise ValueError(f"it has no file_name, and its coco_url is no text ({error})") from error
 
     def named(self) -> CocoImageRow:
         """The row with the file's name, if need be the one at the end of the address."""
-        name = (self.coco_url or "").rpartition("/")[2] if self.file_name is msgspec.UNSET else self.file_name
+        name = (self._address() or "").rpartition("/")[2] if self.file_name is msgspec.UNSET else self.file_name
         lists = self.neg_category_ids, self.not_exhaustive_category_ids
         return CocoImageRow(self.id, name, self.width, self.height, *lists)
 
@@ -258,7 +268,8 @@ def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType)
         raise _not_coco(path, b"", error) from error
     images = file.images
     if images and isinstance(images[0], AddressedImageRow):
-        of_images = {**of_images, "coco_url": sum(bool(image.coco_url) for image in images)}
+        # Where rows were decoded one by one, those that are rejected have been counted, too.
+        of_images = {"coco_url": sum(has_data(image.coco_url) for image in images), **of_images}
         images = [image.named() for image in images]
     unread = field_rows(
         without(of_file, LISTS),
@@ -325,22 +336,10 @@ def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], k
                 yield bytes(FIELDS.decode(raw).get(key, b"")) == f'"{text}"'.encode()
 
 
-def _image_decoder(data: bytes) -> Callable[[msgspec.Raw], CocoImageRow]:
-    """Decodes those image rows that `_decode_rows` does: where all have a name, whatever their addresses are."""
-    with contextlib.suppress(msgspec.ValidationError):
-        msgspec.json.decode(quote_nan(data), type=_NamedImages)
-        return msgspec.json.Decoder(CocoImageRow).decode
-    return lambda raw: _IMAGE_ROW.decode(raw).named()
-
-
-class _NamedImages(msgspec.Struct):
-    images: list[CocoImageRow] = []
-
-
 def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
     """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
     images, annotations, rejected = [], [], []
-    are_quoted = _are_quoted(data, "images", _image_decoder(data), "file_name")
+    are_quoted = _are_quoted(data, "images", lambda raw: _IMAGE_ROW.decode(raw).named(), "file_name")
     for image in rows.images:
         if image.file_name in _NO_TEXTS and next(are_quoted):
             detail = f"the file_name is {image.file_name}, no text"

@@ -103,6 +103,21 @@ def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
     assert [row.file_name for row in decode(document([{**IMAGE, "file_name": "NaN"}])).images] == ["NaN"]
 
 
+@pytest.mark.parametrize("neighbours", [[], [{"id": "x"}], [{"id": 3, "coco_url": "http://host/c.jpg"}]])
+def test_the_address_of_an_image_with_a_name_is_counted_and_not_looked_at_whatever_its_neighbours_are(neighbours):
+    addressed = [{**IMAGE, "coco_url": 5}, {**IMAGE, "id": 2, "coco_url": "http://host/b.jpg"}]
+    rows = decode(document([*addressed, *neighbours]))
+    assert [row.id for row in rows.images][:2] == [1, 2]
+    assert [reject.id for reject in rows.rejected] == [None] * (neighbours == [{"id": "x"}])
+    assert rows.unread == {"images": {"coco_url": 2 + ("coco_url" in str(neighbours))}}
+
+
+def test_an_address_that_is_no_text_is_no_name():
+    (reject,) = decode(document([{"id": 1, "coco_url": 5}])).rejected
+    detail = "image row: it has no file_name, and its coco_url is no text (Expected `str | null`, got `int`)"
+    assert reject == Rejected("image", 1, Reason.MALFORMED_IMAGE, detail)
+
+
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_a_text_nan_is_a_text_whatever_its_neighbours_are(word):
     bare = float(word)

@@ -142,8 +142,8 @@ def test_fields_of_segments_are_counted_wherever_they_stand(bad):
 @pytest.mark.parametrize("with_bad_row", [False, True])
 def test_an_address_that_gave_the_name_is_not_carried_whole(with_bad_row):
     images = [{"id": 1, "coco_url": "http://x/a.jpg"}, {"id": 2, "coco_url": "http://x/b.jpg", "file_name": "b"}]
-    document = {"images": images + [5] * with_bad_row, "annotations": []}
-    assert unread(document) == {"images": {"coco_url": 2}}
+    bad = [5, {"id": "x", "coco_url": "http://x/c.jpg"}] if with_bad_row else []
+    assert unread({"images": images + bad, "annotations": []}) == {"images": {"coco_url": 2 + with_bad_row}}
 
 
 def test_reading_does_not_depend_on_what_was_read_before(tmp_path: Path):
