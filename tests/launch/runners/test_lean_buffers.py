@@ -11,7 +11,7 @@ from apache_beam.coders.coders import GlobalWindowCoder, IterableCoder, Windowed
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, execution, fn_runner
-from apache_beam.runners.worker import data_plane
+from apache_beam.runners.worker import bundle_processor, data_plane
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows
@@ -33,6 +33,8 @@ def _installed(monkeypatch):
         (execution.GroupingBuffer, "partition"),
         (fn_runner.BundleManager, "_send_input_to_worker"),
         (data_plane.InMemoryDataChannel, "input_elements"),
+        (data_plane.InMemoryDataChannel, "output_stream"),
+        (bundle_processor.DataOutputOperation, "finish"),
     ):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     lean_buffers.install(PipelineOptions([]))
@@ -162,6 +164,31 @@ def test_what_is_large_is_sent_in_messages_of_its_pieces():
     buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"y" * 11_000_000, b"z"]
     lean_buffers._send_input_to_worker(manager, "mine", "step", buffer)
     assert [len(each.data) for each in channel._inputs] == [11_000_000, 11_000_000, 1]
+
+
+def test_what_a_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatch):
+    sizes, operations = [], []
+    drained, finish = lean_buffers.input_elements, bundle_processor.DataOutputOperation.finish
+
+    def weighed(*args, **kwargs):
+        for element in drained(*args, **kwargs):
+            sizes.append(len(element.data))
+            yield element
+
+    def watched(operation):
+        operations.append(operation)
+        finish(operation)
+
+    monkeypatch.setattr(data_plane.InMemoryDataChannel, "input_elements", weighed)
+    monkeypatch.setattr(bundle_processor.DataOutputOperation, "finish", watched)
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        large = p | "Numbers" >> beam.Create(range(50)) | "Large" >> beam.Map(lambda n: (n, b"x" * 100_000))
+        keys = large | "Group" >> beam.GroupByKey() | "Keys" >> beam.Keys()
+        assert_that(keys, equal_to(range(50)))
+    assert sum(sizes) > 5_000_000
+    assert max(sizes) < 2_000_000
+    assert len(operations) > 2
+    assert not any(hasattr(operation, "output_stream") for operation in operations)
 
 
 def test_every_job_of_the_command_runs_so(monkeypatch):
