@@ -5,7 +5,7 @@ NEWEST = 2, 77
 
 
 def is_known() -> bool:
-    """Whether the installed version is."""
-    from importlib.metadata import version  # a hundredth of a second, which --help need not take
+    """Whether the version that is imported, or being imported, is."""
+    from apache_beam.version import __version__  # which imports nothing more
 
-    return tuple(int(part) for part in version("apache-beam").split(".")[:2]) <= NEWEST
+    return tuple(int(part) for part in __version__.split(".")[:2]) <= NEWEST

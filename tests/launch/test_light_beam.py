@@ -18,7 +18,9 @@ except SystemExit:
 import apache_beam
 apache_beam.io.WriteToTFRecord("name")
 clients = "apache_beam.io.gcp.bigquery", "apitools", "google.cloud.dataflow", "pyarrow", "pymongo", "pyparsing"
-print(sorted(set(clients) & set(sys.modules)))
+others = "absl", "beartype", "beartype.door", "cryptography", "dateutil.tz", "fastavro", "proto.message"
+print(sorted({*clients, *others} & set(sys.modules)))
+import absl.flags, apache_beam.io.avroio
 import apache_beam.io.gcp.gcsfilesystem
 import google.cloud.dataflow
 import pyarrow.parquet
@@ -33,6 +35,58 @@ def test_clients_are_imported_when_they_are_wanted():
     ended = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True)
     assert ended.stderr == ""  # Beam has not warned
     assert ended.stdout.endswith("\n[]\n[1, 2]\n")
+
+
+NAMES = """
+import sys
+from recordmill.launch.light_beam import import_light_beam
+import_light_beam([])
+import apache_beam
+from apache_beam.coders.avro_record import AvroRecord
+from apache_beam.coders.coders import AvroGenericCoder
+from apache_beam.transforms import util
+from apache_beam.typehints.typehints import Optional as Hint, is_consistent_with
+print(type(apache_beam.__loader__).__name__, apache_beam.__spec__.loader is apache_beam.__loader__)
+print(is_consistent_with(apache_beam.DoFn, Hint[apache_beam.DoFn]), is_consistent_with(str, type(None)))
+print("beartype" in sys.modules, is_consistent_with(bool, int), is_consistent_with(int, bool), "beartype" in sys.modules)
+print(is_consistent_with(int, "no hint"))
+coder = AvroGenericCoder('{"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}')
+print(coder.decode(coder.encode(AvroRecord({"n": 7}))).record)
+print(util.Fernet(b"A" * 43 + b"=").encrypt(b"") > b"")
+import beartype, fastavro
+print(beartype.__version__ > "", fastavro.__version__ > "")
+"""
+
+
+def test_names_that_beam_keeps_are_looked_into_when_they_are_used():
+    ended = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True)
+    assert (ended.stdout.splitlines(), ended.stderr) == (
+        [
+            "SourceFileLoader True",
+            "True False",
+            "False True False True",
+            "False",
+            "{'n': 7}",
+            "True",
+            "True True",
+        ],
+        "",
+    )
+
+
+NEWER = """
+import sys
+from recordmill.launch.light_beam import import_light_beam
+from recordmill.launch.runners import known_beam
+known_beam.NEWEST = 2, 69
+import_light_beam([])
+import apache_beam
+print({"absl.flags", "beartype.door", "fastavro.read"} <= set(sys.modules))
+"""
+
+
+def test_a_beam_that_is_not_known_is_imported_whole():
+    assert subprocess.run([sys.executable, "-c", NEWER], capture_output=True, text=True, check=True).stdout == "True\n"
 
 
 FIRST_USED = """
