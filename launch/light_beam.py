@@ -1,8 +1,8 @@
 """Beam without what a command does not use, where a process runs that command alone.
 
-Beam imports clients of Google Cloud and Hadoop with itself, checkers of types, ciphers, and formats of files: a third of
-the processor time that its import takes. It does without any client that is not installed, and so it is told that they
-are not; of the rest it keeps names, which are looked into when they are used.
+Beam imports clients of Google Cloud and Hadoop with itself, checkers of types, ciphers and formats of files: a third
+of the processor time that its import takes. It does without any client that is not installed, and so it is told that
+they are not; of the rest it keeps names, which are looked into when they are used.
 """
 
 import sys
