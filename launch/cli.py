@@ -5,10 +5,11 @@ Nothing heavy is imported before the command line has been understood, so that -
 
 import io
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from typing import NoReturn
 
@@ -59,6 +60,10 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     if sys.stderr and not debug:
         sys.stderr.flush()
         silence()  # all has been reported; Beam's threads that the interpreter's end cuts off would only print noise
+    if code > 128:  # an interrupted step of Beam may leave a thread for which the interpreter's end would wait for ever
+        with suppress(OSError):  # nobody may be reading it any more
+            sys.stdout.flush()
+        os._exit(code)
     sys.exit(code)
 
 
@@ -105,7 +110,7 @@ def _complain(error: BaseException, debug: bool) -> None:
 
 
 def _tell_interrupted(own: list[str], terminated: bool) -> None:
-    goes_on = own[:1] in (["coco"], ["folder"], ["embed"], ["table"])
+    goes_on = own[:1] in (["coco"], ["folder"], ["embed"], ["table"], ["extract"])
     left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
     print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
 

@@ -120,9 +120,9 @@ def _judge(folder: str, checks: list[ShardCheck]) -> None:
     if not faults:
         _LOGGER.info("%s: no fault in %s", folder, read)
         return
-    for fault in faults[:_LOGGED_FAULTS]:
+    for fault in faults.listed[:_LOGGED_FAULTS]:
         _LOGGER.error("%s: %s", folder, fault)
-    named = "; ".join(map(str, faults[:_NAMED_FAULTS])) + ("; …" if len(faults) > _NAMED_FAULTS else "")
+    named = "; ".join(map(str, faults.listed[:_NAMED_FAULTS])) + ("; …" if len(faults) > _NAMED_FAULTS else "")
     raise FaultyDatasetError(
         f"{folder} is not what was written: {len(faults):,} faults in {read}: {named}. Nothing should train on it; "
         "write it again, with --overwrite"

@@ -66,6 +66,20 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{where}: {self.reason}: {self.detail}"
 
 
+class Faults(msgspec.Struct, frozen=True):
+    """Faults, of which only the first ones are listed where many have one reason.
+
+    Attributes:
+        more: how many are not listed.
+    """
+
+    listed: tuple[Fault, ...] = ()
+    more: int = 0
+
+    def __len__(self) -> int:
+        return len(self.listed) + self.more
+
+
 class ShardCheck(msgspec.Struct, frozen=True):
     """What was found in a shard.
 
@@ -83,6 +97,6 @@ class ShardCheck(msgspec.Struct, frozen=True):
     objects: int
     record_bytes: int
     bytes: int
-    faults: tuple[Fault, ...]
+    faults: Faults
     features: int = 0
     difference: float = 0.0

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from recordmill.launch.terminal.error_stream import printable
-from recordmill.schemas.plan_report import Check, Fault, ShardCheck
+from recordmill.schemas.plan_report import Check, Faults, ShardCheck
 from recordmill.schemas.sizes import size_text
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def print_checks(
     console: Console,
     folder: str,
     checks: Sequence[ShardCheck],
-    faults: Sequence[Fault],
+    faults: Faults,
     check: Check = Check.TENSORFLOW,
     unread: int = 0,
 ) -> None:
@@ -70,14 +70,14 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
     for note in notes:
         console.print(note)
-    faults = [fault for split in splits for fault in split.faults]
-    _print_faults(console, faults)
-    if faults:
-        console.print(f"{folder}: {len(faults):,} faults in the records; what could be read is extracted")
+    for split in splits:
+        _print_faults(console, split.faults)
+    if number := sum(len(split.faults) for split in splits):
+        console.print(f"{folder}: {number:,} faults in the records; what could be read is extracted")
 
 
-def _print_faults(console: Console, faults: Sequence[Fault]) -> None:
-    for fault in faults[:_FAULTS_SHOWN]:
+def _print_faults(console: Console, faults: Faults) -> None:
+    for fault in faults.listed[:_FAULTS_SHOWN]:
         console.print(printable(str(fault)))
     if len(faults) > _FAULTS_SHOWN:
         console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")

@@ -7,7 +7,7 @@ from recordmill.pipelines import verify
 from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.pipelines.verify import expected_shards
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
-from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.plan_report import Fault, Faults, ShardCheck
 from tests.transforms.metadata.test_describe_split import SPLIT
 from tests.transforms.verify.test_check_folder import write
 
@@ -43,7 +43,7 @@ def test_so_many_shards_of_each_split_are_read_and_always_the_same(tmp_path, fra
 
 @pytest.fixture
 def check() -> ShardCheck:
-    return ShardCheck("train", "coco-train.tfrecord-00000-of-00001", 3, 4, 500, 600, ())
+    return ShardCheck("train", "coco-train.tfrecord-00000-of-00001", 3, 4, 500, 600, Faults())
 
 
 def test_a_job_that_judges_fails_by_all_faults_and_names_the_first(monkeypatch, check, caplog):
@@ -51,15 +51,15 @@ def test_a_job_that_judges_fails_by_all_faults_and_names_the_first(monkeypatch, 
     elsewhere = Fault("labels.csv", None, "missing", "it is gone")
     checks = [msgspec.structs.replace(check, split="val", examples=2000), check]
 
-    def faults(folder: str, ordered: list[ShardCheck]) -> list[Fault]:
+    def faults(folder: str, ordered: list[ShardCheck]) -> Faults:
         assert (folder, [each.split for each in ordered]) == ("gs://b/out", ["train", "val"])
-        return [elsewhere, *found]
+        return Faults((elsewhere, *found), more=3)
 
     monkeypatch.setattr(verify, "all_faults", faults)
     with pytest.raises(FaultyDatasetError) as raised:
         verify._judge("gs://b/out", checks)
     told = str(raised.value)
-    assert "5 faults in 2,003 records in 2 shards, 1,200 bytes: labels.csv: missing: it is gone; " in told
+    assert "8 faults in 2,003 records in 2 shards, 1,200 bytes: labels.csv: missing: it is gone; " in told
     assert f"{check.file} record 1: schema: no class; …" in told
     assert f"{check.file} record 2" not in told
     assert [record.message for record in caplog.records] == [f"gs://b/out: {each}" for each in (elsewhere, *found)]
@@ -67,7 +67,7 @@ def test_a_job_that_judges_fails_by_all_faults_and_names_the_first(monkeypatch, 
 
 def test_a_job_that_judges_says_that_there_is_no_fault(monkeypatch, check, caplog):
     caplog.set_level("INFO")
-    monkeypatch.setattr(verify, "all_faults", lambda folder, ordered: [])
+    monkeypatch.setattr(verify, "all_faults", lambda folder, ordered: Faults())
     verify._judge("gs://b/out", [check])
     assert [record.message for record in caplog.records] == ["gs://b/out: no fault in 3 records in 1 shards, 600 bytes"]
 

@@ -13,7 +13,7 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.plan_report import Faults
 from recordmill.transforms.extract.extract_lines import Lines
 from recordmill.transforms.extract.extract_pieces import read_piece
 from recordmill.transforms.extract.split_pieces import SplitPieces
@@ -38,7 +38,7 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
     images: int
     image_bytes: int
     documents: tuple[Document, ...]
-    faults: tuple[Fault, ...]
+    faults: Faults
 
 
 class WriteDocuments(beam.PTransform):
@@ -85,7 +85,7 @@ def write_documents(
         documents.append(Document(file, number))
     counts = pieces.image_files()
     rows = sum(map(len, pieces.images()))
-    return ExtractedSplit(split, rows, counts.files, counts.bytes, tuple(documents), tuple(pieces.faults))
+    return ExtractedSplit(split, rows, counts.files, counts.bytes, tuple(documents), pieces.faults)
 
 
 def write_document(

@@ -96,9 +96,9 @@ def _no_file(path: str, why: str) -> UnusableRecordError:
 
 
 def is_there(folder: str, file: WrittenFile) -> bool:
-    """Whether a file that was written is still as it was."""
+    """Whether a file that was written is still as it was, and can be read."""
     storage = storage_for(folder)
     try:
         return storage.checksum(storage.join(folder, file.path)) == (file.bytes, file.crc32c)
-    except FileNotFoundError:
+    except OSError:  # where it can be written nonetheless, it is; where not, that is the error to tell
         return False

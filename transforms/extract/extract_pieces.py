@@ -8,7 +8,7 @@ import google_crc32c
 import msgspec
 
 from recordmill.schemas.line_blocks import BlockPlace, LineBlock
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.plan_report import Faults
 from recordmill.transforms.extract.extract_lines import Lines
 from recordmill.transforms.runtime.line_blocks import LineSorter, lines_in, merged_lines
 from recordmill.transforms.storage.interface import crc32c_text
@@ -30,7 +30,7 @@ class Piece(msgspec.Struct, frozen=True):
     """
 
     file: str
-    faults: tuple[Fault, ...]
+    faults: Faults
     is_damaged: bool
     bytes: int
     crc32c: str
@@ -59,11 +59,11 @@ class PieceFile:
         self._size += len(packed)
         return place
 
-    def commit(self, faults: Iterable[Fault], is_damaged: bool) -> None:
+    def commit(self, faults: Faults, is_damaged: bool) -> None:
         blocks = {kind: sorter.blocks() for kind, sorter in self._sorters.items()}
         self._upload.commit()
         crc32c = crc32c_text(self._checksum)
-        piece = Piece(self._shard, tuple(faults), is_damaged, self._size, crc32c, blocks)
+        piece = Piece(self._shard, faults, is_damaged, self._size, crc32c, blocks)
         self._storage.write(self._note, msgspec.json.encode(piece))
 
     def abandon(self) -> None:

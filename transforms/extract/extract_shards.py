@@ -21,6 +21,7 @@ from recordmill.transforms.extract.extract_lines import (
 from recordmill.transforms.extract.extract_pieces import PieceFile, found_piece, lines_of_piece
 from recordmill.transforms.extract.extract_rows import RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
+from recordmill.transforms.records.list_faults import FaultList
 from recordmill.transforms.records.read_shards import ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
@@ -78,7 +79,7 @@ def extract_shard(shard: ManifestShard, folder: str, writer: FileWriter, pool: E
     Raises:
         OSError: a file cannot be written.
     """
-    faults: list[Fault] = []
+    faults = FaultList()
     damage: list[Fault] = []
     readable = readable_records(shard, ShardReader(shard.path), damage)
     piece = PieceFile(folder, shard.info.file)
@@ -86,8 +87,9 @@ def extract_shard(shard: ManifestShard, folder: str, writer: FileWriter, pool: E
         for record, found in look_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
             for kind, line in record_lines(shard.split, record) if record else ():
                 piece.add(kind, line)
-            faults += found
-        piece.commit([*faults, *damage], is_damaged=bool(damage))
+            faults.add(found)
+        faults.add(damage)
+        piece.commit(faults.faults(), is_damaged=bool(damage))
     finally:
         piece.abandon()  # nothing to do after a commit
 

@@ -22,6 +22,7 @@ from recordmill.transforms.extract.extract_lines import (
 )
 from recordmill.transforms.extract.extract_pieces import Piece, merged_pieces
 from recordmill.transforms.extract.extract_rows import CaptionRow, PanopticRow, panoptic_path
+from recordmill.transforms.records.list_faults import FaultList
 
 _FILE = msgspec.msgpack.Decoder(FileLine).decode
 _IMAGE = msgspec.msgpack.Decoder(ImageLine).decode
@@ -73,8 +74,12 @@ class SplitPieces:
         found = sorted(filter(None, map(collision, self._files_by_name())), key=attrgetter("first"))
         self.spoiled = {path for each in found for path in each.paths}
         twice = sorted(self._leave_out(table.record_of is RecordOf.IMAGE), key=attrgetter("file", "record"))
-        of_shards = (fault for piece in pieces for fault in piece.faults)
-        self.faults = [*of_shards, *(each.fault for each in found), *twice]
+        faults = FaultList()
+        for piece in pieces:
+            faults.add_listed(piece.faults)
+        faults.add(each.fault for each in found)
+        faults.add(twice)
+        self.faults = faults.faults()
 
     def _lines(self, kind: Lines) -> Iterator[list[Line]]:
         for lines in merged_pieces(self._folder, self._pieces, kind):

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from hashlib import sha256
 from types import MappingProxyType
 
 import msgspec
@@ -40,7 +39,7 @@ from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
 from recordmill.transforms.metadata.folder_duplicates import duplicates_of
-from recordmill.transforms.metadata.folder_statistics import statistics_files
+from recordmill.transforms.metadata.folder_statistics import file_sha256, statistics_files
 from recordmill.transforms.rejects.write_rejects import rejects_path
 from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
@@ -146,21 +145,13 @@ def _move_rejects(storage: Storage, output: str, split: str, entry: SplitManifes
     """Likewise the list of a split's rejects, which another run of the job may have moved."""
     path, written = storage.join(output, split_rejects(split)), rejects_path(output, split)
     with suppress(FileNotFoundError):
-        if _sha256(storage, written) == entry.rejects_sha256:
+        if file_sha256(written) == entry.rejects_sha256:
             storage.move(written, path)
             return
     with suppress(FileNotFoundError):
-        if _sha256(storage, path) == entry.rejects_sha256:
+        if file_sha256(path) == entry.rejects_sha256:
             return
     raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
-
-
-def _sha256(storage: Storage, path: str) -> str:
-    digest = sha256()
-    with storage.open(path) as file:
-        for piece in iter(partial(file.read, 1 << 20), b""):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:

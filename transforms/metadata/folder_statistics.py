@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
+from hashlib import sha256
 
 import msgspec
 
@@ -43,6 +45,20 @@ def _files(output: str, splits: Iterable[str]) -> Iterator[tuple[str, msgspec.Ra
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
             if data is not None:
                 yield split, msgspec.json.decode(data, type=msgspec.Raw)
+
+
+def file_sha256(path: str) -> str:
+    """The SHA-256 of a file, which is not in memory at once, in hex digits.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UnreadableFileError: it is no file that can be read.
+    """
+    digest = sha256()
+    with storage_for(path).open(path) as file:
+        for piece in iter(partial(file.read, 1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def read_file(output: str, name: str) -> bytes | None:

@@ -1,12 +1,11 @@
 """Statistics and fingerprints of splits that have none, as an older program wrote them: their records are read."""
 
 from collections.abc import Callable
-from functools import reduce
 from hashlib import sha256
 
 import msgspec
 
-from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
+from recordmill.schemas.duplicates import DUPLICATES, Fingerprints, split_fingerprints
 from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest, split_manifest
@@ -38,14 +37,16 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
     lacking = [split for split in manifest.splits if not _is_counted(folder, manifest, split)]
     seen = 0
     for split in lacking:
-        parts: list[Counted] = []
+        whole, fingerprints, after = Statistics(), [], None
         is_measured = manifest.splits[split].recipe.is_measured
         for shard in sorted(manifest.splits[split].shards, key=lambda shard: index_of(shard.file)):
-            after = parts[-1].last_image if parts else None
-            parts.append(_of_shard(folder, shard.file, manifest, is_measured, after))
+            part = _of_shard(folder, shard.file, manifest, is_measured, after)
+            whole, after = add_statistics(whole, part.statistics), part.last_image
+            if part.fingerprints:
+                fingerprints.append(part.fingerprints)
             seen += shard.examples
             read(seen)
-        _write(folder, manifest, split, parts)
+        _write(folder, manifest, split, whole, fingerprints)
     if lacking or not _is_published(folder, manifest):
         publish(folder)
     return lacking
@@ -64,14 +65,13 @@ def _write_manifest(folder: str, manifest: Manifest, entry: SplitManifest) -> No
     storage.write(storage.join(folder, split_manifest(split)), encode_manifest(of_one))
 
 
-def _write(folder: str, manifest: Manifest, split: str, parts: list[Counted]) -> None:
+def _write(folder: str, manifest: Manifest, split: str, whole: Statistics, fingerprints: list[Fingerprints]) -> None:
     storage, entry = storage_for(folder), manifest.splits[split]
-    whole = reduce(add_statistics, (part.statistics for part in parts), Statistics())
     found = encode_json(describe_statistics(whole, manifest.labels, manifest.table, entry.class_counts))
     storage.write(storage.join(folder, split_statistics(split)), found)
     now = msgspec.structs.replace(entry, statistics_sha256=sha256(found).hexdigest())
     if has_picture(manifest.table):
-        lines = fingerprint_lines(part.fingerprints for part in parts if part.fingerprints)
+        lines = fingerprint_lines(fingerprints)
         storage.write(storage.join(folder, split_fingerprints(split)), lines)
         now = msgspec.structs.replace(now, fingerprints_sha256=sha256(lines).hexdigest())
     if now != entry:

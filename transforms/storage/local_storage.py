@@ -44,6 +44,18 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+def _no_file(path: str) -> UnreadableFileError:
+    return UnreadableFileError(errno.EINVAL, "a pipe or a device, and no file", path)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    file = _open_at_once(path, flags)
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise UnreadableFileError(errno.EISDIR, os.strerror(errno.EISDIR), path) if os.path.isdir(path) else _no_file(path)
+
+
 class _VersionFile(FileIO):
     """A file that is read as long as it is of one version. Like any, it can be read on once it has been deleted, or
     replaced by another of its name; it is closed when nobody holds it any more."""
@@ -154,14 +166,16 @@ class LocalStorage:
         return StoredFile(os.path.basename(path), path, status.st_size, str(status.st_mtime_ns))
 
     def open(self, path: str, version: str = "") -> BinaryIO:
-        return BufferedReader(_VersionFile(path, version)) if version else open(path, "rb")
+        if version:
+            return BufferedReader(_VersionFile(path, version))
+        return open(path, "rb", opener=_open_regular)
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         try:
             with open(path, "rb", buffering=0, opener=_open_at_once) as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-                    raise UnreadableFileError(errno.EINVAL, "a pipe or a device, and no file", path)
+                    raise _no_file(path)
                 if version and str(status.st_mtime_ns) != version:
                     raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
                 if most_bytes is not None and status.st_size > most_bytes:

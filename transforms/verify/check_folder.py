@@ -1,7 +1,6 @@
 """What a data set's folder has besides its shards is held against its manifest, and the manifest against itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 
 import msgspec
 
@@ -17,21 +16,26 @@ from recordmill.schemas.manifest import (
     split_manifest,
     split_rejects,
 )
-from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.plan_report import Fault, Faults, ShardCheck
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics import STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
 from recordmill.transforms.metadata.dataset_folder import indexed_shards, read_split_manifests, require_manifest
-from recordmill.transforms.metadata.folder_statistics import read_file, statistics_files
-from recordmill.transforms.storage.interface import Storage
+from recordmill.transforms.metadata.folder_statistics import file_sha256, read_file, statistics_files
+from recordmill.transforms.records.list_faults import FaultList
+from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
 
-def all_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
+def all_faults(folder: str, checks: Sequence[ShardCheck]) -> Faults:
     """Faults of a data set: those of `folder_faults`, and then those that were found in its shards."""
-    return [*folder_faults(folder, checks), *(fault for check in checks for fault in check.faults)]
+    found = FaultList()
+    found.add(folder_faults(folder, checks))
+    for check in checks:
+        found.add_listed(check.faults)
+    return found.faults()
 
 
 def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
@@ -163,10 +167,12 @@ def _duplicate_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
 
 
 def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
-    found = read_file(folder, file)
-    if found is None:
+    try:
+        found = file_sha256(storage_for(folder).join(folder, file))
+    except (FileNotFoundError, UnreadableFileError):
         yield Fault(file, None, "missing", _GONE)
-    elif sha256(found).hexdigest() != digest:
+        return
+    if found != digest:
         yield Fault(file, None, "edited", _OTHER_CONTENT)
 
 

@@ -15,6 +15,7 @@ from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Check, Fault, ShardCheck
 from recordmill.schemas.shard_index import encode_index, index_file, index_of
 from recordmill.transforms.index.read_index import index_path
+from recordmill.transforms.records.list_faults import FaultList
 from recordmill.transforms.records.read_shards import ManifestShard, readable_records
 from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.records.shard_reader import ShardReader
@@ -83,7 +84,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     file = expected.info.file
     is_of_rows = expected.table.record_of is RecordOf.ROW
     measured = _of_rows(expected) if is_of_rows else _of_pictures(expected)
-    faults: list[Fault] = []
+    faults = FaultList()
     damage: list[Fault] = []
     examples = objects = record_bytes = 0
 
@@ -93,18 +94,19 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
         examples += 1
         objects += count
         record_bytes += size
-        faults += [Fault(file, number, reason, detail) for reason, detail in record_faults]
+        faults.add(Fault(file, number, reason, detail) for reason, detail in record_faults)
     again = Recomputed(0, 0.0, [])
-    if expected.recomputing and not (faults or damage):
+    if expected.recomputing and not (faults.faults() or damage):
         first = list(islice(ShardReader(expected.path).records(), expected.recomputing.records))
         of = RecordContext(expected.labels, expected.table, pool, threads)
         again = recompute(first, expected.recomputing, of)
-        faults += [Fault(file, number, *fault) for number, fault in again.faults]
+        faults.add(Fault(file, number, *fault) for number, fault in again.faults)
     if not damage:
         damage += index_faults(expected, reader)
-    found = (*faults, *damage)
+    faults.add(damage)
+    found, size = faults.faults(), reader.size
     return ShardCheck(
-        expected.split, file, examples, objects, record_bytes, reader.size, found, again.features, again.difference
+        expected.split, file, examples, objects, record_bytes, size, found, again.features, again.difference
     )
 
 

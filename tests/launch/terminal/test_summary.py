@@ -18,7 +18,7 @@ from recordmill.schemas.manifest import (
     SplitManifest,
     Unlisted,
 )
-from recordmill.schemas.plan_report import Fault, PlanReport, ShardCheck
+from recordmill.schemas.plan_report import Fault, Faults, PlanReport, ShardCheck
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
 
@@ -215,7 +215,7 @@ def test_splits_of_one_job_share_what_is_the_same_for_all_of_them(capsys):
 def test_names_are_no_markup(capsys, name):
     assert shown(capsys, CLEAN, folder=name)[0] == f"coco-train is in {name}"
     fault = Fault(name, 3, "class", name)
-    print_checks(terminal(), name, [ShardCheck("train", name, 1, 1, 1, 1, (fault,))], [fault])
+    print_checks(terminal(), name, [ShardCheck("train", name, 1, 1, 1, 1, Faults((fault,)))], Faults((fault,)))
     assert f"{name} record 3: class: {name}" in capsys.readouterr().out.splitlines()
 
 

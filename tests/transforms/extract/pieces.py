@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_lines import ExtractedRecord, RecordAt, record_lines
 from recordmill.transforms.extract.extract_pieces import PieceFile
@@ -29,5 +29,5 @@ def write_piece(folder: Path, shard: str, *records, faults: tuple[Fault, ...] = 
     for number, rows, files in records:
         for kind, line in record_lines("val", ExtractedRecord(RecordAt(shard, number), rows, files)):
             piece.add(kind, line)
-    piece.commit(faults, is_damaged)
+    piece.commit(Faults(faults), is_damaged)
     return shard

@@ -14,7 +14,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.image_labels import LabelColumns
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.transforms.extract.extract_documents import (
     Document,
     ExtractedSplit,
@@ -36,7 +36,7 @@ def test_rows_of_all_shards_are_ordered_by_id(tmp_path):
         write_piece(tmp_path, "two", record(0, 4, "b.jpg", instances=(row(9, 4), row(7, 4))), faults=(torn,)),
         write_piece(tmp_path, "one", record(0, 5, "a.jpg", instances=(row(8, 5),))),
     ]
-    expected = ExtractedSplit("val", 2, 2, 200, (Document("annotations/instances_val.json", 3),), (torn,))
+    expected = ExtractedSplit("val", 2, 2, 200, (Document("annotations/instances_val.json", 3),), Faults((torn,)))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         keyed = p | beam.Create([("val", shard) for shard in shards])
         splits = keyed | WriteDocuments(str(tmp_path), LAYOUTS["detection"].with_parts(()), LABELS)
@@ -102,7 +102,7 @@ def test_panoptic_rows_are_those_whose_png_is_kept(tmp_path):
     ]
     table = LAYOUTS["tfds"].with_parts((Part.PANOPTIC,))
     split = write_documents("val", [write_piece(tmp_path, "one", *records)], str(tmp_path), table, LABELS)
-    assert [(fault.record, fault.reason) for fault in split.faults] == [(3, "duplicate_name")]
+    assert [(fault.record, fault.reason) for fault in split.faults.listed] == [(3, "duplicate_name")]
     found = json.loads((tmp_path / "annotations" / "panoptic_val.json").read_bytes())
     assert [each["file_name"] for each in found["annotations"]] == ["kept-4.png", "kept.png"]
     assert (split.rows, split.images) == (5, 5)
@@ -121,7 +121,9 @@ def test_objects_of_one_image_share_its_row(tmp_path):
     ]
     split = write_documents("val", shards, str(tmp_path), LAYOUTS["keras"], LABELS)
     assert (split.images, split.image_bytes) == (1, 100)
-    assert [(fault.file, fault.record, fault.reason) for fault in split.faults] == [("one", 1, "duplicate_image_id")]
+    assert [(fault.file, fault.record, fault.reason) for fault in split.faults.listed] == [
+        ("one", 1, "duplicate_image_id")
+    ]
     found = json.loads((tmp_path / "annotations" / "instances_val.json").read_bytes())
     assert found["annotations"] == [{"id": 1}, {"id": 3}]
     assert [image["file_name"] for image in found["images"]] == ["a.jpg"]
@@ -138,7 +140,7 @@ def test_images_of_one_class_become_a_table_of_labels(tmp_path):
         ),
     ]
     split = write_documents("val", shards, str(tmp_path), LAYOUTS["classification"], LABELS)
-    assert split == ExtractedSplit("val", 3, 3, 300, (Document("annotations/labels_val.csv", 3),), ())
+    assert split == ExtractedSplit("val", 3, 3, 300, (Document("annotations/labels_val.csv", 3),), Faults())
     assert [path.name for path in (tmp_path / "annotations").iterdir()] == ["labels_val.csv"]
     assert (tmp_path / "annotations" / "labels_val.csv").read_bytes() == (
         b'path,label,split\ncat/a.jpg,cat,val\ncat/b.jpg,cat,val\n"dog/a, b.jpg","dog ""Tom""",val\n'

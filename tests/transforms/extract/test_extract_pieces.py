@@ -24,7 +24,7 @@ def test_lines_of_all_kinds_come_back_from_one_file(tmp_path, monkeypatch):
     write_piece(tmp_path, "one", *rows, faults=(fault,))
     piece = read_piece(str(tmp_path), "one")
     assert len(piece.blocks[Lines.INSTANCES]) > 5
-    assert piece.faults == (fault,)
+    assert piece.faults.listed == (fault,)
     found = [line for part in merged_pieces(str(tmp_path), [piece], Lines.INSTANCES) for line in part]
     assert [line_of(line)[1:] for line in found] == [
         (RecordAt("one", n), b'{"id":%d}' % (100 - n)) for n in reversed(range(20))

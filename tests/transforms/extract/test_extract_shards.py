@@ -15,7 +15,7 @@ from PIL import Image
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.extract.extract_lines import Lines, RecordAt, line_of
 from recordmill.transforms.extract.extract_pieces import lines_of_piece, read_piece
@@ -70,8 +70,10 @@ def test_records_become_rows_and_a_file(tmp_path):
     gone = shard_of(tmp_path, ShardInfo("two", 3, 1, "", ""))
     extract(tmp_path / "dir", write_shard(tmp_path, "one", *records), gone)
     piece, lost = (read_piece(str(tmp_path / "dir"), name) for name in ("one", "two"))
-    assert piece.faults == (Fault("one", 2, "file_name", "the file name '../b.png' leads out of the image folder"),)
-    assert (lost.faults, lost.is_damaged) == ((Fault("two", None, "missing", "no such file"),), True)
+    assert piece.faults.listed == (
+        Fault("one", 2, "file_name", "the file name '../b.png' leads out of the image folder"),
+    )
+    assert (lost.faults.listed, lost.is_damaged) == ((Fault("two", None, "missing", "no such file"),), True)
     rows = [line_of(line)[1:] for line in lines_of_piece(str(tmp_path / "dir"), piece, Lines.INSTANCES)]
     assert rows == [(RecordAt("one", 0), json_of(7)), (RecordAt("one", 1), json_of(8))]
     assert [path.relative_to(tmp_path / "dir") for path in (tmp_path / "dir").rglob("*.png")] == [
@@ -98,4 +100,4 @@ def test_a_shard_is_extracted_again_where_a_file_of_it_is_gone(tmp_path):
         f"{n}.png": png() for n in (*range(4), *range(10, 14))
     }
     assert (images / "0.png").stat().st_mtime_ns == before
-    assert [read_piece(str(tmp_path / "dir"), f"s{n}").faults for n in range(4)] == [()] * 4
+    assert [read_piece(str(tmp_path / "dir"), f"s{n}").faults for n in range(4)] == [Faults()] * 4

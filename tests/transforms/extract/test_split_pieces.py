@@ -26,8 +26,8 @@ def test_files_that_differ_spoil_every_spelling_of_their_name(tmp_path):
     records = [record(number, number, name, name) for number, name in enumerate(names)]
     pieces = merged(tmp_path, [write_piece(tmp_path, "one", *records)])
     assert pieces.spoiled == {"images/val/e\u0301.jpg", "images/val/\u00e9.jpg"}
-    assert [(fault.reason, fault.record) for fault in pieces.faults] == [("duplicate_name", 2)]
-    assert pieces.faults[0].detail.endswith("record 1 of one has that name for another file: neither is kept")
+    assert [(fault.reason, fault.record) for fault in pieces.faults.listed] == [("duplicate_name", 2)]
+    assert pieces.faults.listed[0].detail.endswith("record 1 of one has that name for another file: neither is kept")
     assert [each for rows in pieces.images() for each in rows] == [
         b'{"id":0,"file_name":"a.jpg","width":40,"height":30}',
         b'{"id":3,"file_name":"b.jpg","width":40,"height":30}',
@@ -46,7 +46,7 @@ def test_a_record_that_is_left_out_does_not_take_an_id(tmp_path):
         record(3, 5, "c.jpg", "z"),
     )
     pieces = merged(tmp_path, [shard])
-    assert [(fault.reason, fault.record) for fault in pieces.faults] == [
+    assert [(fault.reason, fault.record) for fault in pieces.faults.listed] == [
         ("duplicate_name", 1),
         ("duplicate_image_id", 3),
     ]
@@ -62,10 +62,10 @@ def test_faults_are_in_the_order_of_shards_and_records(tmp_path):
         write_piece(tmp_path, "b", *(record(n, 20 - n, f"{9 - n}.jpg", f"y{n}") for n in range(5))),
         write_piece(tmp_path, "c", *(record(n, 40 + n, f"{9 - n}.jpg", f"z{n}") for n in range(5))),
     ]
-    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, shards).faults]
+    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, shards).faults.listed]
     assert found == [("duplicate_name", "c", n) for n in range(5)]
     same_ids = [write_piece(tmp_path, shard, *(record(n, 9 - n, f"{shard}{n}") for n in range(3))) for shard in "de"]
-    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, same_ids).faults]
+    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, same_ids).faults.listed]
     assert found == [("duplicate_image_id", "e", n) for n in range(3)]
 
 
@@ -73,12 +73,12 @@ def test_ids_beyond_64_bits_are_told_apart_and_ordered(tmp_path):
     ids = (1 << 70, 5, 1 << 65, -(1 << 70))
     shard = write_piece(tmp_path, "one", *(record(n, id_, f"{n}.jpg") for n, id_ in enumerate(ids)))
     pieces = merged(tmp_path, [shard])
-    assert pieces.faults == []
+    assert not pieces.faults
     found = [each.split(b",")[0] for rows in pieces.images() for each in rows]
     assert found == [b'{"id":%d' % id_ for id_ in sorted(ids)]
 
 
 def test_the_same_image_in_two_records_of_a_layout_of_images_is_one_too_many(tmp_path):
     shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n, 4),)) for n in range(2)))
-    assert [fault.reason for fault in merged(tmp_path, [shard]).faults] == ["duplicate_image_id"]
-    assert merged(tmp_path, [shard], "keras").faults == []
+    assert [fault.reason for fault in merged(tmp_path, [shard]).faults.listed] == ["duplicate_image_id"]
+    assert not merged(tmp_path, [shard], "keras").faults

@@ -13,7 +13,7 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import local_storage
-from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError
+from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -402,3 +402,11 @@ def test_a_file_that_is_written_to_while_it_is_read_is_told_as_changed(tmp_path,
 def test_a_file_that_does_not_know_its_size_is_not_read_on_and_on():
     with pytest.raises(ChangedFileError):
         STORAGE.read("/proc/self/status")
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        for read in (STORAGE.open, STORAGE.read):
+            with pytest.raises(UnreadableFileError):
+                read(str(path))

@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.manifest import FORMAT, Manifest, SplitManifest, decode_manifest, encode_json, encode_manifest
-from recordmill.schemas.plan_report import ShardCheck
+from recordmill.schemas.plan_report import Faults, ShardCheck
 from recordmill.schemas.statistics import SplitStatistics
 from recordmill.transforms.metadata.commit_splits import publish
 from recordmill.transforms.verify.check_folder import folder_faults
@@ -59,7 +59,7 @@ def write_alone(folder: Path, name: str, split: SplitManifest, layout: str = "de
 
 def faults(folder: Path) -> list[tuple[str, str]]:
     checks = [
-        ShardCheck(split, f"{split} {number}", examples, objects, 350, 0, ())
+        ShardCheck(split, f"{split} {number}", examples, objects, 350, 0, Faults())
         for split, found in FOUND.items()
         for number, (examples, objects) in enumerate(found)
     ]
@@ -86,7 +86,7 @@ def test_each_count_is_held_against_its_parts(tmp_path, part, counts, name):
 
 def test_a_sample_says_nothing_of_sums(tmp_path):
     write(tmp_path, plus(SPLIT, "annotations", "objects", "rows"))
-    assert folder_faults(str(tmp_path), [ShardCheck("train", "one", 6, 5, 350, 0, ())]) == []
+    assert folder_faults(str(tmp_path), [ShardCheck("train", "one", 6, 5, 350, 0, Faults())]) == []
 
 
 @pytest.mark.parametrize(("examples", "is_right"), [(9, True), (8, False)])

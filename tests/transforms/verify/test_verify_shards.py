@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.plan_report import Fault, ShardCheck
+from recordmill.schemas.plan_report import Fault, Faults, ShardCheck
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.transforms.index.write_index import index_shard
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
@@ -37,7 +37,7 @@ def verify(expected: ShardToVerify) -> ShardCheck:
 
 
 def found(check: ShardCheck) -> list[tuple[str, int | None, str]]:
-    return [(fault.file, fault.record, fault.reason) for fault in check.faults]
+    return [(fault.file, fault.record, fault.reason) for fault in check.faults.listed]
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def bad(values) -> bytes:  # noqa: F811
 def test_examples_and_objects_are_counted_and_faults_have_their_records_number(tmp_path, good, bad):
     expected = shard(tmp_path / "a", [good] * 9 + [bad, good, bad])
     check = verify(expected)
-    assert msgspec.structs.replace(check, faults=()) == ShardCheck(
-        "val", "a", 12, 24, 10 * len(good) + 2 * len(bad), expected.info.bytes, ()
+    assert msgspec.structs.replace(check, faults=Faults()) == ShardCheck(
+        "val", "a", 12, 24, 10 * len(good) + 2 * len(bad), expected.info.bytes, Faults()
     )
     assert found(check) == [("a", 9, "class"), ("a", 11, "class")]
 
@@ -80,7 +80,9 @@ def test_a_box_that_was_kept_may_lie_outside(tmp_path, values):  # noqa: F811
 def test_a_shard_that_is_not_there(tmp_path, good):
     expected = shard(tmp_path / "a", [good])
     (tmp_path / "a").unlink()
-    assert verify(expected) == ShardCheck("val", "a", 0, 0, 0, 0, (Fault("a", None, "missing", "no such file"),))
+    assert verify(expected) == ShardCheck(
+        "val", "a", 0, 0, 0, 0, Faults((Fault("a", None, "missing", "no such file"),))
+    )
 
 
 def test_an_index_is_that_of_the_shard(tmp_path, good):
@@ -106,6 +108,9 @@ def test_the_transform_checks_each_shard(tmp_path, good):
         assert_that(
             checks,
             equal_to(
-                [ShardCheck("val", "a", 1, 2, len(good), sizes[0], ()), ShardCheck("val", "b", 0, 0, 0, sizes[1], ())]
+                [
+                    ShardCheck("val", "a", 1, 2, len(good), sizes[0], Faults()),
+                    ShardCheck("val", "b", 0, 0, 0, sizes[1], Faults()),
+                ]
             ),
         )
