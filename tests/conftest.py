@@ -1,6 +1,7 @@
 """What several test files share: a drawn data set, the command in this process, and readers that are not ours."""
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -24,6 +25,9 @@ from recordmill.transforms.sample.write_sample import SampleFiles, write_sample
 # How long an example takes is the machine's matter.
 settings.register_profile("recordmill", deadline=None)
 settings.load_profile("recordmill")
+
+# Python's 700 new objects are a few elements of a pipeline, and looking through all there is takes a fifth of a job.
+gc.set_threshold(50_000)
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Real data sets, where the machine has them; they are not part of the project."""
