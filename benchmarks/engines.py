@@ -22,17 +22,14 @@ from tests.engines import fetch
 from tests.engines.conftest import PARTS, in_pool, of_job_server
 from tests.engines.flink import LOCAL, FlinkCluster, running_job_server
 from tests.engines.output import files_of
-from tests.engines.worker_pool import running_pool, site_packages, worker_environment
-
-HERE = Path(__file__).resolve().parent
+from tests.engines.worker_pool import build_wheel, running_pool, worker_environment
 
 
 @contextlib.contextmanager
 def engines(folder: Path) -> Iterator[dict[str, tuple[list[str], set[int]]]]:
     """By name: what stands after `--`, and the servers that work for it."""
     jars = fetch.JOB_SERVER.folder(PARTS) / fetch.JOB_SERVER_JAR
-    worker = worker_environment(folder / "worker", None)
-    (site_packages(worker) / "recordmill.pth").write_text(f"{HERE.parent}\n")
+    worker = worker_environment(folder / "worker", build_wheel(folder / "wheel"))
     logs = [folder / name for name in ("local", "cluster", "server")]
     for log in logs:
         log.mkdir()

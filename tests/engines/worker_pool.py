@@ -81,14 +81,17 @@ def copy_of_clone(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def built_wheel(tmp_path_factory) -> Path:
-    """The wheel of the checkout as it is now; what it was built of is in the folder `clone` beside it."""
-    folder = tmp_path_factory.mktemp("wheel")
+def build_wheel(folder: Path) -> Path:
+    """The wheel of the checkout as it is now; what it is built of is left in `clone` beside it."""
     clone = copy_of_clone(folder / "clone")
     pip(Path(sys.executable), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, clone)
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+@pytest.fixture(scope="session")
+def built_wheel(tmp_path_factory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
