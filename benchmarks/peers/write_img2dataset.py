@@ -30,7 +30,7 @@ def main(data: str, output: str, shards: str) -> None:
             output_folder=output,
             output_format="webdataset",
             resize_mode="no",
-            skip_reencode=True,
+            disable_all_reencoding=True,
             processes_count=1,
             thread_count=8,
             number_sample_per_shard=-(-len(table) // int(shards)),
