@@ -62,11 +62,16 @@ def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
 
 
 def _send_input_to_worker(manager: Any, bundle: str, transform: str, pieces: Iterable[bytes] | None) -> None:
-    """BundleManager._send_input_to_worker: pieces go one by one, and are let go."""
+    """BundleManager._send_input_to_worker: pieces go one by one, and are let go; large ones as they are, as the stream
+    would copy them twice, and refuse a group of 2 GB."""
     out = manager._worker_handler.data_conn.output_stream(bundle, transform)
     for piece in drained(pieces or []):
-        out.write(piece)
-        out.maybe_flush()
+        if len(piece) > _PIECE_BYTES:
+            out.flush()
+            out._flush_callback(piece)
+        else:
+            out.write(piece)
+            out.maybe_flush()
     out.close()
 
 

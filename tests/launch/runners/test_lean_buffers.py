@@ -158,12 +158,17 @@ def test_bundles_that_run_several_times_are_left_to_beam(monkeypatch):
     assert (execution.GroupingBuffer.partition, fn_runner.BundleManager._send_input_to_worker) == ("Beam's",) * 2
 
 
-def test_what_is_large_is_sent_in_messages_of_its_pieces():
+def test_what_is_large_is_sent_in_messages_of_its_pieces_and_in_order():
     channel, buffer = data_plane.InMemoryDataChannel(), grouped()
     manager = SimpleNamespace(_worker_handler=SimpleNamespace(data_conn=channel.inverse()))
-    buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"y" * 11_000_000, b"z"]
+    buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"a", b"y" * 11_000_000, b"z"]
     lean_buffers._send_input_to_worker(manager, "mine", "step", buffer)
-    assert [len(each.data) for each in channel._inputs] == [11_000_000, 11_000_000, 1]
+    assert [(each.data[:1], len(each.data)) for each in channel._inputs if each.data] == [
+        (b"x", 11_000_000),
+        (b"a", 1),
+        (b"y", 11_000_000),
+        (b"z", 1),
+    ]
 
 
 def test_what_a_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatch):
