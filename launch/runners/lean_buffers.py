@@ -63,7 +63,7 @@ def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
 
 def _send_input_to_worker(manager: Any, bundle: str, transform: str, pieces: Iterable[bytes] | None) -> None:
     """BundleManager._send_input_to_worker: pieces go one by one, and are let go; large ones as they are, as the stream
-    would copy them twice, and refuse a group of 2 GB."""
+    would copy them twice."""
     out = manager._worker_handler.data_conn.output_stream(bundle, transform)
     for piece in drained(pieces or []):
         if len(piece) > _PIECE_BYTES:
