@@ -17,7 +17,7 @@ from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.light_beam import import_light_beam
 from recordmill.launch.runners import garbage
-from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
+from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import (
     ErrorStreamHandler,
     error_stream,
@@ -57,12 +57,14 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     garbage.put_off()
     with nullcontext() if debug else others_hidden(for_good=True):
         code = run()
+    if sys.stdout:
+        with suppress(OSError):  # nobody may be reading it any more
+            sys.stdout.flush()
+    end_with(code)
     if sys.stderr and not debug:
         sys.stderr.flush()
         silence()  # all has been reported; Beam's threads that the interpreter's end cuts off would only print noise
     if code > 128:  # an interrupted step of Beam may leave a thread for which the interpreter's end would wait for ever
-        with suppress(OSError):  # nobody may be reading it any more
-            sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
 

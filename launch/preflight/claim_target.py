@@ -1,8 +1,11 @@
 """May an extraction write where it is told to, and what of an earlier one is there already?"""
 
+import fcntl
 import hashlib
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
@@ -13,6 +16,8 @@ from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
+_LOGGER = logging.getLogger(__name__)
+
 _RECIPE = f"{STATE}/recipe"
 
 
@@ -21,6 +26,30 @@ def extract_recipe(shards: Sequence[ManifestShard], layout: str) -> bytes:
     of_anywhere = [msgspec.structs.replace(shard, path="") for shard in shards]
     parts = msgspec.msgpack.encode((of_anywhere, made_by(layout)), order="deterministic")
     return hashlib.sha256(parts).hexdigest().encode()
+
+
+@contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Keep others that extract out of a local folder while the block runs; it is made if it is not there. A bucket has
+    no locks, nor have some file systems.
+
+    Raises:
+        ConfigError: another process is extracting there.
+    """
+    with ExitStack() as stack:
+        if not is_remote(folder):
+            try:
+                os.makedirs(folder, exist_ok=True)
+                descriptor = os.open(folder, os.O_RDONLY)  # of the folder, so that no file is left; a kill unlocks it
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(
+                    f"another recordmill extract is writing to {folder}; wait until it has ended, or give another DIR"
+                ) from error
+            except OSError:  # what is wrong with the folder itself, `claim_target` and `folder_fault` tell
+                _LOGGER.debug("%s is not locked", folder, exc_info=True)
+        yield
 
 
 def claim_target(folder: str, recipe: bytes) -> bool:
@@ -63,8 +92,8 @@ def resume_target(folder: str) -> int:
 
 
 def release_target(folder: str) -> None:
-    """Delete what an extraction needed to go on: all is written. The recipe goes last, with which a run that is stopped
-    here would begin anew."""
+    """Delete what an extraction needed to go on: all is written, and told. The recipe goes last, with which a run that
+    is stopped here would begin anew."""
     delete_pieces(folder)
     storage = storage_for(folder)
     storage.delete_folder(storage.join(folder, STATE))

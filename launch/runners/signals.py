@@ -1,5 +1,7 @@
 """SIGTERM (what Kubernetes and Airflow send) and SIGHUP (a terminal that is closed) end a command as Ctrl-C does."""
 
+import atexit
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -35,3 +37,12 @@ def terminated_as_by_ctrl_c() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
+
+
+def end_with(code: int) -> None:
+    """From here on Ctrl-C and the signals TERMINATING end the process with this exit code, as all is done and reported;
+    once no thread is waited for any more, they do nothing: Python's end would let them kill the process."""
+    for number in (signal.SIGINT, *TERMINATING):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: os._exit(code))
+            atexit.register(signal.signal, number, signal.SIG_IGN)

@@ -11,6 +11,7 @@ from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.claim_target import (
     claim_target,
     extract_recipe,
+    locked,
     note_recipe,
     release_target,
     resume_target,
@@ -27,7 +28,7 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
 
     Raises:
         ConfigError: no data set there, no such split, or the target is neither empty nor has an unfinished extraction
-            of the same.
+            of the same, or another process is extracting there.
         JobError: a file could not be written.
     """
     from recordmill.launch.preflight.check_runner import require_local
@@ -42,32 +43,33 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
     recipe = extract_recipe(shards, manifest.layout)
-    goes_on = claim_target(options.target, recipe)
-    if fault := folder_fault(options.target):
-        raise ConfigError(fault)
-    if goes_on:
-        number = resume_target(options.target)
-        terminal().print(
-            f"Going on with an unfinished extraction in {options.target}: {number:,} shards were extracted"
-        )
-    else:
-        note_recipe(options.target, recipe)
-    with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
-        report = os.path.join(temporary, "extracted.json")
-        build = partial(
-            extract.build,
-            shards=shards,
-            manifest=manifest,
-            folder=options.target,
-            report=report,
-            workers=options.workers,
-        )
-        with progress.shown(progress_mode):
-            progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
-            run(build, beam_arguments)
-        with open(report, "rb") as file:
-            extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
-    release_target(options.target)
-    notes = extract.not_extracted(manifest, [each.split for each in extracted])
-    print_extracted(terminal(), options.target, extracted, list(notes))
+    with locked(options.target):
+        goes_on = claim_target(options.target, recipe)
+        if fault := folder_fault(options.target):
+            raise ConfigError(fault)
+        if goes_on:
+            number = resume_target(options.target)
+            terminal().print(
+                f"Going on with an unfinished extraction in {options.target}: {number:,} shards were extracted"
+            )
+        else:
+            note_recipe(options.target, recipe)
+        with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
+            report = os.path.join(temporary, "extracted.json")
+            build = partial(
+                extract.build,
+                shards=shards,
+                manifest=manifest,
+                folder=options.target,
+                report=report,
+                workers=options.workers,
+            )
+            with progress.shown(progress_mode):
+                progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
+                run(build, beam_arguments)
+            with open(report, "rb") as file:
+                extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
+        notes = extract.not_extracted(manifest, [each.split for each in extracted])
+        print_extracted(terminal(), options.target, extracted, list(notes))
+        release_target(options.target)  # from here on a rerun is refused, and what was written has been told
     return not any(each.faults for each in extracted)

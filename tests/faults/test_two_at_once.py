@@ -47,6 +47,26 @@ def test_two_at_once(where, command, pictures, tmp_path, server, request, record
     assert recordmill("verify", output).code == 0
 
 
+def test_two_extractions_at_once(pictures, tmp_path):
+    """Into one folder, started together, or one while the other works: one is done, the other is refused."""
+    place = LocalPlace(tmp_path)
+    SmallJob(place, tmp_path, small_coco(pictures, tmp_path)).run(f"{tmp_path}/data")
+    job = Job(place, tmp_path, lambda output: ["extract", f"{tmp_path}/data", output])
+    whole_output = job.new_output()
+    job.run(whole_output)
+    refused = "recordmill: another recordmill extract is writing to {}; wait until it has ended, or give another DIR\n"
+    told = []
+    for after in (0, 0, job.seconds / 3, job.seconds / 2):
+        output = job.new_output()
+        one = job.start(output)
+        time.sleep(after)
+        other = job.start(output)
+        assert_done_or_refused(one.end(), other.end())
+        assert job.place.files(output) == job.place.files(whole_output)
+        told += [one.err + other.err == refused.format(output)]
+    assert sum(told) >= 2  # and the others came too late
+
+
 ROUNDS = int(os.environ.get("ROUNDS", "4"))
 
 

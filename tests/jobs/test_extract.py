@@ -527,3 +527,26 @@ def test_what_was_extracted_before_a_fault_of_the_disk_is_kept(tmp_path, recordm
     assert outcome.code == 0
     assert f"Going on with an unfinished extraction in {tmp_path}/dir: 3 shards were extracted" in outcome.out
     assert files_below(tmp_path / "dir") == files_below(tmp_path / "whole")
+
+
+def test_what_was_written_is_told_before_a_rerun_would_be_refused(folder, tmp_path, recordmill, monkeypatch):
+    def interrupted(target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("recordmill.launch.verbs.extract.release_target", interrupted)
+        stopped = recordmill("extract", folder, tmp_path / "dir")
+    assert stopped.code == 130
+    again = recordmill("extract", folder, tmp_path / "dir")
+    assert again.code == 0
+    assert again.out.partition("\n")[2] == stopped.out
+    assert recordmill("extract", folder, tmp_path / "dir").code == 2
+
+
+def test_a_file_system_without_locks_will_do(folder, pictures, tmp_path, recordmill, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert recordmill("extract", folder, tmp_path / "dir").code == 0
+    assert files_below(tmp_path / "dir" / "images" / "train") == files_below(pictures / "images")

@@ -1,5 +1,6 @@
 """A command as a process."""
 
+import signal
 import subprocess
 import sys
 
@@ -19,6 +20,52 @@ command(lambda: 130)
 def test_an_interrupted_command_ends_though_a_step_has_left_a_thread():
     ended = subprocess.run([sys.executable, "-c", THREAD_LEFT], stdout=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (130, b"told\n")
+
+
+SIGNAL_WHEN_ALL_IS_DONE = """
+import ctypes, os, signal, sys, threading, time
+from recordmill.launch import cli
+number, when = int(sys.argv[1]), sys.argv[2]
+
+def send():
+    os.kill(os.getpid(), number)
+
+def left():
+    threading.main_thread().join()  # until the interpreter waits for other threads
+    for _ in range(10):  # the first may come as the main thread falls asleep, and not wake it
+        send()
+        time.sleep(0.1)
+    os._exit(100)
+
+if when == "ignored":
+    signal.signal(number, signal.SIG_IGN)
+if when == "at once":
+    cli.silence = send
+elif when == "after Python's end":
+    libc = ctypes.CDLL(None)
+    libc.on_exit(libc["raise"], None)  # is called with the exit code
+else:
+    threading.Thread(target=left).start()
+print("told")
+cli.command(lambda: number)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "when", "code"),
+    [
+        (signal.SIGINT, "at once", signal.SIGINT),
+        (signal.SIGTERM, "a thread is left", signal.SIGTERM),
+        (signal.SIGINT, "after Python's end", signal.SIGINT),
+        (signal.SIGHUP, "after Python's end", signal.SIGHUP),
+        (signal.SIGHUP, "ignored", 100),
+    ],
+)
+def test_a_signal_that_comes_when_all_is_done_does_not_change_the_exit_code(number, when, code):
+    """The command's exit code is the signal's number; it would be negative where the signal has ended it."""
+    command = [sys.executable, "-c", SIGNAL_WHEN_ALL_IS_DONE, str(int(number)), when]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (code, b"told\n")
 
 
 @pytest.mark.parametrize("verb", ["coco", "extract"])
