@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
+from weakref import finalize
 
 import numpy as np
 
@@ -74,11 +75,7 @@ class RecordFile:
         return size / max(1, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "index"}
-
-    def __del__(self) -> None:
-        if found := vars(self).get("_found"):
-            storage_for(self.path).release(self.path, found.version)
+        return {name: value for name, value in vars(self).items() if name not in ("index", "_file")}
 
     def check(self) -> None:
         """Look at the file as it is now.
@@ -109,6 +106,8 @@ class RecordFile:
             raise RecordError(
                 f"{self.path} has {found}: it was replaced or cut; open the data set again, or run recordmill verify"
             )
+        # Unlike __del__, it does nothing where the interpreter ends, and has taken apart what a release needs.
+        finalize(self, storage_for(self.path).release, self.path, file.version).atexit = False
         return file
 
     def _follow(self) -> bool:

@@ -4,6 +4,8 @@ import hashlib
 import os
 import pickle
 import random
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -110,12 +112,31 @@ def open_files(folder: Path) -> list[str]:
 def test_files_are_closed_when_nobody_reads_them_any_more(tmp_path):
     shards = [RecordFile(str(tmp_path / name), write(tmp_path / name, RECORDS)) for name in "xy"]
     assert RecordFiles(shards).read(range(40)) == RECORDS * 2
+    shards = pickle.loads(pickle.dumps(shards))
+    assert open_files(tmp_path) == []
+    assert RecordFiles(shards).read(range(40)) == RECORDS * 2
     for name in "xy":
         (tmp_path / name).unlink()
     assert [shard.read([19]) for shard in shards] == [RECORDS[19:]] * 2
     assert len(open_files(tmp_path)) == 2
     del shards
     assert open_files(tmp_path) == []
+
+
+LAST = """
+import sys
+import recordmill.transforms.index.record_file as module
+module.last = module.RecordFile(sys.argv[1])
+module.last.read([0])
+sys.last_module = module
+del module
+"""
+
+
+def test_a_file_that_is_read_until_the_interpreter_ends_is_closed_in_silence(shard):
+    """Of its module nothing is left when it goes."""
+    ended = subprocess.run([sys.executable, "-c", LAST, shard.path], stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_whoever_opens_a_file_may_collect_another_reader(shard, monkeypatch):
