@@ -137,6 +137,8 @@ def measure_shards(folder: Path, number: int) -> str:
 
 def main() -> None:
     arguments, folder = read_arguments(__doc__, images=1_000_000_000, shards=1000)
+    if arguments.shards < 2:
+        raise SystemExit("--shards: give two at least, which one shard is held against")
     folder.mkdir(parents=True, exist_ok=True)
     for bend in BENDS:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

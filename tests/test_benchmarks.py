@@ -36,6 +36,14 @@ def test_what_does_not_grow_is_measured_of_few_images(benchmark):
     assert [bend(1000).split(" ")[0] for bend in of.BENDS] == ["1", "1", "2", "2", "1"]
 
 
+def test_what_a_shard_costs_needs_two(benchmark, monkeypatch, tmp_path):
+    of = benchmark("scale_bends")
+    monkeypatch.setattr("sys.argv", ["scale_bends.py", "--shards", "1", "--folder", str(tmp_path)])
+    monkeypatch.setattr(of, "BENDS", [])
+    with pytest.raises(SystemExit, match="--shards: give two"):
+        of.main()
+
+
 def test_rows_are_chosen_by_name(benchmark):
     of = benchmark("compare_peers")
     assert of.choose("") == list(of.ROWS)
