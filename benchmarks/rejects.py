@@ -19,9 +19,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsIter
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+from recordmill.launch.runners import garbage
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.rejects.write_rejects import SplitRuns, rejects_path, write_rejects
+from recordmill.transforms.runtime.line_blocks import packed_lines
 from recordmill.transforms.runtime.outputs import of_split
 
 _PRIME = 1_000_000_007
@@ -36,7 +38,7 @@ def draw(source: int, sources: int, number: int, is_random: bool) -> Iterator[Re
 
 def write(output: str, rejected: SplitRuns) -> None:
     runs = list(rejected)
-    packed = sum(len(block.packed) for _, run in runs for block in run.blocks)
+    packed = sum(len(packed_lines(block)) for _, run in runs for block in run.blocks)
     started = time.process_time()
     found = write_rejects(output, ["train"], runs)["train"]
     number = sum(found.tally.counts.values())
@@ -52,7 +54,10 @@ def main() -> None:
     parser.add_argument("--rejects", type=int, default=1_000_000)
     parser.add_argument("--sources", type=int, default=4, help="steps that they come from")
     parser.add_argument("--random", action="store_true")
+    parser.add_argument("--inline", action="store_true", help="as in a dry run: no file of them is written")
     args = parser.parse_args()
+    garbage.put_off()  # as a job does
+    garbage.look()
     before, started = time.process_time(), time.monotonic()
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as output:
@@ -64,7 +69,7 @@ def main() -> None:
                 | f"OfSplit{source}" >> of_split("train")
                 for source in range(args.sources)
             )
-            runs = parts | GatherRejects()
+            runs = parts | GatherRejects("" if args.inline else output)
             _ = p | "Once" >> beam.Create([output]) | "Write" >> beam.Map(write, AsIter(runs))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(

@@ -39,8 +39,11 @@ class _Labelled(NamedTuple):
     unlisted: tuple[PCollection, ...] = ()
 
 
-def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
-    """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records."""
+def gather(
+    p: beam.Pipeline, options: LabelledOptions, output: str, splits: tuple[str, ...], table: FeatureTable
+) -> Gathered:
+    """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records.
+    `output` is empty in a dry run."""
     listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListLabelledImages(options.output)
     files, division = listed.files, read_division(p, options)
     labelled = (
@@ -66,7 +69,7 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
             rows
             | "CountRows" >> beam.combiners.Count.PerElement()
             | "InputRows" >> beam.Map(_input_rows, source, kind),
-            (labelled.rejected, matched.rejected) | "FoundRejected" >> GatherRejects(),
+            (labelled.rejected, matched.rejected) | "FoundRejected" >> GatherRejects(output),
             chosen.counted,
             (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
             matched.unmatched,

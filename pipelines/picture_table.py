@@ -27,8 +27,8 @@ from recordmill.transforms.table.count_rows import OF_FILE
 from recordmill.transforms.table.read_picture_rows import ReadPictureRows
 
 
-def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
-    """Rows, with their classes and splits, and the files that they name."""
+def gather(p: beam.Pipeline, job: TableJob, output: str) -> Gathered:
+    """Rows, with their classes and splits, and the files that they name. `output` is empty in a dry run."""
     options = job.options
     files = p | "Files" >> beam.Create(job.files)
     pictures = picture_of_row(options.pictures.raw_size)
@@ -45,7 +45,7 @@ def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
         chosen | "Table" >> beam.Map(table_of, pictures),
         Findings(
             input_rows(rows[OF_FILE]),
-            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(),
+            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(output),
             matched.counted,
             matched.unlisted,
             matched.unmatched,

@@ -197,7 +197,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     nothing = p | "Nothing" >> beam.Create([])
     findings = Findings(
         input_rows(spilled[OF_FILE]),
-        (spilled[REJECTED],) | "FoundRejected" >> GatherRejects(),
+        (spilled[REJECTED],) | "FoundRejected" >> GatherRejects(output),
         nothing,
         nothing,
         nothing,

@@ -14,6 +14,7 @@
         ├── SlowPatternError     a regular expression takes too long (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
+        ├── EndedElsewhereError  another run of the job has ended, and deleted its state (exit code 2)
         ├── DuplicatesError      pictures are there more than once, which --duplicates forbids
         ├── FaultyDatasetError   a job that verifies has found faults
         ├── IndexMismatchError   an index that is not of its shard
@@ -84,6 +85,10 @@ class LostImagesError(JobError):
 
 class TooManyRejectsError(JobError):
     pass
+
+
+class EndedElsewhereError(JobError):
+    exit_code = 2  # what was asked for is done, or the folder of its state was deleted
 
 
 class DuplicatesError(JobError):

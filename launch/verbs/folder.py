@@ -21,10 +21,16 @@ def conversion(options: FolderOptions) -> Conversion:
         check_sample(options)
     recipes = folder_recipes(options)
     splits = tuple(recipe.split for recipe in recipes)
-    return of_images(options, splits, lambda: recipes, lambda p: _gather(p, options, splits), lambda: pictures(options))
+    return of_images(
+        options,
+        splits,
+        lambda: recipes,
+        lambda p, output: _gather(p, options, output, splits),
+        lambda: pictures(options),
+    )
 
 
-def _gather(p: Any, options: FolderOptions, splits: tuple[str, ...]) -> Any:
+def _gather(p: Any, options: FolderOptions, output: str, splits: tuple[str, ...]) -> Any:
     from recordmill.pipelines import folder
 
-    return folder.gather(p, options, splits, options.table)
+    return folder.gather(p, options, output, splits, options.table)

@@ -125,10 +125,10 @@ class _Job:
 
         report_table(p, self._table_job(), path)
 
-    def gather(self, p: Any) -> Any:
+    def gather(self, p: Any, output: str) -> Any:
         from recordmill.pipelines import picture_table
 
-        return picture_table.gather(p, self._table_job())
+        return picture_table.gather(p, self._table_job(), output)
 
     def contents(self) -> Any:
         from recordmill.pipelines import picture_table

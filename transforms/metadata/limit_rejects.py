@@ -76,7 +76,7 @@ class RejectLimit:
         if not self._is_over(rows, found):
             return
         # A bundle that was tried again has come again, perhaps in other runs.
-        self._met = list(_once_each(self._met))
+        self._met = list(_once_each(self._demands.output, self._met))
         self._tally = add_tallies(run.tally for _, run in self._met)
         if self._is_over(rows, found):
             self._stop(rows, found)
@@ -110,9 +110,11 @@ class RejectLimit:
         )
 
 
-def _once_each(met: Iterable[tuple[str, RejectRun]]) -> Iterator[tuple[str, RejectRun]]:
-    """No two rejects of pictures are alike: an image has its id, and what is left out of it its id, or its image's."""
+def _once_each(output: str, met: Iterable[tuple[str, RejectRun]]) -> Iterator[tuple[str, RejectRun]]:
+    """Rejects of pictures of which two are alike are rare: rows of a table that are equal and name one broken picture,
+    an object and a stuff region of one image and id with one fault. They count as one here, so that the job may stop
+    later, or not before its end, where all of them count."""
     of_split: dict[str, list[RejectRun]] = defaultdict(list)
     for split, run in met:
         of_split[split].append(run)
-    return ((split, run) for split, runs in of_split.items() for run in unique_runs(split, runs))
+    return ((split, run) for split, runs in of_split.items() for run in unique_runs(output, split, runs))

@@ -13,11 +13,19 @@ from recordmill.transforms.rejects.reject_blocks import RunBuilder
 
 class GatherRejects(beam.PTransform):
     """A tuple of PCollections of (split, Rejected) becomes one of (split, RejectRun). Each is gathered in the step
-    that it comes from: what is flattened is kept by a runner, one element at a time."""
+    that it comes from: what is flattened is kept by a runner, one element at a time.
+
+    Args:
+        output: the data set's folder; empty in a dry run.
+    """
+
+    def __init__(self, output: str):
+        super().__init__()
+        self._output = output
 
     def expand(self, parts):
         gathered = [
-            part | f"Gather{number}" >> beam.ParDo(_Gather()).with_input_types(Any).with_output_types(Any)
+            part | f"Gather{number}" >> beam.ParDo(_Gather(self._output)).with_input_types(Any).with_output_types(Any)
             for number, part in enumerate(parts)
         ]
         return gathered | "Runs" >> beam.Flatten()
@@ -26,13 +34,16 @@ class GatherRejects(beam.PTransform):
 class _Gather(beam.DoFn):
     """Holds the rejects of a bundle, until there are enough for a run."""
 
+    def __init__(self, output: str):
+        self._output = output
+
     def start_bundle(self):
         self._builders: dict[str, RunBuilder] = {}
 
     def process(self, item: tuple[str, Rejected]) -> Iterable[tuple[str, RejectRun]]:
         split, reject = item
         if split not in self._builders:
-            self._builders[split] = RunBuilder(split)
+            self._builders[split] = RunBuilder(self._output, split)
         run = self._builders[split].add(reject)
         return ((split, run),) if run else ()
 

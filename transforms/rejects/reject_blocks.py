@@ -1,13 +1,14 @@
 """Rejects as the compressed lines of their list, in runs that are sorted; and all runs merged."""
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
+from operator import itemgetter
 
 import msgspec
 
 from recordmill.schemas.rejects import Reason, Rejected, RejectRun, RejectTally
+from recordmill.transforms.rejects.run_files import ended_elsewhere, in_a_file
 from recordmill.transforms.runtime.line_blocks import RUN_BYTES, cut_blocks, line_bytes, merged_lines, ordered_bytes
 
 FIRST_RUN = 100
@@ -36,7 +37,7 @@ def keyed_line(split: str, reject: Rejected) -> bytes:
     id_ = reject.id
     key = b"\1" + bytes(8) if id_ is None else b"\0" + ordered_bytes(id_)
     line = _Line(split, reject.what, id_, reject.reason, reject.detail, reject.image_id, reject.annotations)
-    return b"%b%b%b" % (reject.what[:1].encode(), key, _ENCODE_LINE(line))
+    return reject.what[:1].encode() + key + _ENCODE_LINE(line)
 
 
 def reject_of(keyed: bytes) -> Rejected:
@@ -48,27 +49,34 @@ def reject_of(keyed: bytes) -> Rejected:
 _DECODE_LINE = msgspec.json.Decoder(_Line).decode
 
 
-def line_of(keyed: bytes) -> bytes:
-    return keyed[_KEY_BYTES:]
+line_of: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
+"""The line of a keyed one."""
 
 
 class RunBuilder:
-    """Gathers the rejects of one split."""
+    """Gathers the rejects of one split.
 
-    def __init__(self, split: str):
+    Args:
+        output: the data set's folder, where runs may be kept; empty where nothing is to be written.
+    """
+
+    def __init__(self, output: str, split: str):
+        self._output = output
         self._split = split
         self._lines: list[bytes] = []
         self._bytes = self._before = self._annotations = 0
-        self._counts: Counter[tuple[str, Reason]] = Counter()
+        self._enough = FIRST_RUN
+        self._counts: dict[tuple[str, Reason], int] = {}
 
     def add(self, reject: Rejected) -> RejectRun | None:
         """A run, when there are enough for one."""
         line = keyed_line(self._split, reject)
         self._lines.append(line)
         self._bytes += line_bytes(line)
-        self._counts[reject.what, reject.reason] += 1
+        counted = reject.what, reject.reason
+        self._counts[counted] = self._counts.get(counted, 0) + 1
         self._annotations += reject.annotations
-        if len(self._lines) >= max(FIRST_RUN, self._before) or self._bytes >= RUN_BYTES:
+        if len(self._lines) >= self._enough or self._bytes >= RUN_BYTES:
             return self.run()
         return None
 
@@ -83,13 +91,14 @@ class RunBuilder:
             {what: next(_from(lines, what)) for what, _ in counts},
         )
         self._before += len(lines)
-        self._lines, self._bytes, self._annotations, self._counts = [], 0, 0, Counter()
-        return RejectRun(tally, tuple(cut_blocks(lines)))
+        self._enough = max(FIRST_RUN, self._before)
+        self._lines, self._bytes, self._annotations, self._counts = [], 0, 0, {}
+        return RejectRun(tally, tuple(in_a_file(self._output, self._split, list(cut_blocks(lines)))))
 
 
-def reject_runs(split: str, rejects: Iterable[Rejected]) -> Iterator[RejectRun]:
-    """The rejects of a split, in runs."""
-    builder = RunBuilder(split)
+def reject_runs(output: str, split: str, rejects: Iterable[Rejected]) -> Iterator[RejectRun]:
+    """The rejects of a split, in runs; `output` as of RunBuilder."""
+    builder = RunBuilder(output, split)
     for reject in rejects:
         if run := builder.add(reject):
             yield run
@@ -97,15 +106,22 @@ def reject_runs(split: str, rejects: Iterable[Rejected]) -> Iterator[RejectRun]:
         yield run
 
 
-def merged_runs(runs: Iterable[RejectRun]) -> Iterator[list[bytes]]:
-    """The keyed lines of all runs in the order of their list."""
-    return merged_lines(block for run in runs for block in run.blocks)
+def merged_runs(output: str, split: str, runs: Iterable[RejectRun]) -> Iterator[list[bytes]]:
+    """The keyed lines of all runs of a split in the order of their list.
+
+    Raises:
+        EndedElsewhereError: another run of the job is done, and has deleted the split's state, with some of them.
+    """
+    try:
+        yield from merged_lines(block for run in runs for block in run.blocks)
+    except FileNotFoundError as error:
+        raise ended_elsewhere(output, split, error) from error
 
 
-def unique_runs(split: str, runs: Iterable[RejectRun]) -> Iterator[RejectRun]:
-    """The same rejects, each once."""
-    lines = chain.from_iterable(merged_runs(runs))
-    return reject_runs(split, (reject_of(keyed) for keyed, _ in groupby(lines)))
+def unique_runs(output: str, split: str, runs: Iterable[RejectRun]) -> Iterator[RejectRun]:
+    """The same rejects, each once; `output` as of RunBuilder."""
+    lines = chain.from_iterable(merged_runs(output, split, runs))
+    return reject_runs(output, split, (reject_of(keyed) for keyed, _ in groupby(lines)))
 
 
 def _from(lines: Sequence[bytes], what: str) -> Iterator[bytes]:

@@ -35,6 +35,7 @@ def write_rejects(output: str, splits: Iterable[str], rejected: SplitRuns) -> di
 
     Raises:
         KeyError: some are of another split.
+        EndedElsewhereError: see `merged_runs`.
     """
     of_split: dict[str, list[RejectRun]] = {split: [] for split in splits}
     for split, run in rejected:
@@ -60,10 +61,10 @@ def _write(output: str, split: str, runs: Sequence[RejectRun]) -> RejectList:
     # Outside of the state's folder, which another run that is done deletes, with all that is being written there.
     upload = storage.create(storage.join(output, split_rejects(split)))
     try:
-        for keyed in merged_runs(runs):
+        for keyed in merged_runs(output, split, runs):
             lines = list(map(line_of, keyed))
             first.look(lines)
-            data = b"".join(line + b"\n" for line in lines)
+            data = b"\n".join([*lines, b""])
             digest.update(data)
             upload.write(data)
         upload.commit(rejects_path(output, split))

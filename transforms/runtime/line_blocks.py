@@ -44,7 +44,10 @@ def ordered_bytes(number: int) -> bytes:
     >>> ordered_bytes(-1) < ordered_bytes(0) < ordered_bytes(256) < ordered_bytes(1 << 70)
     True
     """
-    return min(max(number + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
+    try:
+        return (number + _INT64).to_bytes(8, "big")
+    except OverflowError:
+        return (b"\0" if number < 0 else b"\xff") * 8
 
 
 def line_bytes(line: bytes) -> int:
@@ -65,10 +68,10 @@ def cut_blocks(lines: Sequence[bytes], store: Store = bytes) -> Iterator[LineBlo
 
 
 def lines_in(block: LineBlock) -> list[bytes]:
-    return _DECODE(isal_zlib.decompress(_packed(block)))
+    return _DECODE(isal_zlib.decompress(packed_lines(block)))
 
 
-def _packed(block: LineBlock) -> bytes:
+def packed_lines(block: LineBlock) -> bytes:
     match block.packed:
         case BlockPlace(path, start, length):
             return storage_for(path).read_range(path, start, length)

@@ -55,7 +55,7 @@ class WriteShards(beam.PTransform):
             results | "Shards" >> beam.Map(_shard),
             # Of the types of what `outputs.of_split` gives, with which they are flattened.
             results | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
-            results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(Any),
+            results | "Rejected" >> beam.FlatMap(_rejected, self._recipe.output).with_output_types(Any),
             results | "Classes" >> beam.FlatMap(_classes),
             results | "Statistics" >> beam.Map(statistics_of),
             results | "Fingerprints" >> beam.FlatMap(_fingerprints).with_output_types(Any),
@@ -70,9 +70,9 @@ def _counted(result: ShardResult) -> list[tuple[str, Count]]:
     return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]
 
 
-def _rejected(result: ShardResult) -> Iterator[tuple[str, RejectRun]]:
+def _rejected(result: ShardResult, output: str) -> Iterator[tuple[str, RejectRun]]:
     split = result.key.split
-    return ((split, run) for run in reject_runs(split, result.rejected))
+    return ((split, run) for run in reject_runs(output, split, result.rejected))
 
 
 def _classes(result: ShardResult) -> list[tuple[tuple[str, int], int]]:

@@ -14,12 +14,12 @@ def split_runs(rejected: Iterable[tuple[str, Rejected]]) -> list[tuple[str, Reje
     return [
         (split, run)
         for split in dict(items)
-        for run in reject_runs(split, (reject for of, reject in items if of == split))
+        for run in reject_runs("", split, (reject for of, reject in items if of == split))
     ]
 
 
 def tally(rejects: Iterable[Rejected]) -> RejectTally:
-    return add_tallies(run.tally for run in reject_runs("train", rejects))
+    return add_tallies(run.tally for run in reject_runs("", "train", rejects))
 
 
 def rejects_in(of_split: tuple[str, RejectRun]) -> list[tuple[str, Rejected]]:

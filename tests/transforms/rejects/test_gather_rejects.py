@@ -14,7 +14,7 @@ def test_all_of_every_step_and_split_are_gathered():
     first = [SplitReject(split, Rejected("image", id_, Reason.NO_CLASS, "")) for split in "ab" for id_ in range(150)]
     second = [("b", Rejected("annotation", 1, Reason.EMPTY_BOX, ""))]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        runs = (p | "One" >> beam.Create(first), p | "Two" >> beam.Create(second)) | GatherRejects()
+        runs = (p | "One" >> beam.Create(first), p | "Two" >> beam.Create(second)) | GatherRejects("")
         assert_that(runs | "Rejects" >> beam.FlatMap(rejects_in), equal_to([*map(tuple, first), *second]), "All")
         count = runs | beam.combiners.Count.Globally()
         assert_that(count, equal_to([5]), "Few")

@@ -41,7 +41,7 @@ def order(reject: Rejected) -> tuple:
 
 
 def merged(runs) -> list[Rejected]:
-    return [reject_of(line) for lines in merged_runs(runs) for line in lines]
+    return [reject_of(line) for lines in merged_runs("", "train", runs) for line in lines]
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 4000])
@@ -51,23 +51,23 @@ def test_all_rejects_come_in_one_order_however_they_were_gathered(monkeypatch, a
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
     monkeypatch.setattr(reject_blocks, "RUN_BYTES", 500_000)
     rejects = drawn(10_000 if at_once > 1 else 1000)
-    runs = [run for start in range(at_once) for run in reject_runs("train", rejects[start::at_once])]
+    runs = [run for start in range(at_once) for run in reject_runs("", "train", rejects[start::at_once])]
     assert all(block.size <= 21_000 for run in runs for block in run.blocks)
     found = merged(runs)
     assert sorted(map(repr, found)) == sorted(map(repr, rejects))
     assert [order(reject) for reject in found] == sorted(map(order, rejects))
-    assert found == merged(list(reject_runs("train", rejects[::-1])))
+    assert found == merged(list(reject_runs("", "train", rejects[::-1])))
 
 
 def test_ids_beyond_64_bits_are_at_their_end_and_come_back():
     ids = [2**70, 5, None, -(2**70), 2**63 - 1, -(2**63)]
-    runs = list(reject_runs("train", [Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in ids]))
+    runs = list(reject_runs("", "train", [Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in ids]))
     found = [reject.id for reject in merged(runs)]
     assert (set(found[:2]), found[2], set(found[3:5]), found[5]) == ({-(2**70), -(2**63)}, 5, {2**63 - 1, 2**70}, None)
 
 
 def test_a_line_is_json_that_says_everything():
-    (run,) = reject_runs("val", [Rejected("annotation", 4, Reason.EMPTY_BOX, 'a "b"\n', 2, 3)])
+    (run,) = reject_runs("", "val", [Rejected("annotation", 4, Reason.EMPTY_BOX, 'a "b"\n', 2, 3)])
     (keyed,) = lines_in(run.blocks[0])
     assert json.loads(line_of(keyed)) == {
         "split": "val",
@@ -81,13 +81,13 @@ def test_a_line_is_json_that_says_everything():
 
 
 def test_runs_double_so_that_the_first_is_early_and_they_are_few():
-    lengths = [sum(block.lines for block in run.blocks) for run in reject_runs("train", drawn(FIRST_RUN * 10))]
+    lengths = [sum(block.lines for block in run.blocks) for run in reject_runs("", "train", drawn(FIRST_RUN * 10))]
     assert lengths == [FIRST_RUN, FIRST_RUN, 2 * FIRST_RUN, 4 * FIRST_RUN, 2 * FIRST_RUN]
 
 
 def test_a_run_is_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr(reject_blocks, "RUN_BYTES", 5000)
-    assert max(run.tally.counts[("row", "not_text")] for run in reject_runs("train", rows(90, "x" * 900))) == 5
+    assert max(run.tally.counts[("row", "not_text")] for run in reject_runs("", "train", rows(90, "x" * 900))) == 5
 
 
 def rows(number: int, detail: str) -> list[Rejected]:
@@ -96,7 +96,7 @@ def rows(number: int, detail: str) -> list[Rejected]:
 
 def test_what_a_run_counts_is_that_run_s_alone():
     rejects = drawn(1000)
-    runs = list(reject_runs("train", rejects))
+    runs = list(reject_runs("", "train", rejects))
     tally = add_tallies(run.tally for run in runs)
     assert len(runs) > 3
     for what in ("image", "annotation"):
@@ -112,7 +112,7 @@ def test_what_a_run_counts_is_that_run_s_alone():
 
 def test_what_was_gathered_twice_is_there_once():
     rejects = drawn(500)
-    runs = [*reject_runs("train", rejects), *reject_runs("train", rejects[300:] + rejects[:300])]
-    once = list(unique_runs("train", runs))
+    runs = [*reject_runs("", "train", rejects), *reject_runs("", "train", rejects[300:] + rejects[:300])]
+    once = list(unique_runs("", "train", runs))
     assert sum(sum(run.tally.counts.values()) for run in once) == 500
-    assert merged(once) == merged(list(reject_runs("train", rejects)))
+    assert merged(once) == merged(list(reject_runs("", "train", rejects)))

@@ -50,8 +50,8 @@ def test_a_list_that_cannot_be_made_whole_is_not_there(tmp_path):
 
 
 def test_another_run_deletes_the_folder_of_the_state_while_the_list_is_written(tmp_path, monkeypatch):
-    def merged_runs(runs):
-        yield from merged(runs)
+    def merged_runs(*of_split):
+        yield from merged(*of_split)
         shutil.rmtree(tmp_path / ".recordmill-train", ignore_errors=True)
 
     merged = module.merged_runs
