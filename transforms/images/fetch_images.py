@@ -52,7 +52,11 @@ class Member(NamedTuple):
 
 
 class FetchMembers:
-    """A Fetch of members of archives in buckets, in few reads; of other files a read each."""
+    """A Fetch of members of archives in buckets, in few reads; of other files a read each.
+
+    Args:
+        files: the members.
+    """
 
     def __init__(self, files: Iterable[ImageRef]):
         self._spans: dict[str, _Span] = {}
@@ -61,7 +65,7 @@ class FetchMembers:
             for file in window:
                 path = file.path
                 storage = storage_for(path)
-                if is_remote(path) and isinstance(storage, ZipStorage) and (extent := storage.span(path)):
+                if isinstance(storage, ZipStorage) and (extent := storage.span(path)):
                     if extent[1] > MAX_FILE_BYTES:  # it says that it unpacks to less; reading it alone is refused
                         continue
                     by_archive.setdefault(storage.archive, (storage, []))[1].append(Member(*extent, path))
@@ -107,16 +111,16 @@ class _Span:
 
 
 def _windows(files: Iterable[ImageRef]) -> Iterator[list[ImageRef]]:
+    """Files in their order, up to WINDOW_BYTES of them together; some windows may be empty."""
     window: list[ImageRef] = []
     size = 0
     for file in files:
-        if window and size + file.size_bytes > WINDOW_BYTES:
+        if size + file.size_bytes > WINDOW_BYTES:
             yield window
             window, size = [], 0
         window.append(file)
         size += file.size_bytes
-    if window:
-        yield window
+    yield window
 
 
 def spans_of(members: Iterable[Member]) -> Iterator[list[Member]]:
@@ -129,7 +133,7 @@ def spans_of(members: Iterable[Member]) -> Iterator[list[Member]]:
         size = last - span[0].start if span else 0
         if span and (gap > GAP_BYTES or size > SPAN_BYTES or 2 * (between + gap) > size):
             yield span
-            span, end, between, gap = [], 0, 0, 0
+            span, between, gap = [], 0, 0
         span.append(member)
         end, between = max(end, last), between + gap
     if span:

@@ -3,6 +3,7 @@
 import io
 import zipfile
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +13,14 @@ from recordmill.transforms.images import fetch_images
 from recordmill.transforms.images.fetch_images import (
     GAP_BYTES,
     SPAN_BYTES,
+    WINDOW_BYTES,
     FetchMembers,
     Member,
     fetch_file,
     fetch_for,
     spans_of,
 )
-from recordmill.transforms.storage.interface import FileTooLargeError
+from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import Fault, Kind, running
 
@@ -62,6 +64,11 @@ def test_every_member_is_in_one_span_and_at_most_half_of_a_span_is_not_wanted(me
         (members_at(*((place * 100 * KB, 2 * KB) for place in range(50))), [1] * 50),
         (members_at(*((place * 3 * KB, 2 * KB) for place in range(50))), [50]),
         (members_at((0, SPAN_BYTES + 1), (SPAN_BYTES + 1, 10)), [1, 1]),
+        (members_at((0, SPAN_BYTES - 10), (SPAN_BYTES - 10, 10)), [2]),
+        (members_at((9_000 * KB, 100 * KB), (9_100 * KB, 100 * KB)), [2]),
+        # What lay in or before a span counts no more in the next.
+        (members_at((0, 100 * KB), (9_000 * KB, 100 * KB), (9_100 * KB, 100 * KB)), [1, 2]),
+        (members_at((0, 200 * KB), (300 * KB, 200 * KB), (9_000 * KB, 2 * KB), (9_002 * KB, 2 * KB)), [2, 2]),
     ],
 )
 def test_neighbours_come_together(members, lengths):
@@ -100,7 +107,8 @@ def test_members_are_fetched_by_one_read_and_forgotten_with_the_last(archive):
     fetch = fetch_for([task.ref for task in tasks])
     assert isinstance(fetch, FetchMembers)
     before = len(server.calls("read"))
-    assert [fetch(task.ref) for task in tasks] == [bytes([task.image_id]) * 5000 for task in tasks]
+    again = [tasks[0], *tasks]  # as two rows may name one file
+    assert [fetch(task.ref) for task in again] == [bytes([task.image_id]) * 5000 for task in again]
     assert len(server.calls("read")) - before == 1
     assert all(not span._data for span in fetch._spans.values())
 
@@ -115,6 +123,32 @@ def test_a_member_that_was_damaged_on_its_way_is_read_anew(archive):
     assert [call.operation for call in server.log] == ["read"] * 3  # and nobody asks whether the archive has changed
 
 
+def test_members_of_several_archives_and_other_files_are_fetched_together(archive):
+    """The other files take no room in a window, as nothing of them is kept."""
+    tasks, server = archive
+    server.put("other.zip", server.objects()["images.zip"])
+    server.put("alone.jpg", b"alone")
+    alone = ImageRef("gs://bucket/alone.jpg", WINDOW_BYTES)
+    others = [
+        msgspec.structs.replace(task.ref, path=task.ref.path.replace("images.zip", "other.zip")) for task in tasks
+    ]
+    pairs = zip([task.ref for task in tasks], others, strict=True)
+    files = [file for pair in pairs for file in (*pair, alone)]
+    fetch = fetch_for(files)
+    server.log.clear()
+    found = [fetch(file) for file in files if file != alone]
+    assert found[::2] == found[1::2] == [bytes([task.image_id]) * 5000 for task in tasks]
+    assert len(server.calls("read")) == 2
+    assert fetch(alone) == b"alone"
+
+
+def test_another_member_than_was_listed_is_refused(archive):
+    tasks, _ = archive
+    fetch = fetch_for([task.ref for task in tasks])
+    with pytest.raises(ChangedFileError):
+        fetch(msgspec.structs.replace(tasks[0].ref, version="0badc0de"))
+
+
 def test_a_window_bounds_what_is_kept(archive, monkeypatch):
     tasks, server = archive
     monkeypatch.setattr(fetch_images, "WINDOW_BYTES", 50 * KB)
@@ -124,7 +158,8 @@ def test_a_window_bounds_what_is_kept(archive, monkeypatch):
         assert fetch(task.ref) == bytes([task.image_id]) * 5000
         kept = {id(span): len(span._data) for span in fetch._spans.values()}
         assert sum(kept.values()) <= 2 * 51 * KB
-    assert 4 <= len(server.calls("read")) - before <= len(tasks)
+    # Ten members a window, of which one in ten of the archive's are neighbours: 00, 01 and 02, 10 and 11, …
+    assert len(server.calls("read")) - before == 16
 
 
 def test_files_that_are_in_no_archive_of_a_bucket_are_read_each(tmp_path):
@@ -132,6 +167,10 @@ def test_files_that_are_in_no_archive_of_a_bucket_are_read_each(tmp_path):
     task = ImageTask(1, "a.jpg", None, None, ImageRef(str(tmp_path / "a.jpg"), 7), "train", ())
     assert fetch_for([task.ref]) is fetch_file
     assert fetch_file(task.ref) == b"picture"
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("b.jpg", b"picture")
+    assert fetch_for([ImageRef(f"{tmp_path}/a.zip/b.jpg", 7)]) is fetch_file
+    assert fetch_for([ImageRef("gs://bucket/a.jpg", 7)]) is fetch_file
 
 
 @pytest.mark.parametrize("is_packed", [True, False], ids=["unpacks to more", "is packed in more"])
