@@ -112,6 +112,11 @@ class Directory:
         last = np.frombuffer(self._names + b"/", np.uint8)[rows["name_at"] + rows["name_bytes"] - 1]
         return (rows["name_bytes"] > 0) & (last != ord("/"))
 
+    @property
+    def kept_bytes(self) -> int:
+        """What it takes in memory."""
+        return len(self._names) + len(self._rows) + self._hashes.nbytes + self._order.nbytes
+
     def __iter__(self) -> Iterator[Member]:
         """All members, in the directory's order."""
         return map(self._member, np.sort(self._order).data)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 _TRIES = 3
+_KEPT_BYTES = 256 << 20
+"""Of directories of archives in buckets, which have some 100 bytes a member."""
 
 
 class ZipStorage:
@@ -129,15 +131,15 @@ class ZipStorage:
 
     def _open(self, again: bool = False) -> "_Archive":
         """The archive as it is; one of a bucket as it was when its members were last listed."""
-        if is_remote(self.archive) and not again and self.archive in _opened:
-            return _opened[self.archive]
+        if not again and (known := _opened.get(self.archive)):
+            return known
         found = self._storage.stat(self.archive)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "no such archive", self.archive)
         with _opening:
             archive = _archive(self._storage, self.archive, found.size_bytes, found.version)
             if is_remote(self.archive):
-                _opened[self.archive] = archive
+                _opened.keep(self.archive, archive)
         return archive
 
     def _found(self, path: str, version: str) -> Member:
@@ -207,7 +209,31 @@ def _directory(storage: Storage, path: str, size_bytes: int, version: str) -> "D
         raise ConfigError(f"{path} is not a ZIP archive that can be read ({error})") from error
 
 
+class _Opened:
+    """Archives of buckets by path. Those that were opened first are forgotten where directories have more than
+    _KEPT_BYTES together, and opened anew where they are wanted; of files that were listed, versions tell whether the
+    archive is another by then."""
+
+    def __init__(self) -> None:
+        self._archives: dict[str, _Archive] = {}
+        self._bytes = 0
+
+    def get(self, path: str) -> _Archive | None:
+        return self._archives.get(path)
+
+    def keep(self, path: str, archive: _Archive) -> None:
+        self._forget(path)
+        self._archives[path] = archive
+        self._bytes += archive.members.kept_bytes
+        while self._bytes > _KEPT_BYTES and len(self._archives) > 1:
+            self._forget(next(iter(self._archives)))
+
+    def _forget(self, path: str) -> None:
+        if archive := self._archives.pop(path, None):
+            self._bytes -= archive.members.kept_bytes
+
+
 _archive = lru_cache(maxsize=16)(_Archive)
-_opened: dict[str, _Archive] = {}
+_opened = _Opened()
 _opening = threading.Lock()
 """Held while a directory is read: threads that begin at once would all read it."""

@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage import zip_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.storage.zip_directory import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
+from tests.transforms.storage.conftest import path_of
 
 MEMBERS = {"val/1.png": b"one", "val/deep/2.png": b"two" * 1000, "val/é ü.png": b""}
 
@@ -365,3 +367,35 @@ def test_the_directories_of_many_archives_are_not_all_kept(tmp_path):
         path = archive(tmp_path / f"{number}.zip")
         assert storage_for(path).is_folder(f"{path}/val")
     assert kept() - before < 40
+
+
+def test_archives_of_a_bucket_are_forgotten_where_there_are_too_many(gcs, tmp_path, monkeypatch):
+    """Those first that were opened first, and never the last; they are opened anew."""
+    monkeypatch.setattr(zip_storage, "_opened", zip_storage._Opened())
+    paths = [path_of(f"{name}.zip") for name in "abc"]
+    for name in "abc":
+        gcs.put(f"{name}.zip", Path(archive(tmp_path / f"{name}.zip", {f"{name}/{name}.png": b"data"})).read_bytes())
+    storages = [storage_for(path) for path in paths]
+
+    def asked() -> list[bool]:
+        """Whether the bucket is, for a member of each, from the last to the first."""
+        found = []
+        for storage, path, name in reversed(list(zip(storages, paths, "abc", strict=True))):
+            gcs.log.clear()
+            assert storage.stat(f"{path}/{name}.png").size_bytes == 4
+            found.append(bool(gcs.log))
+        return found
+
+    size = storages[0]._open().members.kept_bytes
+    assert 70 <= size <= 110
+    monkeypatch.setattr(zip_storage, "_KEPT_BYTES", 2 * size)
+    for storage, path in zip([*storages, storages[2]], [*paths, paths[2]], strict=True):
+        assert len(list(storage.walk(path))) == 1  # twice of the last, which counts once
+    assert asked() == [False, False, True]
+    monkeypatch.setattr(zip_storage, "_KEPT_BYTES", 1)
+    assert len(list(storages[0].walk(paths[0]))) == 1
+    assert asked() == [True, True, True]
+    assert asked() == [True, True, True]
+    gcs.log.clear()
+    assert storages[0].stat(f"{paths[0]}/a.png") is not None
+    assert gcs.log == []
