@@ -137,15 +137,14 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
     _LOGGER.info("Reading %s", path)
     size = storage_for(path).size(path) or 0
     is_packed, pieces = open_unpacked(path, block_bytes)
-    by_range = not is_packed and not archive_of(path)
     try:
         for number, block in enumerate(cut_blocks(path, pieces, block_bytes)):
-            text = b"" if by_range and block.list else block.text
+            text = block.text if is_packed or not block.list else b""
             of_text = block.start, len(block.text), google_crc32c.value(block.text)
             yield AnnotationBlock(source, number, block.list, block.first_row, *of_text, sampled_of(size), text)
     except AnnotationFileError:
-        for _ in pieces if is_remote(path) else ():
-            pass  # at its end, bytes that were damaged on their way are told as such
+        for _ in pieces if is_remote(path) or archive_of(path) else ():
+            pass  # at its end, bytes that are damaged are told as such
         raise
 
 

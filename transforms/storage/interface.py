@@ -155,6 +155,9 @@ class Storage(Hashable, Protocol):
     def join(self, folder: str, name: str) -> str: ...
 
 
+_CHUNK_BYTES = 1 << 22
+
+
 def too_large(path: str, size_bytes: int | None, most_bytes: int) -> FileTooLargeError:
     """`size_bytes` is None where it is not known by how much the file is too large."""
     found = "more" if size_bytes is None else f"{size_bytes:,} bytes"
@@ -164,6 +167,15 @@ def too_large(path: str, size_bytes: int | None, most_bytes: int) -> FileTooLarg
 def is_remote(path: str) -> bool:
     """Whether each read of `path` is a request over a network."""
     return "://" in path
+
+
+def checksum_of(file: BinaryIO) -> tuple[int, str]:
+    """What `Storage.checksum` gives, of all that a stream holds."""
+    checksum, size = google_crc32c.Checksum(), 0
+    while chunk := file.read(_CHUNK_BYTES):
+        checksum.update(chunk)
+        size += len(chunk)
+    return size, crc32c_text(checksum)
 
 
 def crc32c_text(checksum: google_crc32c.Checksum) -> str:

@@ -17,15 +17,13 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, BinaryIO, NamedTuple
 
-import google_crc32c
-
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
     NameRange,
     StoredFile,
     UnreadableFileError,
-    crc32c_text,
+    checksum_of,
     too_large,
 )
 
@@ -217,12 +215,8 @@ class LocalStorage:
         _OPEN.release(path, version)
 
     def checksum(self, path: str) -> tuple[int, str]:
-        checksum, size = google_crc32c.Checksum(), 0
         with self.open(path) as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                checksum.update(chunk)
-                size += len(chunk)
-        return size, crc32c_text(checksum)
+            return checksum_of(file)
 
     def write(self, path: str, data: bytes) -> None:
         # Another run may be done, and delete the folder of its state, while this one writes into it.
@@ -307,7 +301,6 @@ _HOST = blake2b(socket.gethostname().encode(), digest_size=3).hexdigest()
 _RUN = secrets.token_hex(3)
 _ABANDONED_S = 3600
 _TRIES = 5
-_CHUNK_BYTES = 1 << 22
 _MAX_NAME_BYTES = 200  # of 255; the rest is for what a temporary name adds
 
 

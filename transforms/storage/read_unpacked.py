@@ -1,11 +1,13 @@
 """Files that may be compressed by gzip, read as what they hold."""
 
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.zip_storage import ZipStorage
 
 GZIP = b"\x1f\x8b"
 _RATIO = 100
@@ -18,9 +20,11 @@ def read_unpacked(path: str) -> bytes:
     """All bytes of a file; of one that gzip made, of what it holds, whatever its name.
 
     Raises:
-        AnnotationFileError: it is cut or damaged, or unpacks to more than 100 times its size.
+        AnnotationFileError: it is cut or damaged, or unpacks to more than 100 times its size, of a member
+            of a .zip as of one of gzip's.
         OSError: see `Storage.read`.
     """
+    _check_ratio(path)
     data = storage_for(path).read(path)
     return unpacked(path, data) if data.startswith(GZIP) else data
 
@@ -31,13 +35,34 @@ def unpacked(path: str, data: bytes) -> bytes:
 
 
 def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[bytes]]:
-    """Whether a file is packed; and the same as `read_unpacked` gives, in pieces of no more than so many bytes, or a
-    megabyte of what is packed."""
+    """Whether a file is packed, by gzip or in its archive, so that it has no ranges; and the same as `read_unpacked`
+    gives, in pieces of no more than so many bytes, or a megabyte of what is packed."""
+    is_compressed = _check_ratio(path)
     pieces = _pieces(path, min(most_bytes, _STEP))
     first = next(pieces, b"")
-    is_packed = first.startswith(GZIP)
     whole = chain((first,), pieces)
-    return is_packed, _unpack(path, whole, storage_for(path).size(path) or 0) if is_packed else whole
+    if first.startswith(GZIP):
+        return True, _unpack(path, whole, storage_for(path).size(path) or 0)
+    return is_compressed, whole
+
+
+def _check_ratio(path: str) -> bool:
+    """Whether a file is a member that its archive has compressed; one that says it unpacks to too much is refused."""
+    storage = storage_for(path)
+    member = storage.member(path) if isinstance(storage, ZipStorage) else None
+    if member is None or member.method == zipfile.ZIP_STORED:
+        return False
+    most = max(_ALWAYS, _RATIO * min(member.packed_bytes, member.length))
+    if member.size_bytes > most:
+        raise _too_large(path, most)
+    return True
+
+
+def _too_large(path: str, most_bytes: int) -> AnnotationFileError:
+    return AnnotationFileError(
+        f"{path} is compressed and unpacks to more than {most_bytes:,} bytes, too many for a file of its size; if it "
+        "is meant to, give it unpacked"
+    )
 
 
 def _pieces(path: str, most_bytes: int) -> Iterator[bytes]:
@@ -67,10 +92,7 @@ def _unpack(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[b
             raise AnnotationFileError(f"{path} is a damaged gzip file ({error}); fetch it again") from error
         given += len(unpacked)
         if given > most:
-            raise AnnotationFileError(
-                f"{path} is compressed and unpacks to more than {most:,} bytes, too many for a file of its size; if it "
-                "is meant to, give it unpacked"
-            )
+            raise _too_large(path, most)
         if unpacked:
             yield unpacked
         elif not data and not member.eof:

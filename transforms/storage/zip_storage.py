@@ -9,8 +9,6 @@ from functools import lru_cache, partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
-import google_crc32c
-
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
@@ -18,12 +16,12 @@ from recordmill.transforms.storage.interface import (
     NameRange,
     Storage,
     StoredFile,
-    UnreadableFileError,
-    crc32c_text,
+    checksum_of,
     is_remote,
     too_large,
 )
-from recordmill.transforms.storage.zip_members import DamagedMemberError, Member, unpack
+from recordmill.transforms.storage.member_stream import MemberStream, unreadable
+from recordmill.transforms.storage.zip_members import MOST_BESIDES, DamagedMemberError, Member, content_start, unpack
 
 if TYPE_CHECKING:
     from recordmill.transforms.storage.zip_directory import Directory
@@ -33,6 +31,10 @@ _LOGGER = logging.getLogger(__name__)
 _TRIES = 3
 _KEPT_BYTES = 256 << 20
 """Of directories of archives in buckets, which have some 100 bytes a member."""
+WHOLE_BYTES = 8 << 20
+"""Of a member that is read as a whole, and again where it was damaged on its way, also where a stream is wanted."""
+_LOCAL_BYTES, _REMOTE_BYTES = 1 << 20, 4 << 20
+"""How much of an archive a stream reads at once."""
 
 
 class ZipStorage:
@@ -78,10 +80,18 @@ class ZipStorage:
         return None if member is None else StoredFile(name, path, member.size_bytes, _version(member))
 
     def open(self, path: str, version: str = "") -> BinaryIO:
-        return io.BytesIO(self.read(path, version))
+        """The member as a stream; one of WHOLE_BYTES is read here, as `read` does. One of more is of one version of the
+        archive, and is known to be undamaged when all of it has been read."""
+        archive = self._open()
+        member = _found(archive, self._member(path), path, version)
+        if max(member.size_bytes, member.packed_bytes) <= WHOLE_BYTES:
+            return io.BytesIO(self.read(path, version))
+        read_range = partial(self._storage.read_range, self.archive, version=archive.version)
+        stream = MemberStream(read_range, _REMOTE_BYTES if is_remote(self.archive) else _LOCAL_BYTES, member, path)
+        return io.BufferedReader(stream, _LOCAL_BYTES)
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
-        member = self._found(path, version)
+        member = _found(self._open(), self._member(path), path, version)
         size = max(member.size_bytes, member.packed_bytes)  # what is stored may be padded with what unpacks to nothing
         if most_bytes is not None and size > most_bytes:
             raise too_large(path, size, most_bytes)
@@ -91,12 +101,16 @@ class ZipStorage:
                 return unpack(self.read_span(member.start, member.length), member)
             except DamagedMemberError as error:
                 damage = error
-        raise UnreadableFileError(errno.EIO, f"damaged or encrypted ({damage})", path) from damage
+        raise unreadable(path, damage) from damage
+
+    def member(self, path: str) -> Member | None:
+        """What the archive's directory says of a member; None where there is no such member."""
+        return self._open().find(self._member(path))
 
     def span(self, path: str) -> tuple[int, int] | None:
         """Where the bytes of a member with its header begin in the archive, and how many there are at the most; None
         where there is no such member."""
-        member = self._open().find(self._member(path))
+        member = self.member(path)
         return None if member is None else (member.start, member.length)
 
     def read_span(self, start: int, length: int) -> bytes:
@@ -110,10 +124,21 @@ class ZipStorage:
             DamagedMemberError: it cannot be had from them.
             OSError: see `read`.
         """
-        return unpack(data, self._found(path, version))
+        return unpack(data, _found(self._open(), self._member(path), path, version))
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
-        return self.read(path, version)[start : start + length]
+        """Of a large member that is stored as it is, a range of the archive, which has no checksum; of others, all is
+        read."""
+        archive = self._open()
+        member = _found(archive, self._member(path), path, version)
+        if member.size_bytes <= WHOLE_BYTES:
+            return self.read(path, version)[start : start + length]
+        read_range = partial(self._storage.read_range, self.archive, version=archive.version)
+        try:
+            content = member.start + content_start(read_range(member.start, min(member.length, MOST_BESIDES)), member)
+        except DamagedMemberError as damage:
+            raise unreadable(path, damage) from damage
+        return read_range(content + start, max(0, min(length, member.size_bytes - start)))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         data = self.read(path, version)
@@ -123,8 +148,8 @@ class ZipStorage:
         pass
 
     def checksum(self, path: str) -> tuple[int, str]:
-        data = self.read(path)
-        return len(data), crc32c_text(google_crc32c.Checksum(data))
+        with self.open(path) as file:
+            return checksum_of(file)
 
     def join(self, folder: str, name: str) -> str:
         return f"{folder.rstrip('/')}/{name}"
@@ -141,14 +166,6 @@ class ZipStorage:
             if is_remote(self.archive):
                 _opened.keep(self.archive, archive)
         return archive
-
-    def _found(self, path: str, version: str) -> Member:
-        member = self._open().find(self._member(path))
-        if member is None:
-            raise FileNotFoundError(errno.ENOENT, "no such member", path)
-        if version and version != _version(member):
-            raise ChangedFileError(errno.ESTALE, "another member than was listed", path)
-        return member
 
     def _member(self, path: str) -> str:
         return path[len(self.archive) :].lstrip("/")
@@ -176,6 +193,15 @@ class ZipStorage:
 
     def link(self, path: str, target: str) -> bool:
         self._refuse(path)
+
+
+def _found(archive: "_Archive", name: str, path: str, version: str) -> Member:
+    member = archive.find(name)
+    if member is None:
+        raise FileNotFoundError(errno.ENOENT, "no such member", path)
+    if version and version != _version(member):
+        raise ChangedFileError(errno.ESTALE, "another member than was listed", path)
+    return member
 
 
 def _version(member: Member) -> str:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.tables import RowsFile, rows_format
 from recordmill.transforms.storage.read_unpacked import GZIP
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import archive_of, storage_for
 from recordmill.transforms.table.read_csv_rows import read_csv
 from recordmill.transforms.table.read_json_rows import read_json
 from recordmill.transforms.table.read_parquet_rows import read_parquet
@@ -40,7 +40,9 @@ def _read(file: RowsFile, columns: tuple[str, ...], encoding: str) -> Iterator[R
     of_format = rows_format(file.path)
     with storage_for(file.path).open(file.path) as stream:
         if of_format == "parquet":
-            yield from read_parquet(file.path, stream, columns, _BATCH_ROWS)
+            # Columns are far apart in it, and to go back in a member of an archive is to unpack it again.
+            whole = io.BytesIO(stream.read()) if archive_of(file.path) else stream
+            yield from read_parquet(file.path, whole, columns, _BATCH_ROWS)
             return
         unpacked = _unpacked(stream)
         try:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import zipfile
 from pathlib import Path
 
 import apache_beam as beam
@@ -22,7 +23,8 @@ from recordmill.transforms.coco.convert_rows import box_fault
 from recordmill.transforms.coco.merge_blocks import merge_blocks
 from recordmill.transforms.coco.read_coco import ReadCoco, cut_file, read_block
 from recordmill.transforms.runtime.coders import BlockRowsCoder
-from recordmill.transforms.storage import gcs_storage
+from recordmill.transforms.storage import gcs_storage, zip_storage
+from recordmill.transforms.storage.interface import UnreadableFileError
 from tests.gcs_stand_in import Fault, Kind, running
 from tests.transforms.coco.whole_files import read_whole
 
@@ -447,3 +449,35 @@ def test_a_bucket_s_file_that_is_damaged_on_its_way_is_told_as_such(monkeypatch)
         server.faults = [Fault(Kind.CORRUPTED, "read", times=99)]
         with pytest.raises(OSError, match="checksum"):
             list(cut_file(instances("gs://bucket/instances.json"), block_bytes=64))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method):
+    """Those of a stored one are read by range."""
+    monkeypatch.setattr(zip_storage, "WHOLE_BYTES", 0)
+    data = json.dumps(document(annotations=[{**ROW, "id": id_} for id_ in range(100)])).encode()
+    (tmp_path / "a.json").write_bytes(data)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
+        archive.writestr("a.json", data)
+    found = []
+    for path in (tmp_path / "a.json", tmp_path / "a.zip" / "a.json"):
+        blocks = list(cut_file(instances(path), 500))
+        assert len(blocks) > 10
+        has_text = path.parent.suffix == ".zip" and method != zipfile.ZIP_STORED
+        assert {bool(block.text) for block in blocks if block.list} == {has_text}
+        rows = [item for block in blocks for item in read_block(block) if isinstance(item, BlockRows)]
+        replace = msgspec.structs.replace
+        cut = [replace(block, source=instances(""), text=b"") for block in blocks]
+        found.append((cut, [replace(of_block, source="") for of_block in rows]))
+    assert found[0] == found[1]
+
+
+def test_a_damaged_member_is_told_as_such_and_not_as_wrong_json(tmp_path, monkeypatch):
+    monkeypatch.setattr(zip_storage, "WHOLE_BYTES", 0)
+    data = json.dumps(document()).encode()
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.json", data)
+    content = (tmp_path / "a.zip").read_bytes()
+    (tmp_path / "a.zip").write_bytes(content.replace(b'"images": [', b'"images": }', 1))
+    with pytest.raises(UnreadableFileError, match="its checksum is not that of the directory"):
+        list(cut_file(instances(tmp_path / "a.zip" / "a.json"), 16))

@@ -8,7 +8,7 @@ import pytest
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.transforms.storage import read_unpacked as module
-from recordmill.transforms.storage.read_unpacked import read_unpacked
+from recordmill.transforms.storage.read_unpacked import open_unpacked, read_unpacked
 from recordmill.transforms.storage.resolve import storage_for
 from tests.transforms.storage.conftest import path_of
 
@@ -60,6 +60,39 @@ def test_a_bomb_is_unpacked_to_its_bound_and_no_further(tmp_path, monkeypatch, m
         read_unpacked(str(tmp_path / "a"))
     monkeypatch.setattr(module, "_RATIO", 2000)
     assert read_unpacked(str(tmp_path / "a")) == bytes(zeros)
+
+
+@pytest.mark.parametrize("read", [read_unpacked, lambda path: b"".join(open_unpacked(path)[1])])
+def test_a_member_that_says_it_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch, read):
+    """Its packed size may lie, too: another member begins behind it."""
+    monkeypatch.setattr(module, "_ALWAYS", 3 << 20)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(4_000_000))
+        archive.writestr("next", b"")
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    path = str(tmp_path / "a.zip" / "zeros")
+    for packed in (data[entry + 20 : entry + 24], b"\0\0\0\1"):
+        data[entry + 20 : entry + 24] = packed
+        (tmp_path / "a.zip").write_bytes(data)
+        with pytest.raises(AnnotationFileError, match="zeros is compressed and unpacks to more than 3,145,728 bytes"):
+            read(path)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("zeros", bytes(4_000_000))
+        archive.writestr("random", CONTENT * 2, zipfile.ZIP_DEFLATED)
+    assert read(str(tmp_path / "b.zip" / "zeros")) == bytes(4_000_000)
+    assert read(str(tmp_path / "b.zip" / "random")) == CONTENT * 2
+
+
+def test_what_has_no_ranges_is_known(tmp_path):
+    (tmp_path / "a.json").write_bytes(CONTENT)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("stored", CONTENT)
+        archive.writestr("gzip", gzip.compress(CONTENT))
+        archive.writestr("deflated", CONTENT, zipfile.ZIP_DEFLATED)
+    found = {name: open_unpacked(f"{tmp_path}/{name}")[0] for name in ("a.json", "a.zip/stored", "a.zip/gzip")}
+    assert found == {"a.json": False, "a.zip/stored": False, "a.zip/gzip": True}
+    assert open_unpacked(f"{tmp_path}/a.zip/deflated")[0]
 
 
 def test_a_file_in_a_bucket_or_in_an_archive_is_unpacked_too(tmp_path, gcs):

@@ -2,6 +2,8 @@
 
 import errno
 import gc
+import os
+import random
 import struct
 import time
 import warnings
@@ -286,6 +288,73 @@ def test_a_member_is_one_read_of_no_more_than_its_bytes_and_the_next_one_s_heade
     assert [storage.read(f"{path}/{name}") for name in reversed(members)] == list(members.values())[::-1]
     assert len(reads) == len(members)
     assert all(length < 5000 + 100 for _, length in reads)
+
+
+@pytest.fixture
+def no_whole(monkeypatch):
+    """All members are large."""
+    monkeypatch.setattr(zip_storage, "WHOLE_BYTES", 0)
+
+
+CONTENT = random.Random(0).randbytes(300_000) + bytes(200_000)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_large_member_is_streamed_as_it_is_read(tmp_path, no_whole, method, monkeypatch):
+    path = archive(tmp_path / "a.zip", {"a.json": CONTENT, "b": b"after"}, method)
+    storage, member = storage_for(path), f"{path}/a.json"
+    whole = storage.read(member)
+    plain = tmp_path / "a.json"
+    plain.write_bytes(CONTENT)
+    monkeypatch.delattr(ZipStorage, "read")
+    with storage.open(member) as file:
+        assert file.read(7) == whole[:7]
+        file.seek(0)
+        assert file.read() == whole
+    assert storage.checksum(member) == storage_for(str(plain)).checksum(str(plain))
+    with pytest.raises(ChangedFileError):
+        storage.open(member, "00000000")
+
+
+def test_ranges_of_a_large_stored_member_are_ranges_of_the_archive(tmp_path, no_whole, monkeypatch):
+    path = archive(tmp_path / "a.zip", {"a.json": CONTENT, "b": b"after"}, zipfile.ZIP_STORED)
+    storage, member = storage_for(path), f"{path}/a.json"
+    version = storage.stat(member).version
+    monkeypatch.delattr(ZipStorage, "read")
+    for start, length in ((0, 5), (1000, 250_000), (499_990, 100), (500_000, 5), (600_000, 5)):
+        assert storage.read_range(member, start, length, version) == CONTENT[start : start + length]
+    with pytest.raises(ChangedFileError):
+        storage.read_range(member, 0, 5, "00000000")
+    data = bytearray(Path(path).read_bytes())
+    data[0] ^= 1
+    Path(path).write_bytes(data)
+    with pytest.raises(UnreadableFileError, match="no header") as caught:
+        storage.read_range(member, 0, 5)
+    assert caught.value.filename == member
+
+
+def test_a_stream_is_of_the_archive_that_was_opened(tmp_path, no_whole):
+    path = archive(tmp_path / "a.zip", {"a.json": random.Random(0).randbytes(3 << 20)}, zipfile.ZIP_STORED)
+    with storage_for(path).open(f"{path}/a.json") as file:
+        file.read(10)
+        os.utime(path, (1, 1))
+        with pytest.raises(ChangedFileError) as caught:
+            file.read()
+    assert caught.value.filename == path
+
+
+def test_a_large_member_in_a_bucket_is_streamed_of_one_generation(tmp_path, no_whole, gcs):
+    content = random.Random(0).randbytes(9 << 20)
+    path = archive(tmp_path / "a.zip", {"a.json": content}, zipfile.ZIP_DEFLATED)
+    gcs.put("streamed.zip", Path(path).read_bytes())
+    storage, member = storage_for(path_of("streamed.zip")), path_of("streamed.zip/a.json")
+    with storage.open(member) as file:
+        assert file.read() == content
+    with storage.open(member) as file:
+        file.read(10)
+        gcs.put("streamed.zip", Path(path).read_bytes())
+        with pytest.raises(FileNotFoundError):
+            file.read()
 
 
 def test_members_behind_others_data_are_found(tmp_path):
