@@ -3,11 +3,16 @@
 import os
 import re
 import signal
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.rejects import run_files
+from recordmill.schemas.line_blocks import BlockPlace
+from recordmill.schemas.rejects import RejectRun
+from recordmill.transforms.rejects import run_files, write_rejects
+from recordmill.transforms.rejects.reject_blocks import merged_runs
 from tests.conftest import image_row, write_coco
 from tests.faults import warm_process
 from tests.faults.jobs import CATEGORIES, Job, LocalPlace, assert_ended, folder_splits, rows
@@ -52,22 +57,35 @@ def test_the_same_data_set_and_a_dry_run_that_writes_nothing(sample_job, recordm
     assert not [name for name in found if name.startswith(".recordmill-")]
 
 
-@pytest.mark.parametrize("verb", [folder_splits, rows])
-def test_several_splits_and_rows_of_tables(verb, tmp_path, recordmill, written):
+def picture_rows(pictures: Path, output: Path, *more: object) -> list[object]:
+    images = "--image-column", "file", "--images", pictures / "images"
+    return rows(pictures, output, *more, "--num-shards", 4, *images)
+
+
+@pytest.mark.parametrize("verb", [folder_splits, rows, picture_rows])
+def test_every_step_gives_places_in_files_for_each_split(verb, tmp_path, recordmill, monkeypatch):
+    """Of images without a class, broken ones and missing ones, and of rows with too many cells."""
     for number in range(40):
-        (tmp_path / "images" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "images" / "ab"[number % 2] / f"{number}.jpg").write_bytes(b"no picture" * number)
-    lines = [f"{number},{'ab'[number % 2]}" for number in range(80)] + [f"{number},c,d" for number in range(20)]
-    (tmp_path / "rows-1.csv").write_text("\n".join(["id,kind", *lines]) + "\n")
-    outputs = []
-    for inline in (1 << 16, 0):
-        run_files.INLINE_BYTES = inline
-        outputs.append(tmp_path / f"out{inline}")
-        recordmill(*verb(tmp_path, outputs[-1], "--max-rejects", 1))
-    assert written
-    lists = [
-        {path.relative_to(output): path.read_bytes() for path in output.rglob("rejects*.jsonl")} for output in outputs
-    ]
+        path = tmp_path / "images" / ("cat", "dog", "")[number % 3] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"no picture" * number)
+    lines = [f"{number},{'ab'[number % 2]},{('cat', 'gone')[number % 2]}/{number}.jpg" for number in range(80)]
+    (tmp_path / "rows-1.csv").write_text("\n".join(["id,kind,file", *lines, "99,a,b,c,d,e"]) + "\n")
+    kinds = set()
+
+    def seen(output: str, split: str, runs: list[RejectRun]) -> Iterator[list[bytes]]:
+        kinds.update(type(block.packed) for run in runs for block in run.blocks)
+        return merged_runs(output, split, runs)
+
+    monkeypatch.setattr(write_rejects, "merged_runs", seen)
+    lists = []
+    for inline, kind in ((1 << 16, bytes), (0, BlockPlace)):
+        monkeypatch.setattr(run_files, "INLINE_BYTES", inline)
+        output = tmp_path / f"out{inline}"
+        recordmill(*verb(tmp_path, output, "--max-rejects", 1))
+        assert kinds == {kind}
+        kinds.clear()
+        lists.append({path.relative_to(output): path.read_bytes() for path in output.rglob("rejects*.jsonl")})
     assert len(lists[0]) == 2
     assert lists[0] == lists[1]
 
