@@ -37,19 +37,25 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
     lacking = [split for split in manifest.splits if not _is_counted(folder, manifest, split)]
     seen = 0
     for split in lacking:
-        whole, fingerprints, after = Statistics(), [], None
-        is_measured = manifest.splits[split].recipe.is_measured
-        for shard in sorted(manifest.splits[split].shards, key=lambda shard: index_of(shard.file)):
-            part = _of_shard(folder, shard.file, manifest, is_measured, after)
-            whole, after = add_statistics(whole, part.statistics), part.last_image
-            if part.fingerprints:
-                fingerprints.append(part.fingerprints)
-            seen += shard.examples
-            read(seen)
-        _write(folder, manifest, split, whole, fingerprints)
+        seen = _count(folder, manifest, split, seen, read)
     if lacking or not _is_published(folder, manifest):
         publish(folder)
     return lacking
+
+
+def _count(folder: str, manifest: Manifest, split: str, seen: int, read: Callable[[int], None]) -> int:
+    """Count a split and write what was counted; `seen` and its records."""
+    whole, fingerprints, after = Statistics(), [], None
+    is_measured = manifest.splits[split].recipe.is_measured
+    for shard in sorted(manifest.splits[split].shards, key=lambda shard: index_of(shard.file)):
+        part = _of_shard(folder, shard.file, manifest, is_measured, after)
+        whole, after = add_statistics(whole, part.statistics), part.last_image
+        if part.fingerprints:
+            fingerprints.append(part.fingerprints)
+        seen += shard.examples
+        read(seen)
+    _write(folder, manifest, split, whole, fingerprints)
+    return seen
 
 
 def _write_missing(folder: str, manifest: Manifest) -> None:

@@ -1,6 +1,7 @@
 """Duplicates of a folder, from the fingerprints of its splits; and splits that are refused for them."""
 
 import json
+import tracemalloc
 from hashlib import sha256
 
 import msgspec
@@ -13,7 +14,12 @@ from recordmill.schemas.layouts import CLASSIFICATION
 from recordmill.schemas.manifest import FORMAT, Manifest
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates, check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
-from recordmill.transforms.metadata.folder_duplicates import duplicates_of, fingerprint_lines, first_groups
+from recordmill.transforms.metadata.folder_duplicates import (
+    duplicates_of,
+    fingerprint_lines,
+    first_groups,
+    read_fingerprints,
+)
 from tests.transforms.duplicates.test_find_duplicates import image, shard
 from tests.transforms.metadata.test_commit_splits import of_split, stage, statistics_of
 
@@ -146,3 +152,16 @@ def test_a_split_that_is_replaced_is_not_compared_with_itself(tmp_path):
     commit_splits(str(tmp_path), manifest, statistics_of(manifest), (), prints)
     check_duplicates(str(tmp_path), {"val": [shard("v", *ALL)]}, CLASSIFICATION, "fail")
     check_duplicates(str(tmp_path), {}, CLASSIFICATION, "fail")
+
+
+def test_of_the_file_of_fingerprints_nothing_else_is_kept(tmp_path):
+    images = [image(f"{number}.jpg", number) for number in range(2000)]
+    manifest = written(tmp_path, train=[shard("t", *images)])
+    read_fingerprints(str(tmp_path), manifest, ["train"])
+    tracemalloc.start()
+    try:
+        ((of_shard,),) = read_fingerprints(str(tmp_path), manifest, ["train"]).values()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1.1 * (len(of_shard.rows) + len(bytes(of_shard.names)))
