@@ -8,6 +8,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.metadata.check_findings import Demands
 from recordmill.transforms.metadata.describe_split import Rows
 from recordmill.transforms.metadata.limit_rejects import ENOUGH, RejectLimit
+from recordmill.transforms.rejects import run_files
 from tests.conftest import rejects_of
 from tests.transforms.rejects.runs import split_runs
 
@@ -78,3 +79,11 @@ def test_the_rejects_so_far_are_written_by_split_and_counted(tmp_path):
         *(("train", number) for number in range(100)),
         ("val", -1),
     ]
+
+
+def test_what_counts_once_waits_in_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_files, "INLINE_BYTES", 0)
+    tries = limit(tmp_path, 0.2)
+    for _ in range(2):
+        add(tries, map(reject, range(150)))
+    assert [path.name[:8] for path in (tmp_path / ".recordmill-train").iterdir()] == ["rejects-"] * 2
