@@ -20,6 +20,8 @@ def test_each_split_has_its_list_and_the_first_of_each_reason_are_known(tmp_path
     found = write_rejects(str(tmp_path), ["train", "val"], split_runs(many[::2] + few + last + many[1::2]))
     data = (tmp_path / ".recordmill-train" / "rejects.jsonl").read_bytes()
     listed = [(line["what"], line["id"]) for line in map(json.loads, data.splitlines())]
+    assert data.count(b"\n") == len(listed)
+    assert data.endswith(b"\n")
     assert listed == [
         *(("annotation", id_) for id_ in range(5)),
         *(("image", id_) for id_ in range(3000)),
