@@ -1,0 +1,49 @@
+"""What there is of each split, side by side."""
+
+import msgspec
+
+from recordmill.schemas.manifest import RewrittenPictures
+from recordmill.transforms.report.tabulate_splits import amount_rows, value_rows
+from tests.transforms.metadata.test_describe_split import SPLIT
+from tests.transforms.report.test_page import manifest_of, statistics_of
+
+
+def test_values_that_all_splits_have_stand_once_and_those_of_none_not():
+    of = {
+        "train": {"seed": 1, "gzip": True, "match": ["a", "b"], "lists": [], "limit": None, "old": False},
+        "val": {"seed": 2, "gzip": True, "match": ["a", "b"], "lists": [], "limit": None},
+    }
+    assert value_rows(of) == [("gzip", ["yes"]), ("match", ["a, b"]), ("old", ["no", ""]), ("seed", ["1", "2"])]
+
+
+def test_amounts_of_each_split():
+    (shard,) = SPLIT.shards[:1]
+    manifest = manifest_of(counts=(9, 2), splits=("train", "val"))
+    rewritten = RewrittenPictures({"gif": 3, "webp": 1200}, turned=0, shrunk=4, bytes_read=9, bytes_written=8)
+    train = msgspec.structs.replace(
+        manifest.splits["train"],
+        shards=tuple(msgspec.structs.replace(shard, bytes=size) for size in [1000] * 11 + [12_000]),
+        class_counts=(9, 0),
+        images=msgspec.structs.replace(SPLIT.images, rewritten=rewritten),
+    )
+    val = msgspec.structs.replace(manifest.splits["val"], shards=(msgspec.structs.replace(shard, bytes=1000),))
+    manifest = msgspec.structs.replace(manifest, splits={"train": train, "val": val})
+    rows = dict(amount_rows(manifest, {"train": statistics_of(manifest)["train"]}))
+    assert rows["Objects an image"] == ["1.0", ""]
+    assert rows["Classes with any"] == ["1 of 2", "2 of 2"]
+    assert rows["Balance of classes"] == ["1.0 to 1", "4.5 to 1"]
+    assert rows["Pictures transcoded"] == ["1,203: gif 3, webp 1,200, 4 made smaller", "0"]
+    assert rows["Formats in records"] == ["jpeg 8", ""]
+    assert rows["Shards"] == ["12", "1"]
+    assert rows["Size"] == ["23.0 kB", "1.0 kB"]
+    assert rows["Size of a shard"] == ["1.0 kB to 12.0 kB", "1.0 kB"]
+    assert rows["Largest shard"] == ["6.26 times the mean", "1.00 times the mean"]
+    assert rows["Good for"] == ["up to 12 hosts; 10 shards each for 1", "up to 1 host"]
+    without = msgspec.structs.replace(SPLIT.annotations, filtered={})
+    manifest = msgspec.structs.replace(manifest, splits={"val": msgspec.structs.replace(val, annotations=without)})
+    assert rows.keys() - dict(amount_rows(manifest, {})).keys() == {
+        "Annotations filtered",
+        "Formats in records",
+        "Objects an image",
+        "Pictures transcoded",
+    }
