@@ -142,3 +142,22 @@ def test_a_trailing_comma_is_told_wherever_it_was_cut(block_bytes):
     pieces = [text[start : start + block_bytes] for start in range(0, len(text), block_bytes)]
     with pytest.raises(AnnotationFileError, match="trailing comma"):
         list(cut_blocks("a.json", pieces, block_bytes))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (b'\xef\xbb\xbf{"images": x}', "line 1, column 12 (byte 14)"),
+        (b'{"images": [,{"id": 1}]}', "line 1, column 13 (byte 12)"),
+        (b'{"images": [], "ab\\qc": 1}', "line 1, column 21 (byte 20)"),  # as msgspec counts it
+    ],
+)
+def test_a_fault_is_told_where_it_is(text, place):
+    with pytest.raises(AnnotationFileError) as caught:
+        cut(text, 100)
+    assert place in str(caught.value)
+
+
+def test_a_field_that_nobody_reads_may_be_there_twice():
+    (rest,) = cut(b'{"info": 1, "info": 0}', 100)
+    assert rest.text == b'{"info":false}'
