@@ -1,12 +1,11 @@
 """A member of an archive as a stream: however large it is, it takes the memory of a few reads."""
 
 import errno
-import io
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from recordmill.transforms.storage.interface import UnreadableFileError
+from recordmill.transforms.storage.range_stream import SizedStream
 from recordmill.transforms.storage.zip_members import (
     MOST_BESIDES,
     DamagedMemberError,
@@ -20,7 +19,7 @@ from recordmill.transforms.storage.zip_members import (
 _PIECE_BYTES = 1 << 20
 
 
-class MemberStream(io.RawIOBase):
+class MemberStream(SizedStream):
     """The content of a member. To go back means to unpack it from its beginning.
 
     It is held against the size and the checksum of the archive's directory when the last of it has been read, so that
@@ -36,12 +35,11 @@ class MemberStream(io.RawIOBase):
     """
 
     def __init__(self, read_range: Callable[[int, int], bytes], read_bytes: int, member: Member, path: str):
-        super().__init__()
+        super().__init__(path, member.size_bytes)
         self._read_range = read_range
         self._read_bytes = max(read_bytes, MOST_BESIDES)
         self._member = member
-        self._path = path
-        self._damage: DamagedMemberError | None = None
+        self._error: Exception | None = None
         self._rewind()
         self._fill()  # so that it is told here what cannot be read at all
 
@@ -50,39 +48,29 @@ class MemberStream(io.RawIOBase):
         self._piece = memoryview(b"")
         self._position = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._member.size_bytes}[whence]
-        if base + offset < self._position:
+    def _go_to(self, position: int) -> None:
+        if position < self._position:
             self._rewind()
-        while self._position < base + offset and self._some(base + offset - self._position):
+        while self._position < position and self._read_some(position - self._position):
             pass
-        return self._position
 
-    def readinto(self, buffer: Any) -> int:
-        data = self._some(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _some(self, most_bytes: int) -> memoryview:
+    def _read_some(self, most: int) -> memoryview:
         self._fill()
-        data, self._piece = self._piece[:most_bytes], self._piece[most_bytes:]
+        data, self._piece = self._piece[:most], self._piece[most:]
         self._position += len(data)
         return data
 
     def _fill(self) -> None:
+        if self._error:
+            raise self._error  # again, or it would seem to end
         try:
-            if self._damage:
-                raise self._damage  # or it would seem to end
             self._piece = self._piece or memoryview(next(self._pieces, b""))
         except DamagedMemberError as damage:
-            self._damage = damage
-            raise unreadable(self._path, damage) from damage
+            self._error = unreadable(self._path, damage)
+            raise self._error from damage
+        except Exception as error:
+            self._error = error
+            raise
 
     def _checked(self) -> Iterator[bytes]:
         member, size, crc32 = self._member, 0, 0

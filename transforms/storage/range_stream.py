@@ -1,4 +1,4 @@
-"""A file as a seekable stream, each read of which is a range: a request, where it is in a bucket."""
+"""Files as seekable streams: one whose every read is a range, which is a request where the file is in a bucket."""
 
 import errno
 import io
@@ -6,27 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 
-class RangeStream(io.RawIOBase):
-    """A seekable stream over ranges of a file whose size is known.
+class SizedStream(io.RawIOBase):
+    """What streams share that can be read from any position, of a file whose size is known.
 
     Args:
-        read_range: reads so many bytes from an offset on.
         path: for messages.
-        most_bytes: the largest range to read at once.
+
+    Raises:
+        OSError: a position before the start was asked for.
     """
 
-    def __init__(
-        self,
-        read_range: Callable[[int, int], bytes],
-        path: str,
-        size_bytes: int,
-        most_bytes: int,
-    ):
+    def __init__(self, path: str, size_bytes: int):
         super().__init__()
-        self._read_range = read_range
         self._path = path
         self._size = size_bytes
-        self._most = most_bytes
         self._position = 0
 
     def readable(self) -> bool:
@@ -39,13 +32,40 @@ class RangeStream(io.RawIOBase):
         position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if position < 0:
             raise OSError(errno.EINVAL, "an offset before the file's start", self._path)
-        self._position = position
-        return position
+        self._go_to(position)
+        return self._position
 
     def readinto(self, buffer: Any) -> int:
         data = self._read_some(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+    def _go_to(self, position: int) -> None:
+        self._position = position
+
+    def _read_some(self, most: int) -> bytes | memoryview:
+        """What comes next, no more than so many bytes; empty at the end."""
+        raise NotImplementedError
+
+
+class RangeStream(SizedStream):
+    """Ranges of a file.
+
+    Args:
+        read_range: reads so many bytes from an offset on.
+        most_bytes: the largest range to read at once.
+    """
+
+    def __init__(
+        self,
+        read_range: Callable[[int, int], bytes],
+        path: str,
+        size_bytes: int,
+        most_bytes: int,
+    ):
+        super().__init__(path, size_bytes)
+        self._read_range = read_range
+        self._most = most_bytes
 
     def readall(self) -> bytes:
         return b"".join(iter(lambda: self._read_some(self._most), b""))  # io's own would ask for 8 kB at a time
