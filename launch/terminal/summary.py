@@ -17,7 +17,8 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest, split_rejects
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
+from recordmill.schemas.statistics import FINDINGS
+from recordmill.schemas.statistics_file import STATISTICS, SplitComparison
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 
 _CLASSES_SHOWN = 5

@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.launch.cli import main
 from recordmill.schemas.manifest import encode_json
-from recordmill.schemas.statistics import SplitComparison, SplitStatistics
+from recordmill.schemas.statistics_file import SplitComparison, SplitStatistics
 from recordmill.transforms.metadata import commit_splits
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.records.shard_reader import ShardReader

@@ -9,7 +9,7 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.manifest import Manifest, SplitManifest
-from recordmill.schemas.statistics import SplitStatistics
+from recordmill.schemas.statistics_file import SplitStatistics
 
 _MAX_OBJECTS = 100
 """Of an image, as Model Garden has it; more where an image has more, which would be left out without a word."""

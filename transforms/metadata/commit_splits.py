@@ -34,7 +34,7 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import IndexInfo, ShardInfo
-from recordmill.schemas.statistics import REPORT, STATISTICS, STATS_PB, split_statistics
+from recordmill.schemas.statistics_file import REPORT, STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy

@@ -19,7 +19,7 @@ from recordmill.schemas.manifest import (
     state_folder,
 )
 from recordmill.schemas.shard_index import ENDING, INDEX, index_file
-from recordmill.schemas.statistics import REPORT, STATISTICS, STATS_PB, split_statistics
+from recordmill.schemas.statistics_file import REPORT, STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for

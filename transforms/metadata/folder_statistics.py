@@ -8,7 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from recordmill.schemas.manifest import encode_json
-from recordmill.schemas.statistics import STATISTICS, STATS_PB, SplitStatistics, split_statistics
+from recordmill.schemas.statistics_file import STATISTICS, STATS_PB, SplitStatistics, split_statistics
 from recordmill.transforms.statistics.compare_splits import compare_splits
 from recordmill.transforms.statistics.encode_stats import encode_stats
 from recordmill.transforms.storage.interface import UnreadableFileError

@@ -10,7 +10,8 @@ from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest, split_manifest
 from recordmill.schemas.shards import index_of
-from recordmill.schemas.statistics import Statistics, split_statistics
+from recordmill.schemas.statistics import Statistics
+from recordmill.schemas.statistics_file import split_statistics
 from recordmill.transforms.metadata.commit_splits import publish
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines, read_fingerprints

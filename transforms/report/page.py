@@ -13,7 +13,8 @@ from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitComparison, SplitStatistics
+from recordmill.schemas.statistics import FINDINGS, FRACTIONAL
+from recordmill.schemas.statistics_file import Distribution, SplitComparison, SplitStatistics
 from recordmill.transforms.report.charts import Show, bar_chart, columns, heat_map, long_tail
 from recordmill.transforms.report.read_examples import Thumbnail
 from recordmill.transforms.report.show_duplicates import duplicate_rows, duplicate_titles

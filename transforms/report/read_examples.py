@@ -14,7 +14,8 @@ from PIL import Image
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
+from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding
+from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, read_records
 from recordmill.transforms.draw.draw_shapes import draw_shapes
 from recordmill.transforms.draw.open_record_picture import picture_of

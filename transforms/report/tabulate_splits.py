@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.manifest import Manifest, SplitManifest
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import SplitStatistics
+from recordmill.schemas.statistics_file import SplitStatistics
 
 _HOSTS = 10
 """Shards for each host that reads, as TensorFlow's guide to TFRecords advises."""

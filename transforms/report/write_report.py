@@ -7,7 +7,7 @@ import msgspec
 
 from recordmill.schemas.manifest import SplitManifest, split_rejects
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.statistics import REPORT
+from recordmill.schemas.statistics_file import REPORT
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.metadata.folder_duplicates import first_groups
 from recordmill.transforms.metadata.folder_statistics import read_file, read_statistics

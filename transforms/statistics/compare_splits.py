@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import asin, sqrt
 from statistics import NormalDist
 
-from recordmill.schemas.statistics import (
+from recordmill.schemas.statistics_file import (
     ClassDrift,
     ClassInOneSplit,
     ClassStatistics,

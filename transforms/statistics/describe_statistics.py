@@ -5,20 +5,8 @@ from math import floor
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.statistics import (
-    FRACTIONAL,
-    HEAT_SIDE,
-    SCALE,
-    ZERO_BIN,
-    Bin,
-    ClassStatistics,
-    Distribution,
-    Histogram,
-    SegmentStatistics,
-    SplitStatistics,
-    Statistics,
-    edge,
-)
+from recordmill.schemas.statistics import FRACTIONAL, HEAT_SIDE, SCALE, ZERO_BIN, Histogram, Statistics, edge
+from recordmill.schemas.statistics_file import Bin, ClassStatistics, Distribution, SegmentStatistics, SplitStatistics
 
 
 def describe_statistics(

@@ -8,7 +8,8 @@ from itertools import pairwise
 from math import ceil, sqrt
 
 from recordmill.schemas.example import varint
-from recordmill.schemas.statistics import FRACTIONAL, Bin, Distribution, SplitStatistics
+from recordmill.schemas.statistics import FRACTIONAL
+from recordmill.schemas.statistics_file import Bin, Distribution, SplitStatistics
 from recordmill.transforms.statistics.describe_statistics import quantiles
 
 _INT, _FLOAT, _STRING = 0, 1, 2

@@ -19,7 +19,7 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.plan_report import Fault, Faults, ShardCheck
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
-from recordmill.schemas.statistics import STATISTICS, STATS_PB, split_statistics
+from recordmill.schemas.statistics_file import STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
 from recordmill.transforms.metadata.dataset_folder import indexed_shards, read_split_manifests, require_manifest

@@ -20,7 +20,7 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.plan_report import Fault, Faults, PlanReport, ShardCheck
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
+from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
 
 ONE_CATEGORY = (Category(1, "cat"),)
 CLEAN = SplitManifest(

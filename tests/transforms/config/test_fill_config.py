@@ -10,7 +10,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.manifest import Manifest, decode_manifest
-from recordmill.schemas.statistics import SplitStatistics
+from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.transforms.config.fill_config import CONSUMERS, Training, chosen_splits, fill_config
 
 RETINANET = "model-garden-retinanet"

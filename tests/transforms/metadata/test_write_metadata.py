@@ -21,7 +21,8 @@ from recordmill.schemas.layouts import DETECTION, LAYOUTS
 from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest, encode_json
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.statistics import ClassStatistics, SplitStatistics, Statistics
+from recordmill.schemas.statistics import Statistics
+from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
 from recordmill.transforms.metadata import write_metadata as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import describe_split

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from recordmill.schemas.statistics import Bin, Distribution
+from recordmill.schemas.statistics_file import Bin, Distribution
 from recordmill.transforms.report.charts import Column, bar_chart, columns, heat_map, long_tail
 
 

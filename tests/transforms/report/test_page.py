@@ -10,15 +10,8 @@ from PIL import Image
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.manifest import FORMAT, Manifest
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.statistics import (
-    FINDINGS,
-    ClassStatistics,
-    Example,
-    Finding,
-    ImageFacts,
-    RecordPlace,
-    SplitStatistics,
-)
+from recordmill.schemas.statistics import FINDINGS, Example, Finding, ImageFacts, RecordPlace
+from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
 from recordmill.transforms.report.page import PageParts, render_page
 from recordmill.transforms.report.read_examples import Thumbnail, chosen_examples
 from recordmill.transforms.statistics.count_images import ImageCounter

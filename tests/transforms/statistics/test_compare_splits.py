@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
+from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
 from recordmill.transforms.statistics.compare_splits import arc_sine_distance, compare_splits
 
 

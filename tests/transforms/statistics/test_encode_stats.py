@@ -10,7 +10,8 @@ import pytest
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.statistics import ImageFacts, RecordPlace, SplitStatistics
+from recordmill.schemas.statistics import ImageFacts, RecordPlace
+from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.transforms.statistics.count_images import ImageCounter
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.statistics.encode_stats import encode_stats
