@@ -12,7 +12,7 @@ from google.cloud.storage import blob
 from PIL import Image
 
 from recordmill.launch.cli import main
-from recordmill.transforms.storage import gcs_client, gcs_storage
+from recordmill.transforms.storage import gcs_client, gcs_upload
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.engines.buckets.jobs import (
     ALWAYS,
@@ -70,7 +70,7 @@ def gcs(server, noise, monkeypatch) -> GcsStandIn:
     """The images and instances in a bucket, and clients who send every object in chunks, as large ones are."""
     gcs = emptied(server, monkeypatch)
     monkeypatch.setattr(blob, "_MAX_MULTIPART_SIZE", -1)
-    monkeypatch.setattr(gcs_storage, "CHUNK_BYTES", 256 * 1024)
+    monkeypatch.setattr(gcs_upload, "CHUNK_BYTES", 256 * 1024)
     for name, data in files_of(noise / "even").items():
         gcs.put(f"even/{name}", data)
     gcs.put("odd.zip", zipped(files_of(noise / "odd")))

@@ -31,7 +31,7 @@ import recordmill.launch.verbs.folder
 import recordmill.pipelines.coco
 import recordmill.pipelines.convert
 import recordmill.pipelines.folder
-import recordmill.transforms.storage.gcs_storage
+import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.schemas.statistics import RecordPlace
@@ -192,4 +192,4 @@ def become_nobody() -> None:
 def upload_in_chunks(size: int) -> None:
     """Send every object in chunks of `size` bytes, as large ones are sent."""
     google.cloud.storage.blob._MAX_MULTIPART_SIZE = 0
-    recordmill.transforms.storage.gcs_storage.CHUNK_BYTES = size
+    recordmill.transforms.storage.gcs_upload.CHUNK_BYTES = size

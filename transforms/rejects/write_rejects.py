@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.manifest import REJECTS, split_rejects, state_folder
+from recordmill.schemas.manifest import REJECTS, state_folder
 from recordmill.schemas.rejects import RejectLine, RejectRun, RejectTally
 from recordmill.transforms.rejects.reject_blocks import line_of, merged_runs
 from recordmill.transforms.storage.resolve import storage_for
@@ -59,7 +59,7 @@ def _write(output: str, split: str, runs: Sequence[RejectRun]) -> RejectList:
     digest = hashlib.sha256()
     storage = storage_for(output)
     # Outside of the state's folder, which another run that is done deletes, with all that is being written there.
-    upload = storage.create(storage.join(output, split_rejects(split)))
+    upload = storage.create(rejects_path(output, split), output)
     try:
         for keyed in merged_runs(output, split, runs):
             lines = list(map(line_of, keyed))
@@ -67,7 +67,7 @@ def _write(output: str, split: str, runs: Sequence[RejectRun]) -> RejectList:
             data = b"\n".join([*lines, b""])
             digest.update(data)
             upload.write(data)
-        upload.commit(rejects_path(output, split))
+        upload.commit()
     finally:
         upload.abandon()  # nothing to do after a commit
     return RejectList(tally, digest.hexdigest(), tuple(first.found))

@@ -73,7 +73,7 @@ class ShardFile:
         self._key = key
         self._names = shard_names(place.name, key.split, place.layout)
         self._storage = storage_for(place.output)
-        self._upload = self._storage.create(self._storage.join(place.output, self._names.stable(key)))
+        self._upload = self._storage.create(self._path(0), place.output)
         self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if place.gzip else None
         self._sha256 = hashlib.sha256()
         self._crc32c = google_crc32c.Checksum()
@@ -83,6 +83,12 @@ class ShardFile:
         self._framed_bytes = 0
         self._lengths = array("q")
         self.info: ShardInfo
+
+    def _path(self, examples: int) -> str:
+        return self._storage.join(self._place.output, f"{state_folder(self._key.split)}/{self._name(examples)}")
+
+    def _name(self, examples: int) -> str:
+        return self._names.file(self._key, examples, self._place.gzip)
 
     @property
     def examples(self) -> int:
@@ -127,10 +133,10 @@ class ShardFile:
                 self._flush()
                 if self._gzip:
                     self._write(self._gzip.flush())
-                name = self._names.file(self._key, self.examples, self._place.gzip)
-                path = self._storage.join(self._place.output, f"{state_folder(self._key.split)}/{name}")
+                path = self._path(self.examples)
                 index = msgspec.UNSET if self._place.gzip else write_index(path, index_of(self._lengths))
                 checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
+                name = self._name(self.examples)
                 self.info = ShardInfo(name, self.examples, self._size, *checksums, index)
                 self._upload.commit(path)
         finally:

@@ -18,7 +18,7 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 if TYPE_CHECKING:
     from google.api_core.retry import Retry
     from google.auth.credentials import Credentials
-    from google.cloud.storage import Client
+    from google.cloud.storage import Blob, Client
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -57,6 +57,21 @@ def split_path(path: str) -> tuple[str, str]:
     if not match:
         raise ConfigError(f"{path!r} is no path of Google Cloud Storage; they are like gs://bucket/folder/file")
     return match[1], match[2] or ""
+
+
+def split_object(path: str) -> tuple[str, str]:
+    """Bucket and name of an object.
+
+    Raises:
+        FileNotFoundError: no object can have such a name, so that asking for it would be an error of another kind.
+    """
+    bucket, name = split_path(path)
+    if not name:
+        raise ConfigError(f"{path} is a bucket, where an object is needed, like gs://{bucket}/folder/file")
+    encoded = name.encode(errors="surrogatepass")
+    if len(encoded) > 1024 or name in (".", "..") or re.search("[\n\r\ud800-\udfff]", name):
+        raise FileNotFoundError(errno.ENOENT, "no object can have such a name", path)
+    return bucket, name
 
 
 def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception], bool]) -> _Result:
@@ -190,6 +205,12 @@ def client_of_process() -> "Client":
             if key not in _CLIENTS:
                 _CLIENTS[key] = _make_client(key[1])
     return _CLIENTS[key]
+
+
+def blob_at(path: str, version: str = "") -> "Blob":
+    """An object, of which nothing is asked yet; `version` is its generation, empty for the newest."""
+    bucket, name = split_object(path)
+    return client_of_process().bucket(bucket).blob(name, generation=int(version) if version else None)
 
 
 def _make_client(emulator: str) -> "Client":

@@ -5,7 +5,6 @@ import gzip
 import io
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,8 +16,16 @@ import google_crc32c
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_requests
-from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
+from recordmill.transforms.storage.gcs_client import (
+    blob_at,
+    retry,
+    retry_at_once,
+    split_object,
+    split_path,
+    translate_errors,
+)
 from recordmill.transforms.storage.gcs_requests import ListedObject
+from recordmill.transforms.storage.gcs_upload import GcsUpload, upload
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
 
 RANGE_BYTES = 4 * 1024 * 1024
 """How much of a stream one request reads."""
-CHUNK_BYTES = 16 * 1024 * 1024
-"""How much of an upload of more than 8 MB one request sends; this much is held in memory."""
 READS = 32
 """How many ranges are read at once by a process, of whatever objects."""
 DELETIONS = 16
@@ -136,7 +141,7 @@ class GcsStorage:
         """
         from google.cloud.storage.exceptions import DataCorruption
 
-        bucket, name = _split_object(path)
+        bucket, name = split_object(path)
 
         def download() -> bytes:
             answer = gcs_requests.get_object(path, bucket, name, version, most_bytes=most_bytes)
@@ -159,7 +164,7 @@ class GcsStorage:
 
         if length <= 0:
             return b""
-        bucket, name = _split_object(path)
+        bucket, name = split_object(path)
         range_ = f"bytes={start}-{start + length - 1}"
         with translate_errors(path, version):
             try:
@@ -185,14 +190,14 @@ class GcsStorage:
         return blob.size, blob.crc32c
 
     def write(self, path: str, data: bytes) -> None:
-        _upload(path, io.BytesIO(data), google_crc32c.Checksum(data))
+        upload(path, io.BytesIO(data), len(data), google_crc32c.Checksum(data))
 
-    def create(self, path: str) -> "GcsUpload":
-        return GcsUpload(path)
+    def create(self, path: str, folder: str = "") -> GcsUpload:
+        return GcsUpload(path, self.move)
 
     def move(self, path: str, target: str) -> None:
         """A copy, which the server makes, and then a deletion."""
-        source, blob, token = _blob(path), _blob(target), None
+        source, blob, token = blob_at(path), blob_at(target), None
         with translate_errors(path):
             while True:  # of a large object, or to another place, a request copies a part
                 token, *_ = blob.rewrite(source, token=token, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
@@ -201,7 +206,7 @@ class GcsStorage:
         self.delete(path)
 
     def delete(self, path: str) -> None:
-        blob = _blob(path)
+        blob = blob_at(path)
         with suppress(FileNotFoundError), translate_errors(path):
             blob.delete(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
 
@@ -254,30 +259,6 @@ def _unpacked(path: str, data: bytes, most_bytes: int | None) -> bytes:
     return unpacked
 
 
-class GcsUpload:
-    """A temporary file of this machine, which `commit` sends to its name in one go. Nothing is visible before."""
-
-    def __init__(self, path: str):
-        _split_object(path)
-        self._path = path
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by commit or abandon
-        self._checksum = google_crc32c.Checksum()
-
-    def write(self, data: bytes) -> None:
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, tempfile.gettempdir()) from error
-        self._checksum.update(data)
-
-    def commit(self, path: str | None = None) -> None:
-        _upload(path or self._path, self._file, self._checksum)
-        self._file.close()
-
-    def abandon(self) -> None:
-        self._file.close()
-
-
 class _CheckedRanges:
     """Reads ranges of an object; if they are read from its first byte to its last, their checksum is checked, too."""
 
@@ -311,31 +292,11 @@ def _split_folder(path: str) -> tuple[str, str]:
     return bucket, f"{name}/" if name else ""
 
 
-def _split_object(path: str) -> tuple[str, str]:
-    """Bucket and name of an object.
-
-    Raises:
-        FileNotFoundError: no object can have such a name, so that asking for it would be an error of another kind.
-    """
-    bucket, name = split_path(path)
-    if not name:
-        raise ConfigError(f"{path} is a bucket, where an object is needed, like gs://{bucket}/folder/file")
-    encoded = name.encode(errors="surrogatepass")
-    if len(encoded) > 1024 or name in (".", "..") or re.search("[\n\r\ud800-\udfff]", name):
-        raise FileNotFoundError(errno.ENOENT, "no object can have such a name", path)
-    return bucket, name
-
-
 # Requests
 
 
-def _blob(path: str, version: str = "") -> "Blob":
-    bucket, name = _split_object(path)
-    return gcs_client.client_of_process().bucket(bucket).blob(name, generation=int(version) if version else None)
-
-
 def _metadata(path: str) -> "Blob":
-    blob = _blob(path)
+    blob = blob_at(path)
     with translate_errors(path):
         blob.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
     return blob
@@ -357,41 +318,3 @@ def _first_names(folder: str, prefix: str, start: str, most: int) -> list[str]:
     """See `recordmill.transforms.storage.name_ranges.FirstNames`."""
     found = _list(folder, "items(name)", NameRange(start), with_markers=True, prefix=prefix, maxResults=most)
     return [listed.name for listed in islice(found, most)]
-
-
-def _upload(path: str, file: BinaryIO, checksum: google_crc32c.Checksum) -> None:
-    """Send a whole file to its name; once more from its beginning, where the server has lost what it had."""
-    _split_object(path)
-    with translate_errors(path):
-        retry_at_once(lambda: _send(path, file, crc32c_text(checksum)), _is_lost)
-
-
-def _send(path: str, file: BinaryIO, crc32c: str) -> None:
-    from google.api_core.exceptions import NotFound, PreconditionFailed
-    from google.cloud.storage.exceptions import DataCorruption
-
-    blob = _blob(path)
-    blob.chunk_size = CHUNK_BYTES
-    size = file.seek(0, io.SEEK_END)
-    blob.upload_from_file(
-        file, rewind=True, size=size, checksum="crc32c", retry=retry(path), timeout=gcs_client.TIMEOUT_S
-    )
-    if blob.crc32c != crc32c:
-        with suppress(NotFound, PreconditionFailed):  # another run has replaced it already
-            blob.delete(if_generation_match=blob.generation, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-        raise DataCorruption(None, f"the checksum of what was written is {blob.crc32c}, where it should be {crc32c}")
-
-
-def _is_lost(error: Exception) -> bool:
-    """Whether an upload that ended so may succeed if it is started again."""
-    from google.cloud.storage.exceptions import DataCorruption
-
-    match getattr(error, "code", None):
-        case 404:
-            return not gcs_client.is_of_bucket(error)
-        case 308 | 410:  # the former: it has kept nothing of what was sent
-            return True
-        case 400:
-            return "match calculated" in gcs_client.words_of(error)  # of the checksum
-    # The client raises a ValueError where the server kept a part of a chunk only.
-    return isinstance(error, DataCorruption | ValueError)

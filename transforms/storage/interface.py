@@ -53,7 +53,7 @@ class Upload(Protocol):
     def write(self, data: bytes) -> object: ...
 
     def commit(self, path: str | None = None) -> None:
-        """Make the file visible; under `path`, where its name was not known before."""
+        """Make the file visible; under `path`, where its last name was not known before."""
         ...
 
     def abandon(self) -> None:
@@ -124,8 +124,12 @@ class Storage(Hashable, Protocol):
         """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
         ...
 
-    def create(self, path: str) -> Upload:
-        """Start a file of many writes."""
+    def create(self, path: str, folder: str = "") -> Upload:
+        """Start a file of many writes.
+
+        Args:
+            folder: where it may be meanwhile, under another name, if another run may delete the folder of `path`.
+        """
         ...
 
     def move(self, path: str, target: str) -> None:

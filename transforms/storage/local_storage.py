@@ -234,8 +234,8 @@ class LocalStorage:
         finally:
             upload.abandon()
 
-    def create(self, path: str) -> "LocalUpload":
-        return LocalUpload(path)
+    def create(self, path: str, folder: str = "") -> "LocalUpload":
+        return LocalUpload(path, folder or os.path.dirname(path))
 
     def move(self, path: str, target: str) -> None:
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
@@ -349,13 +349,12 @@ def _is_alive(process: int) -> bool:
 
 
 class LocalUpload:
-    """A temporary file beside its final name, flushed to the disk and renamed by `commit`."""
+    """A temporary file in `folder`, flushed to the disk and renamed by `commit`."""
 
-    def __init__(self, path: str):
-        folder, name = os.path.split(path)
+    def __init__(self, path: str, folder: str):
         os.makedirs(folder or ".", exist_ok=True)
         self._path = path
-        self._temporary = os.path.join(folder, TemporaryName.make(name))
+        self._temporary = os.path.join(folder, TemporaryName.make(os.path.basename(path)))
         self._file = open(self._temporary, "xb")  # noqa: SIM115  closed by commit or abandon
 
     def write(self, data: bytes) -> None:

@@ -176,7 +176,7 @@ class ZipStorage:
     def write(self, path: str, data: bytes) -> None:
         self._refuse(path)
 
-    def create(self, path: str) -> NoReturn:
+    def create(self, path: str, folder: str = "") -> NoReturn:
         self._refuse(path)
 
     def move(self, path: str, target: str) -> None:

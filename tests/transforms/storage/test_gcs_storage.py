@@ -1,6 +1,5 @@
 """Google Cloud Storage behind the storage interface, against the stand-in."""
 
-import gc
 import gzip
 import io
 import os
@@ -297,141 +296,6 @@ def test_an_empty_bucket_is_a_folder(gcs):
     assert list(STORAGE.walk(f"gs://{BUCKET}/")) == []
 
 
-# Writing
-
-SIZES = [0, 8 * MB, 8 * MB + 1, 17 * MB]
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_writing(gcs, size):
-    data = os.urandom(size)
-    STORAGE.write(path_of("new/a"), data)
-    assert gcs.objects() == {"new/a": data}
-    chunks = -(-size // gcs_storage.CHUNK_BYTES)
-    assert [call.operation for call in gcs.log] == (["start", *["chunk"] * chunks] if size > 8 * MB else ["upload"])
-
-
-def test_writing_again_replaces(gcs):
-    for data in (b"1", b"2"):
-        STORAGE.write(path_of("a"), data)
-    assert gcs.objects() == {"a": b"2"}
-
-
-@pytest.mark.parametrize("size", [10, 9 * MB])
-def test_a_file_of_many_writes_appears_whole_at_commit(gcs, size):
-    upload = STORAGE.create(path_of("f/a"))
-    for _ in range(3):
-        upload.write(b"x" * size)
-    assert gcs.log == []
-    upload.commit(path_of("f/b"))
-    assert gcs.objects() == {"f/b": b"x" * size * 3}
-    upload.abandon()
-    assert gcs.objects() == {"f/b": b"x" * size * 3}
-
-
-def test_an_upload_that_is_abandoned_or_forgotten_leaves_nothing(gcs):
-    for forget in (False, True):
-        upload = STORAGE.create(path_of("a"))
-        upload.write(b"x" * 9 * MB)
-        if not forget:
-            upload.abandon()
-        del upload
-        gc.collect()
-    with pytest.raises(ZeroDivisionError):
-        STORAGE.create(path_of("a")).write(b"%d" % (1 // 0))
-    assert gcs.log == []
-
-
-def test_memory_does_not_grow_with_an_upload(gcs):
-    import tracemalloc
-
-    data = b"x" * MB
-    upload = STORAGE.create(path_of("a"))
-    tracemalloc.start()
-    for _ in range(64):
-        upload.write(data)
-    assert tracemalloc.get_traced_memory()[1] < MB
-    tracemalloc.stop()
-    upload.abandon()
-
-
-def test_an_upload_that_failed_can_be_committed_again(gcs):
-    upload = STORAGE.create(path_of("a"))
-    upload.write(BYTES)
-    gcs.faults.append(Fault(Kind.STATUS, "upload", status=403))
-    with pytest.raises(PermissionError):
-        upload.commit()
-    upload.commit()
-    assert gcs.objects() == {"a": BYTES}
-
-
-@pytest.mark.parametrize(("status", "first"), [(404, 1), (410, 2)])
-def test_an_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status, first):
-    monkeypatch.setattr(gcs_storage, "CHUNK_BYTES", 4 * MB)
-    data = os.urandom(9 * MB)
-    gcs.faults.append(Fault(Kind.STATUS, "chunk", first=first, status=status, message="the session is gone"))
-    STORAGE.write(path_of("a"), data)
-    assert gcs.objects() == {"a": data}
-    assert len(gcs.calls("start")) == 2
-
-
-def test_an_upload_of_which_the_server_keeps_a_part_is_begun_anew(gcs):
-    data = os.urandom(9 * MB)
-    gcs.faults.append(Fault(Kind.PARTIAL, "chunk"))
-    STORAGE.write(path_of("a"), data)
-    assert gcs.objects() == {"a": data}
-    assert len(gcs.calls("start")) == 2
-
-
-def test_an_upload_whose_sessions_are_all_lost_is_an_error(gcs):
-    gcs.faults.append(Fault(Kind.STATUS, "chunk", times=ALWAYS, status=410, message="the session is gone"))
-    with pytest.raises(OSError, match="the session is gone") as caught:
-        STORAGE.write(path_of("a"), b"x" * 9 * MB)
-    assert caught.value.filename == path_of("a")
-    assert len(gcs.calls("start")) == gcs_client.TRIES
-    assert gcs.objects() == {}
-
-
-@pytest.mark.parametrize("size", [1000, 9 * MB])
-def test_bytes_that_arrive_damaged_are_sent_again(gcs, size):
-    data = os.urandom(size)
-    gcs.faults.append(Fault(Kind.CORRUPTED, "chunk" if size > MB else "upload"))
-    STORAGE.write(path_of("a"), data)
-    assert gcs.objects() == {"a": data}
-
-
-@pytest.mark.parametrize("size", [1000, 9 * MB])
-def test_bytes_that_always_arrive_damaged_are_not_left_there(gcs, size):
-    gcs.faults += [Fault(Kind.CORRUPTED, operation, times=ALWAYS) for operation in ("upload", "chunk")]
-    with pytest.raises(OSError, match="checksum") as caught:
-        STORAGE.write(path_of("a"), os.urandom(size))
-    assert not isinstance(caught.value, UnreadableFileError)
-    assert gcs.objects() == {}
-
-
-def test_what_another_run_has_written_in_place_of_damaged_bytes_is_let_be(gcs):
-    gcs.faults = [
-        Fault(Kind.CORRUPTED, "upload", times=ALWAYS),
-        Fault(Kind.REPLACED, "delete", first=gcs_client.TRIES, data=b"of another run"),
-    ]
-    with pytest.raises(OSError, match="checksum"):
-        STORAGE.write(path_of("a"), BYTES)
-    assert gcs.objects() == {"a": b"of another run"}
-
-
-def test_a_checksum_that_the_server_refuses_is_tried_anew(gcs):
-    message = 'Provided CRC32C "AAAAAA==" doesn\'t match calculated CRC32C "BBBBBB==".'
-    gcs.faults.append(Fault(Kind.STATUS, "upload", status=400, message=message))
-    STORAGE.write(path_of("a"), BYTES)
-    assert gcs.objects() == {"a": BYTES}
-
-
-def test_a_slow_upload_ends_well(gcs):
-    gcs.faults.append(Fault(Kind.SLOW, "upload", seconds=0.1))
-    STORAGE.write(path_of("a"), BYTES * 3)
-    assert gcs.objects() == {"a": BYTES * 3}
-
-
 # Moving and deleting
 
 
@@ -507,14 +371,6 @@ def test_what_passes_is_survived_by_each_method(gcs, fault):
         has_no_body = name == "delete" and fault.kind is Kind.TRUNCATED
         assert len(gcs.log) >= (1 if has_no_body else 3), name
     assert gcs.objects() == {}
-
-
-def test_a_lost_answer_of_a_large_upload(gcs):
-    data = os.urandom(9 * MB)
-    gcs.faults.append(Fault(Kind.LOST, "chunk"))
-    STORAGE.write(path_of("a"), data)
-    assert gcs.objects() == {"a": data}
-    assert len(gcs.calls("start")) == 1
 
 
 def test_after_a_connection_breaks_all_bytes_are_checked(gcs):
