@@ -1,10 +1,11 @@
 """What it costs to list rejects, many of them.
 
-    python benchmarks/rejects.py [--rejects 1000000] [--sources 4] [--random]
+    python benchmarks/rejects.py [--rejects 1000000] [--sources 4] [--random] [--dry-run]
 
 Draws so many rejects of annotations in a pipeline, gathers them as a job does, and writes the list, in one process:
 seconds of processor and of the clock, the process's peak memory, and what the compressed runs are a reject. --random
-gives ids in no order, so that every run has some of everywhere.
+gives ids in no order, so that every run has some of everywhere. --dry-run gathers them as a dry run does, and adds
+their tallies up instead of writing the list.
 """
 
 import argparse
@@ -22,7 +23,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from recordmill.launch.runners import garbage
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
-from recordmill.transforms.rejects.write_rejects import SplitRuns, rejects_path, write_rejects
+from recordmill.transforms.rejects.reject_blocks import line_of
+from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies, rejects_path, write_rejects
 from recordmill.transforms.runtime.line_blocks import packed_lines
 from recordmill.transforms.runtime.outputs import of_split
 
@@ -49,12 +51,20 @@ def write(output: str, rejected: SplitRuns) -> None:
     )
 
 
+def tally(output: str, rejected: SplitRuns) -> None:
+    tallies = [run.tally for _, run in rejected]
+    found = add_tallies(tallies)
+    print(
+        f"{found.reasons('annotation')} in {len(tallies):,} tallies; the first: {line_of(found.first['annotation'])!r}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rejects", type=int, default=1_000_000)
     parser.add_argument("--sources", type=int, default=4, help="steps that they come from")
     parser.add_argument("--random", action="store_true")
-    parser.add_argument("--inline", action="store_true", help="as in a dry run: no file of them is written")
+    parser.add_argument("--dry-run", action="store_true")
     args = parser.parse_args()
     garbage.put_off()  # as a job does
     garbage.look()
@@ -69,8 +79,8 @@ def main() -> None:
                 | f"OfSplit{source}" >> of_split("train")
                 for source in range(args.sources)
             )
-            runs = parts | GatherRejects("" if args.inline else output)
-            _ = p | "Once" >> beam.Create([output]) | "Write" >> beam.Map(write, AsIter(runs))
+            runs = parts | GatherRejects("" if args.dry_run else output)
+            _ = p | "Once" >> beam.Create([output]) | "List" >> beam.Map(tally if args.dry_run else write, AsIter(runs))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(
             f"{time.process_time() - before:.1f} s of processor, {time.monotonic() - started:.1f} s of the clock, "

@@ -114,7 +114,7 @@ class RejectTally(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RejectRun(msgspec.Struct, frozen=True, array_like=True):
-    """Rejects of one split, as the lines of their list, each after its key."""
+    """Rejects of one split, as the lines of their list, each after its key; of a dry run no lines, but the tally."""
 
     tally: RejectTally
     blocks: tuple[LineBlock, ...]

@@ -9,6 +9,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.schemas.rejects import Rejected, RejectRun
 from recordmill.transforms.rejects.reject_blocks import RunBuilder
+from recordmill.transforms.rejects.tally_builder import TallyBuilder
 
 
 class GatherRejects(beam.PTransform):
@@ -16,7 +17,7 @@ class GatherRejects(beam.PTransform):
     that it comes from: what is flattened is kept by a runner, one element at a time.
 
     Args:
-        output: the data set's folder; empty in a dry run.
+        output: the data set's folder; empty in a dry run, which needs no more than a tally of each bundle.
     """
 
     def __init__(self, output: str):
@@ -32,18 +33,18 @@ class GatherRejects(beam.PTransform):
 
 
 class _Gather(beam.DoFn):
-    """Holds the rejects of a bundle, until there are enough for a run."""
+    """Holds the rejects of a bundle, until there are enough for a run, or their tally."""
 
     def __init__(self, output: str):
         self._output = output
 
     def start_bundle(self):
-        self._builders: dict[str, RunBuilder] = {}
+        self._builders: dict[str, RunBuilder | TallyBuilder] = {}
 
     def process(self, item: tuple[str, Rejected]) -> Iterable[tuple[str, RejectRun]]:
         split, reject = item
         if split not in self._builders:
-            self._builders[split] = RunBuilder(self._output, split)
+            self._builders[split] = RunBuilder(self._output, split) if self._output else TallyBuilder(split)
         run = self._builders[split].add(reject)
         return ((split, run),) if run else ()
 

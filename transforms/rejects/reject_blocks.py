@@ -31,13 +31,16 @@ class _Line(msgspec.Struct):
     annotations: int
 
 
-def keyed_line(split: str, reject: Rejected) -> bytes:
-    """A reject's line, after a key by which bytes are in the order of the list: what it is, then its id, those without
-    one last."""
+def line_key(reject: Rejected) -> bytes:
+    """Bytes in the order of the list: what a reject is, then its id, those without one last."""
     id_ = reject.id
-    key = b"\1" + bytes(8) if id_ is None else b"\0" + ordered_bytes(id_)
-    line = _Line(split, reject.what, id_, reject.reason, reject.detail, reject.image_id, reject.annotations)
-    return reject.what[:1].encode() + key + _ENCODE_LINE(line)
+    return reject.what[:1].encode() + (b"\1" + bytes(8) if id_ is None else b"\0" + ordered_bytes(id_))
+
+
+def keyed_line(split: str, reject: Rejected) -> bytes:
+    """A reject's line after its key."""
+    line = _Line(split, reject.what, reject.id, reject.reason, reject.detail, reject.image_id, reject.annotations)
+    return line_key(reject) + _ENCODE_LINE(line)
 
 
 def reject_of(keyed: bytes) -> Rejected:
@@ -57,7 +60,7 @@ class RunBuilder:
     """Gathers the rejects of one split.
 
     Args:
-        output: the data set's folder, where runs may be kept; empty where nothing is to be written.
+        output: the data set's folder, where runs may be kept.
     """
 
     def __init__(self, output: str, split: str):

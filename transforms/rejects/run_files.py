@@ -26,10 +26,10 @@ def in_a_file(output: str, split: str, blocks: Sequence[LineBlock]) -> Sequence[
     The file is named by its bytes: a bundle that is tried again, or twice at once, and a rerun write the same one.
 
     Args:
-        output: the data set's folder; empty where nothing is to be written.
+        output: the data set's folder.
     """
     packed = list(map(packed_lines, blocks))
-    if not output or sum(map(len, packed)) <= INLINE_BYTES:
+    if sum(map(len, packed)) <= INLINE_BYTES:
         return blocks
     data = b"".join(packed)
     storage = storage_for(output)

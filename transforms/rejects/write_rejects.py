@@ -1,8 +1,8 @@
 """The list of a split's rejects, streamed into its file."""
 
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -107,10 +107,3 @@ def add_tallies(tallies: Iterable[RejectTally]) -> RejectTally:
         for what, line in tally.first.items():
             first[what] = min(line, first.get(what, line))
     return RejectTally(dict(counts), annotations, first)
-
-
-def tallies_by_split(splits: Iterable[str], rejected: SplitRuns) -> Mapping[str, RejectTally]:
-    of_split: dict[str, list[RejectTally]] = defaultdict(list)
-    for split, run in rejected:
-        of_split[split].append(run.tally)
-    return {split: add_tallies(of_split[split]) for split in splits}

@@ -82,8 +82,8 @@ def test_the_rejects_so_far_are_written_by_split_and_counted(tmp_path):
 
 
 def test_what_counts_once_waits_in_files(tmp_path, monkeypatch):
+    tries, runs = limit(tmp_path, 0.2), split_runs(map(reject, range(150)))
     monkeypatch.setattr(run_files, "INLINE_BYTES", 0)
-    tries = limit(tmp_path, 0.2)
-    for _ in range(2):
-        add(tries, map(reject, range(150)))
+    for run in runs * 2:
+        tries.add(run, ROWS, ())
     assert [path.name[:8] for path in (tmp_path / ".recordmill-train").iterdir()] == ["rejects-"] * 2

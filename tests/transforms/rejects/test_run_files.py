@@ -31,10 +31,11 @@ def is_in_file(run) -> bool:
 
 
 def test_large_runs_are_in_files_and_small_ones_are_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_files, "INLINE_BYTES", 5000)
     monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 20_000)
+    plain = list(reject_runs(str(tmp_path), "train", REJECTS))
+    assert not files(tmp_path)
+    monkeypatch.setattr(run_files, "INLINE_BYTES", 5000)
     runs = list(reject_runs(str(tmp_path), "train", REJECTS))
-    plain = list(reject_runs("", "train", REJECTS))
     packed = [sum(len(block.packed) for block in run.blocks) for run in plain]
     assert [is_in_file(run) for run in runs] == [size > 5000 for size in packed]
     assert {is_in_file(run) for run in runs} == {True, False}
