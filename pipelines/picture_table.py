@@ -16,7 +16,8 @@ from recordmill.pipelines.table import (
     table_of,
     warnings_of,
 )
-from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
+from recordmill.schemas.layouts import TABLE
+from recordmill.schemas.picture_features import DECODED_PICTURE, picture_of_row
 from recordmill.transforms.images.list_images import ListImages
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.write_metadata import Findings

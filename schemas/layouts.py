@@ -355,6 +355,14 @@ CLASSIFICATION = FeatureTable(
 FEATURES = FeatureTable("features", ())
 """Its features follow from the model, see `features_table`."""
 
+TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
+"""Its features are the table's columns, and those of `picture_features.picture_of_row` where rows name pictures."""
+
+LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
+
+COCO_LAYOUTS = ("detection", "keras", "tfds")
+"""Those for annotated images."""
+
 
 def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
     """What is in a record of what a model makes of a picture.
@@ -370,69 +378,18 @@ def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
         unit = f"little-endian {dtype}"
         feature = _bytes("feature", "feature.bytes", shape=(), unit=unit, meaning="the feature, of feature/shape")
     rank = (str(len(shape)),)
+    of_picture = (each for each in CLASSIFICATION.features if each.source in _OF_FEATURES)
     return FeatureTable(
         FEATURES.layout,
         (
             feature,
-            _int64(
-                "feature/shape",
-                "feature.shape",
-                shape=rank,
-                unit="numbers",
-                meaning="its height, width, channels",
-            ),
-            *(each for each in CLASSIFICATION.features if each.source in _OF_FEATURES),
+            _int64("feature/shape", "feature.shape", shape=rank, unit="numbers", meaning="its height, width, channels"),
+            *of_picture,
         ),
     )
 
 
 _OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "image.id")
-
-COCO_LAYOUTS = ("detection", "keras", "tfds")
-"""Those for annotated images."""
-TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
-"""Its features are the table's columns, and those of `picture_of_row` where rows name pictures."""
-
-
-DECODED_PICTURE = "image"
-"""What `recordmill.open` calls the pixels of a row's picture; no column's feature is called so beside it."""
-
-
-def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
-    """The features of the picture that a row of a table names, by name.
-
-    Args:
-        raw_size: height and width of the pixels that stand there instead of the file; None for the file.
-    """
-    if raw_size is None:
-        return tuple(each for each in CLASSIFICATION.features if not each.source.startswith("image.class_"))
-    pixels = _bytes(
-        "image/pixels",
-        _PIXELS,
-        shape=(*map(str, raw_size), "3"),
-        unit="uint8",
-        meaning="red, green and blue of each pixel, by rows from the top, 0 to 255",
-    )
-    of_file = (each for each in CLASSIFICATION.features if each.source in _OF_PIXELS)
-    return tuple(sorted((pixels, *of_file), key=lambda feature: feature.name))
-
-
-_PIXELS = "image.pixels"
-_OF_PIXELS = ("image.file_name", "image.height", "image.id", "image.width")
-_OF_PICTURE = {_PIXELS, *(each.source for each in picture_of_row(None))}
-
-
-def is_of_picture(feature: Feature) -> bool:
-    """Whether a table's feature is of the picture that its row names, and of no column."""
-    return feature.source in _OF_PICTURE
-
-
-def has_picture(table: FeatureTable) -> bool:
-    """Whether records hold pictures, as files or as pixels."""
-    return not table.sources.isdisjoint({"image.encoded", _PIXELS})
-
-
-LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:

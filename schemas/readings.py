@@ -6,7 +6,7 @@ from enum import Enum
 import msgspec
 
 from recordmill.schemas.features import Feature, FeatureTable, Kind, RecordOf
-from recordmill.schemas.layouts import DECODED_PICTURE, is_of_picture
+from recordmill.schemas.picture_features import DECODED_PICTURE, is_of_picture
 
 
 class Form(str, Enum):

@@ -7,7 +7,8 @@ from enum import Enum
 import msgspec
 
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
-from recordmill.schemas.layouts import TABLE, is_of_picture
+from recordmill.schemas.layouts import TABLE
+from recordmill.schemas.picture_features import is_of_picture
 
 
 class ColumnType(str, Enum):

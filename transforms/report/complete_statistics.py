@@ -7,8 +7,8 @@ import msgspec
 
 from recordmill.schemas.duplicates import DUPLICATES, Fingerprints, split_fingerprints
 from recordmill.schemas.errors import JobError, RecordError
-from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest, split_manifest
+from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.shards import index_of
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.statistics_file import split_statistics

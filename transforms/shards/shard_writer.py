@@ -11,7 +11,7 @@ import msgspec
 
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.images import ImageTask
-from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import PlanPosition, ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES

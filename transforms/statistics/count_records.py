@@ -12,7 +12,7 @@ from PIL import Image
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.statistics import RecordPlace, Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
