@@ -19,7 +19,7 @@ from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.tfrecord import frame
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
-from recordmill.transforms.shards.plan_shards import image_order
+from recordmill.transforms.shards.task_order import image_order
 from tests.transforms.coco.whole_files import read_whole
 
 

@@ -33,7 +33,8 @@ def largest_range(images: int) -> str:
     """FindStarts sorts the orders and sizes of a range."""
     from recordmill.schemas.shards import Amount
     from recordmill.transforms.runtime.coders import pack
-    from recordmill.transforms.shards.plan_shards import RANGES, CollectRanges, image_order, in_range
+    from recordmill.transforms.shards.plan_shards import CollectRanges, in_range
+    from recordmill.transforms.shards.task_order import RANGES, image_order
 
     number = max(images // RANGES, 1)
     packed = [pack(((image_order(0, id_), b"", "", ""), Amount(IMAGE_BYTES + id_ % 1000, 1))) for id_ in range(number)]
@@ -43,7 +44,8 @@ def largest_range(images: int) -> str:
 
 def starts(images: int) -> str:
     """Of all shards, a side input of every process that places images."""
-    from recordmill.transforms.shards.plan_shards import Piece, Start, image_order
+    from recordmill.transforms.shards.split_plan import Piece, Start
+    from recordmill.transforms.shards.task_order import image_order
 
     number = shards_of(images)
     made = sorted(Start((image_order(0, each), b"", "", ""), (Piece(each, 1),)) for each in range(number))

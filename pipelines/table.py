@@ -21,9 +21,9 @@ from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
-from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
+from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.shards.write_shards import statistics_of
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts

@@ -16,7 +16,7 @@ from recordmill.schemas.rejects import Count, Metric, RejectTally
 from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies
-from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import EncodedTexts
 

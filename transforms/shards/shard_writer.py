@@ -20,9 +20,9 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack, unpacker
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import NO_RECORD
-from recordmill.transforms.shards.plan_shards import task_order
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
+from recordmill.transforms.shards.task_order import task_order
 from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.shards.split_plan import SplitPlan
 
 _FEW_IMAGES = 2
 _SOME_SHARDS = 10

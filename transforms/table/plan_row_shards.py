@@ -7,7 +7,7 @@ import numpy as np
 
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.table.spill_file import RANGES, Spill
 
 

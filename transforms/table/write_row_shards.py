@@ -21,8 +21,8 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, head, masked
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace
+from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.plan_row_shards import RowShard, row_shards
 from recordmill.transforms.table.spill_file import Records, Spill, read_spill

@@ -16,7 +16,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.metadata.count_classes import CountClasses, class_counts
 from recordmill.transforms.metadata.report_plan import report_plan
-from recordmill.transforms.shards.plan_shards import SplitPlan
+from recordmill.transforms.shards.split_plan import SplitPlan
 from tests.transforms.rejects.runs import tally
 
 LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))

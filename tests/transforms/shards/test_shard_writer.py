@@ -28,10 +28,10 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.plan_shards import image_order
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note
 from recordmill.transforms.shards.shard_writer import PlannedTasks, ShardWriter
+from recordmill.transforms.shards.task_order import image_order
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running

@@ -3,8 +3,8 @@
 import pytest
 
 from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.shards.plan_shards import SplitPlan
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
+from recordmill.transforms.shards.split_plan import SplitPlan
 
 
 def warned(shards: int, images: int, **asked: int) -> list[str]:
