@@ -1,9 +1,4 @@
-"""A COCO file of any size becomes blocks of whole rows, in the memory of a few blocks.
-
-The text of a list is cut behind a `}` up to which it parses once it is closed by `]`: a prefix of a JSON array that is
-an array when it is closed can only have been cut between two elements. So the parser proves each cut, and strings and
-nesting need no scanner of ours.
-"""
+"""A COCO file of any size becomes blocks of whole rows, in the memory of a few blocks."""
 
 import codecs
 import re
@@ -12,17 +7,15 @@ from functools import partial
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.file_kinds import describe_content
+from recordmill.transforms.coco.cut_json import Cut, NotJsonError, whole_rows, whole_value
 from recordmill.transforms.coco.file_fields import has_data
 from recordmill.transforms.coco.odd_json import (
     START,
     Position,
-    fault_of,
     fault_offset,
-    is_trailing,
     is_truncated,
     json_fault,
     quote_nan,
@@ -40,17 +33,8 @@ _KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*',
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _BORDER = re.compile(rb'\s*,\s*\{\s*"[^"\\]*"\s*:')
 """What is between the `}` of a row and the value of the first field of the next, which most often is the same."""
-_ROWS = msgspec.json.Decoder(list[msgspec.Raw])
-_VALUE = msgspec.json.Decoder(msgspec.Raw)
 _WORD = 16
 """So many bytes before the end of what has been read, a word may have been cut that is one: -1, true, NaN."""
-_TRIES = 4
-"""Ends of objects that are tried as ends of rows before brackets are counted, which costs as much as two tries: those
-within a row, or within a text, are tried in vain."""
-_QUOTE = 2
-_STEPS = np.zeros(256, np.int8)
-"""What a byte does to the depth of nesting; a quote, to whether it does."""
-_STEPS[list(b"[{")], _STEPS[list(b"]}")], _STEPS[ord('"')] = 1, -1, _QUOTE
 
 
 class Block(NamedTuple):
@@ -99,7 +83,6 @@ class _Text:
         self.data = b""
         self.is_whole = False
         self._pieces = iter(pieces)
-        self._head = b""
         self._position = START
         self.read(block_bytes)
         self._head = self.data
@@ -208,7 +191,7 @@ def _fault_of_key(data: bytes) -> int | None:
 def _value(text: _Text) -> bytes:
     """Any value, which is dropped."""
     while True:
-        cut = _cut_json(text, _whole_value)
+        cut = _cut_text(text, whole_value)
         if cut and (cut.end < len(text.data) or text.is_whole):
             value = text.data[: cut.end]
             text.drop(cut.end)
@@ -242,7 +225,7 @@ def _cut_list(text: _Text, name: str) -> Iterator[Block]:
         elif number:
             raise text.fault(0 if after else None)
         text.read(text.block_bytes - len(text.data))
-        while not (cut := _cut_json(text, partial(_whole_rows, border))):
+        while not (cut := _cut_text(text, partial(whole_rows, border))):
             if text.is_whole:
                 raise text.fault()
             text.read(max(text.block_bytes, len(text.data)))
@@ -253,14 +236,7 @@ def _cut_list(text: _Text, name: str) -> Iterator[Block]:
         number += cut.rows
 
 
-class _Cut(NamedTuple):
-    """Where a text can be cut, and how many rows end there."""
-
-    end: int
-    rows: int = 0
-
-
-def _cut_json(text: _Text, cut: Callable[[bytes], _Cut | None]) -> _Cut | None:
+def _cut_text(text: _Text, cut: Callable[[bytes], Cut | None]) -> Cut | None:
     """What `cut` gives of the text, or of the text with NaN and its like made JSON; None where more has to be read.
 
     Raises:
@@ -271,88 +247,16 @@ def _cut_json(text: _Text, cut: Callable[[bytes], _Cut | None]) -> _Cut | None:
         # msgspec takes half a surrogate pair near the end for one that has been cut.
         if (whole := cut(text.data)) or not text.is_whole:
             return whole
-    except _NotJsonError as error:
+    except NotJsonError as error:
         found, offset = error, error.offset
     odd = quote_nan(without_lone_surrogates(text.data))
     if odd != text.data:
         try:
             in_odd = cut(odd)
-        except _NotJsonError as error:
+        except NotJsonError as error:
             found, offset = error, unquoted_offset(text.data, error.offset)
         else:
             return in_odd and in_odd._replace(end=unquoted_offset(text.data, in_odd.end))
     if not found or (offset >= len(text.data) - _WORD and not text.is_whole):
         return None
     raise text.fault(offset, found.what) from found
-
-
-class _NotJsonError(Exception):
-    """What is wrong with a text, and where."""
-
-    def __init__(self, what: str, offset: int):
-        super().__init__(what)
-        self.what = what
-        self.offset = offset
-
-
-def _whole_value(data: bytes) -> _Cut | None:
-    """Where the value ends that the text begins with; None where it does not end."""
-    try:
-        _VALUE.decode(data)
-    except msgspec.DecodeError as error:
-        if is_truncated(error):
-            return None
-        if not is_trailing(error):
-            raise _NotJsonError(fault_of(error), fault_offset(error, data)) from error
-        data = data[: fault_offset(error, data)]
-    return _Cut(len(data.rstrip()))
-
-
-def _whole_rows(border: bytes, data: bytes) -> _Cut | None:
-    """Where the last row ends that is whole, in the text of a list without its bracket; None where not even one is."""
-    for end in _ends(data, border):
-        closed = b"".join((b"[", memoryview(data)[:end], b"]"))
-        try:
-            rows = len(_ROWS.decode(closed))
-            return _Cut(end, rows) if closed[-2:] == b"}]" else None  # a number may go on
-        except msgspec.DecodeError as error:
-            offset = fault_offset(error, closed)
-            if is_trailing(error):  # the list has ended before
-                closed = closed[:offset].rstrip()
-                return _Cut(len(closed) - 2, len(_ROWS.decode(closed)))
-            if not is_truncated(error) and offset < len(closed) - 1:
-                # What comes before the cut is at fault, whatever follows.
-                raise _NotJsonError(fault_of(error), offset - 1) from error
-    return None
-
-
-def _ends(data: bytes, border: bytes) -> Iterator[int]:
-    """Where the last row may end, the likeliest first."""
-    if border and (found := data.rfind(border)) >= 0:
-        yield found + 1
-    end = len(data)
-    for _ in range(_TRIES):
-        end = data.rfind(b"}", 0, end)
-        if end < 0:
-            break
-        yield end + 1
-    else:
-        if end := _last_object_end(data):
-            yield end
-    if data:
-        yield len(data)  # of rows that are no objects
-
-
-def _last_object_end(data: bytes) -> int:
-    """Where the last object ends that is in no other, in a text that begins outside of one; 0 where there is none.
-
-    A guess by brackets outside of texts, whatever else the text is: the parser has to prove it.
-    """
-    characters = np.frombuffer(data.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
-    offsets = np.flatnonzero(_STEPS[characters])
-    characters = characters[offsets]
-    kinds = _STEPS[characters]
-    is_quote = kinds == _QUOTE
-    steps = np.where(is_quote | np.logical_xor.accumulate(is_quote), 0, kinds)
-    ends = offsets[(steps < 0) & (characters == ord("}")) & (np.cumsum(steps, dtype=np.int32) == 0)]
-    return int(ends[-1]) + 1 if ends.size else 0
