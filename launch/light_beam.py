@@ -6,7 +6,8 @@ they are not; of the rest it keeps names, which are looked into when they are us
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from threading import RLock
@@ -75,17 +76,20 @@ class _Beam(Loader):
         module.__loader__ = self._loader
         if module.__spec__:
             module.__spec__.loader = self._loader
-        if not known_beam.is_known():
+        with _without_the_rest() if known_beam.is_known() else nullcontext():
             self._loader.exec_module(module)
-            return
-        sys.meta_path.insert(0, _RestFinder)
-        try:
-            self._loader.exec_module(module)
-        finally:
-            sys.meta_path.remove(_RestFinder)
-            for name in _STAND_INS:
-                if name in sys.modules and isinstance(sys.modules[name].__loader__, _StandIn):
-                    del sys.modules[name]
+
+
+@contextmanager
+def _without_the_rest() -> Iterator[None]:
+    sys.meta_path.insert(0, _RestFinder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(_RestFinder)
+        for name in _STAND_INS:
+            if name in sys.modules and isinstance(sys.modules[name].__loader__, _StandIn):
+                del sys.modules[name]
 
 
 class _RestFinder:
