@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import dataflow_stand_in
 from tests.conftest import CATEGORIES, SHARED_DATA, annotation, draw_jpeg, every_kind, image_row, write_coco
+from tests.dataflow_stand_in import DataflowStandIn
 from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.flink import LOCAL, FlinkCluster, JobServer, running_job_server
+from tests.engines.scripts import Scripts
 from tests.engines.worker_pool import ROOT, Pool, built_wheel, running_pool, worker_environment
 from tests.gcs_stand_in import BUCKET, GcsStandIn, running
 
@@ -152,3 +155,29 @@ def slow_job(bucket, tmp_path) -> list[object]:
     instances = write_coco(tmp_path, rows, [annotation(number, number) for number in range(IMAGES)], CATEGORIES)
     flags = ["--images", f"gs://{BUCKET}/images", "--instances", instances, "--num-shards", SHARDS, "--workers", 1]
     return ["coco", *flags]
+
+
+@pytest.fixture
+def gcs(monkeypatch, sample) -> Iterator[GcsStandIn]:
+    """A bucket with the sample's images and instances in it, which this process takes for the real one."""
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        monkeypatch.setenv("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "1")
+        images = Path(sample.images)
+        for path in sorted(images.rglob("*")):
+            if path.is_file():
+                server.put(f"in/{path.relative_to(images)}", path.read_bytes())
+        server.put("instances.json", Path(sample.instances).read_bytes())
+        server.log.clear()
+        yield server
+
+
+@pytest.fixture
+def dataflow(gcs) -> Iterator[DataflowStandIn]:
+    with dataflow_stand_in.running(gcs) as server:
+        yield server
+
+
+@pytest.fixture
+def scripts(tmp_path) -> Scripts:
+    return Scripts(tmp_path)

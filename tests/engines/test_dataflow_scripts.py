@@ -1,6 +1,5 @@
-"""build.sh and run.sh: which commands they come down to, which gcloud itself takes, and what they refuse."""
+"""build.sh and run.sh: which commands they come down to, and what they refuse."""
 
-import json
 import os
 import re
 import shlex
@@ -11,69 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from recordmill.launch.command_line.parameters import TEMPLATES
 from recordmill.launch.runners.beam_options import DATAFLOW_MACHINE, run_job_name
-from recordmill.launch.services.template_metadata import metadata
-
-ROOT = Path(__file__).resolve().parents[2]
-DATAFLOW = ROOT / "launch" / "dataflow"
-
-BUILD = [
-    "--project",
-    "p-1",
-    "--images",
-    "europe-west4-docker.pkg.dev/p-1/recordmill",
-    "--temp",
-    "gs://t-1",
-    "--tag",
-    "t",
-]
-RUN = ["coco", "--project", "p-1", "--region", "europe-west4", "--temp", "gs://t-1", "--job-name", "j-1"]
-RUN += ["--subnetwork", "https://x/s"]
-PATHS = ["images=gs://b-1/i", "output=gs://b-1/o"]
-IMAGE = "europe-west4-docker.pkg.dev/p-1/recordmill/recordmill-"
-
-
-class Scripts:
-    """The scripts, with programs on PATH that write down how they were called."""
-
-    def __init__(self, folder: Path):
-        self._calls = folder / "calls"
-        self._bin = folder / "bin"
-        self._bin.mkdir()
-        for name in ("gcloud", "docker"):
-            program = self._bin / name
-            program.write_text(
-                f'#!/bin/sh\nprintf "%s\\0" {name} "$@" >>"{self._calls}"\nprintf "\\n\\0" >>"{self._calls}"\n'
-            )
-            program.chmod(0o755)
-        with (self._bin / "docker").open("a") as docker:
-            docker.write('if [ "$1 $2" = "image inspect" ]; then echo "${4%:*}@sha256:1"; fi\n')
-
-    def __call__(self, script: str, *arguments: str) -> subprocess.CompletedProcess:
-        environment = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}", "PIP_NO_BUILD_ISOLATION": "false"}
-        if script == "build.sh":
-            arguments = ("--python", sys.executable, *arguments)
-        return subprocess.run([DATAFLOW / script, *arguments], env=environment, capture_output=True, text=True)
-
-    def type(self, text: str, **variables: str) -> None:
-        """Types what the docs say, into a shell that has these variables and complains of others."""
-        environment = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}"} | variables
-        subprocess.run(["bash", "-euc", text], env=environment, check=True)
-
-    @property
-    def calls(self) -> list[list[str]]:
-        """Program and arguments of each call, as they came."""
-        if not self._calls.exists():
-            return []
-        return [call.split("\0")[:-1] for call in self._calls.read_text().split("\n\0")[:-1]]
-
-
-@pytest.fixture
-def scripts(tmp_path) -> Scripts:
-    return Scripts(tmp_path)
+from tests.engines.scripts import BUILD, DATAFLOW, EVERY_OPTION, IMAGE, PATHS, RUN, Scripts
 
 
 @pytest.fixture
@@ -143,23 +83,6 @@ def test_a_job_that_only_reads_has_a_name_of_its_own(scripts):
     options = ["verify", *(option for option in RUN[1:] if option not in ("--job-name", "j-1"))]
     printed = scripts("run.sh", *options, "--dry-run", "--", "folder=gs://b-1/o").stdout
     assert re.fullmatch(r"recordmill-verify-\d{8}-\d{6}", shlex.split(printed)[4])
-
-
-EVERY_OPTION = {
-    "--template gs://x-1/y.json": "--template-file-gcs-location=gs://x-1/y.json",
-    "--service-account a@p-1.iam.gserviceaccount.com": "--service-account-email=a@p-1.iam.gserviceaccount.com",
-    "--as l@p-1.iam.gserviceaccount.com": "--impersonate-service-account=l@p-1.iam.gserviceaccount.com",
-    "--launcher-machine-type n2-highmem-2": "--launcher-machine-type=n2-highmem-2",
-    "--disk-size-gb 40": "--additional-pipeline-options=disk_size_gb=40",
-    "--machine-type n2-highcpu-4": "--worker-machine-type=n2-highcpu-4",
-    "--max-workers 3": "--max-workers=3",
-    "--num-workers 2": "--num-workers=2",
-    "--flexrs": "--flexrs-goal=COST_OPTIMIZED",
-    "--kms-key projects/p/k": "--dataflow-kms-key=projects/p/k",
-    "--label team=vision --label run=7": "--additional-user-labels=^;^team=vision;run=7",
-    "--experiment a --experiment b=1,2": "--additional-experiments=^;^a;b=1,2",
-    "--temp gs://t-1/folder/": "--staging-location=gs://t-1/folder/staging",
-}
 
 
 def test_every_option_is_heeded(run):
@@ -381,76 +304,3 @@ SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os
 def test_shellcheck_finds_nothing(script):
     done = subprocess.run([str(SHELLCHECK), DATAFLOW / script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-# The real gcloud, which needs neither account nor network for this
-
-
-def gcloud(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess:
-    settings = {
-        "CLOUDSDK_CONFIG": str(tmp_path),
-        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "0",
-    }
-    environment = os.environ | settings
-    return subprocess.run(["gcloud", *arguments], env=environment, capture_output=True, text=True, timeout=120)
-
-
-needs_gcloud = pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
-
-
-@needs_gcloud
-@pytest.mark.parametrize("command", TEMPLATES)
-def test_gcloud_takes_the_metadata_and_drops_nothing(scripts, tmp_path, command):
-    printed = scripts("build.sh", *BUILD, "--dry-run").stdout.splitlines()
-    (line,) = (line for line in printed if f"templates/{command}.json" in line)
-    program, *arguments = shlex.split(line)
-    done = gcloud(tmp_path, *arguments, "--print-only")
-    assert (program, done.returncode) == ("gcloud", 0), done.stderr
-    spec = json.loads(yaml.safe_load(done.stdout))
-    assert spec["metadata"] == metadata(command)
-    assert spec["image"] == f"{IMAGE}{command}:t"
-    assert spec["sdkInfo"] == {"language": "PYTHON"}
-
-
-def unknown(tmp_path: Path, printed: str) -> list[str]:
-    """Which arguments of a printed command gcloud does not know. One that it cannot know keeps it from acting."""
-    _, *words = shlex.split(printed)
-    own = words.index("--") if "--" in words else len(words)  # what follows is for another program
-    done = gcloud(tmp_path, *words[:own], "--no-such-flag=1", *words[own:])
-    assert done.returncode == 2
-    return [word for word in done.stderr.split() if word.startswith("--") and len(word) > 2]
-
-
-DOCUMENTED = [
-    commands
-    for page in ("dataflow.md", "composer.md")
-    for commands in re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
-]
-
-
-@needs_gcloud
-@pytest.mark.parametrize("number", range(len(DOCUMENTED)))
-def test_gcloud_knows_the_commands_of_the_docs(scripts, tmp_path, number):
-    names = ("PROJECT", "REGION", "INPUT", "OUTPUT", "TEMP", "JOB_ID", "ENVIRONMENT", "COMPOSER", "WORKER")
-    scripts.type(DOCUMENTED[number], **{name: f"x-{name.lower().replace('_', '-')}" for name in names})
-    lines = [line for line in DOCUMENTED[number].splitlines() if line.startswith("gcloud ")]
-    assert len(scripts.calls) == len(lines) >= 1
-    alike = {
-        (*call[1:4], *(word.partition("=")[0] for word in call if word[:2] == "--")): call for call in scripts.calls
-    }
-    for call in alike.values():
-        assert unknown(tmp_path, shlex.join(call)) == ["--no-such-flag=1"]
-
-
-@needs_gcloud
-def test_gcloud_knows_every_flag_of_run(scripts, tmp_path):
-    options = shlex.split(" ".join(EVERY_OPTION))
-    printed = scripts("run.sh", *RUN, *options, "--dry-run", "--", *PATHS).stdout
-    assert unknown(tmp_path, printed) == ["--no-such-flag=1"]
-
-
-@needs_gcloud
-def test_gcloud_knows_every_flag_of_build(scripts, tmp_path):
-    for printed in scripts("build.sh", *BUILD, "--build-service-account", "b@p-1", "--dry-run").stdout.splitlines():
-        assert unknown(tmp_path, printed) == ["--no-such-flag=1"]
