@@ -5,11 +5,12 @@ import io
 import os
 import tempfile
 import threading
+from contextlib import suppress
 
 
 class GrowingFile:
     """Bytes to be read from the first on, and once more from the first on where that is needed; reading waits for what
-    is not written yet."""
+    is not written yet. One thread writes, one reads."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by close
@@ -19,6 +20,9 @@ class GrowingFile:
         self._position = 0
 
     def append(self, data: bytes) -> None:
+        """Raises:
+        OSError: the disk does not take it; the folder of temporary files is named.
+        """
         with self._changed:
             try:
                 self._file.write(data)
@@ -37,7 +41,8 @@ class GrowingFile:
     def close(self) -> None:
         """Delete the file; reading it is an error from now on, also where it is being waited for."""
         with self._changed:
-            self._file.close()
+            with suppress(OSError):  # of a full disk, which will not take what is left to write either
+                self._file.close()
             self._changed.notify()
 
     def read(self, length: int) -> bytes:

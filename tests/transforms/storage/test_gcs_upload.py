@@ -82,12 +82,13 @@ def test_an_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status,
     assert len(gcs.calls("start")) == 2
 
 
-def test_an_upload_of_which_the_server_keeps_a_part_is_begun_anew(gcs):
+@pytest.mark.parametrize(("kind", "sessions"), [(Kind.PARTIAL, 2), (Kind.LOST, 1)])
+def test_an_upload_of_which_the_server_keeps_a_part_is_begun_anew_but_not_one_whose_answer_is_lost(gcs, kind, sessions):
     data = os.urandom(9 * MB)
-    gcs.faults.append(Fault(Kind.PARTIAL, "chunk"))
+    gcs.faults.append(Fault(kind, "chunk"))
     STORAGE.write(path_of("a"), data)
     assert gcs.objects() == {"a": data}
-    assert len(gcs.calls("start")) == 2
+    assert len(gcs.calls("start")) == sessions
 
 
 def test_an_upload_whose_sessions_are_all_lost_is_an_error(gcs):
@@ -137,14 +138,6 @@ def test_a_slow_upload_ends_well(gcs):
     gcs.faults.append(Fault(Kind.SLOW, "upload", seconds=0.1))
     STORAGE.write(path_of("a"), BYTES * 3)
     assert gcs.objects() == {"a": BYTES * 3}
-
-
-def test_a_lost_answer_of_a_large_upload(gcs):
-    data = os.urandom(9 * MB)
-    gcs.faults.append(Fault(Kind.LOST, "chunk"))
-    STORAGE.write(path_of("a"), data)
-    assert gcs.objects() == {"a": data}
-    assert len(gcs.calls("start")) == 1
 
 
 # While it is being written

@@ -1,5 +1,7 @@
 """A file that is read while it is written."""
 
+import errno
+import tempfile
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
 
 import pytest
@@ -60,3 +62,17 @@ def test_a_read_that_waits_ends_when_the_file_is_closed(file, pool):
     file.close()
     with pytest.raises(OSError, match="abandoned"):
         read.result(10)
+
+
+def test_on_a_full_disk_its_folder_is_named_and_a_read_that_waits_ends(monkeypatch):
+    full = open("/dev/full", "r+b")  # noqa: SIM115  closed by close
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: full)
+    file = GrowingFile()
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(file.read, 2)
+        with pytest.raises(OSError, match=tempfile.gettempdir()) as caught:
+            file.append(b"ab")
+        file.close()
+        with pytest.raises(OSError, match="abandoned"):
+            read.result(10)
+    assert caught.value.errno == errno.ENOSPC
