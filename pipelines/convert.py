@@ -10,8 +10,9 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions, PictureOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
-from recordmill.schemas.manifest import FORMAT, Recipe
+from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.names import name_key
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands

@@ -10,7 +10,8 @@ from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import InputRows, Recipe
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema

@@ -13,9 +13,9 @@ from apache_beam.pvalue import AsList, PCollection
 from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
 from recordmill.schemas.layouts import FEATURES
-from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.models import recorded_model
 from recordmill.schemas.plan_report import ShardCheck
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
 from recordmill.transforms.embed.load_model import load_same

@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import Manifest, Recipe, state_folder
+from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.recipes import Recipe
 from recordmill.split import Contents, Shard, Split
 from recordmill.transforms.metadata.dataset_folder import read_manifest, require_manifest
 from recordmill.transforms.storage.interface import is_remote

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from recordmill.schemas.dataset_files import DESCRIPTION, RECIPE, state_folder
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import DESCRIPTION, RECIPE, Manifest, Recipe, decode_manifest, state_folder
+from recordmill.schemas.manifest import Manifest, decode_manifest
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardResult
 from recordmill.transforms.metadata.dataset_folder import unfinished_splits
 from recordmill.transforms.shards.shard_file import decode_note

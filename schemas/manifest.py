@@ -5,7 +5,6 @@ that jobs that write two splits at once do not overwrite what the other says.
 """
 
 import hashlib
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -17,117 +16,15 @@ from recordmill.schemas.encoders import EncoderInfo, TextCounts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part, is_class_label
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS, TABLE, shard_names
+from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.shards import ShardInfo, ShardNames
+from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.splits import split_name_fault
 
 FORMAT = 4
 """Raised when the same inputs and options would give other bytes, or the manifest another shape."""
-
-MANIFEST = "manifest.json"
-RECIPE = "recipe.json"
-"""In the folder of a split's state: the recipe of a run that is not finished."""
-DESCRIPTION = "description.json"
-"""There, too, as soon as a shard is finished: what is in the records, as a manifest without splits."""
-REJECTS = "rejects.jsonl"
-"""Likewise: the rejects of a run that failed."""
-LISTING = "images"
-"""Kind of an InputFile that is the names and sizes of the images in a folder."""
-
-
-def split_manifest(split: str) -> str:
-    """Name of the manifest of one split alone.
-
-    >>> split_manifest("train")
-    'manifest-train.json'
-    """
-    return f"manifest-{split}.json"
-
-
-def split_rejects(split: str) -> str:
-    """Name of the file of a split's rejects, one JSON object a line."""
-    return f"rejects-{split}.jsonl"
-
-
-def reject_run(digest: str) -> str:
-    """Name of a file in the folder of a split's state: rejects on their way to their list, see
-    `recordmill.transforms.rejects.run_files`."""
-    return f"rejects-{digest}"
-
-
-def state_folder(split: str) -> str:
-    """Folder within the output where an unfinished run of a split keeps its finished shards, and what it needs to go
-    on."""
-    return f".recordmill-{split}"
-
-
-class InputFile(msgspec.Struct, frozen=True):
-    """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it); of a table of
-    BigQuery, `bigquery:project.dataset.table`, its etag.
-
-    Attributes:
-        kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,
-            `encoders`; `LISTING` for the names and sizes of the files of a folder whose names give the labels.
-        crc32c: empty for a folder that the job is to list.
-        masks: folder or .zip of a panoptic file's PNGs.
-    """
-
-    kind: str
-    path: str
-    bytes: int
-    crc32c: str
-    masks: str = ""
-
-
-def to_list(folder: str) -> InputFile:
-    """A folder's images, which are not listed yet."""
-    return InputFile(LISTING, folder, 0, "")
-
-
-class Recipe(msgspec.Struct, frozen=True):
-    """Everything that decides the bytes of a split's shards, besides the images themselves. A run may resume an
-    unfinished one only if their recipes are equal.
-
-    Attributes:
-        parts: what records hold besides what the layout always has, as far as it was asked for.
-        options: the command's options by flag name, without those that do not change a record (workers, progress …).
-    """
-
-    format: int
-    name: str
-    split: str
-    layout: str
-    parts: tuple[Part, ...]
-    inputs: tuple[InputFile, ...]
-    images: tuple[str, ...]
-    options: dict[str, str | int | float | bool | list[str] | None]
-
-    def with_listings(self, found: Mapping[str, InputFile]) -> "Recipe":
-        """The recipe, with what was `found` in the folders that are in it, by their paths."""
-        inputs = tuple(found[file.path] if file.kind == LISTING else file for file in self.inputs)
-        return msgspec.structs.replace(self, inputs=inputs)
-
-    @property
-    def unlisted(self) -> "Recipe":
-        """The recipe as it is known before its folders are listed."""
-        return self.with_listings({file.path: to_list(file.path) for file in self.inputs})
-
-    @property
-    def unit(self) -> str:
-        """What it counts, for messages: `row` where rows of a table are records, or name images; else `image`."""
-        of_rows = self.layout == TABLE.layout or any(file.kind == "rows" for file in self.inputs)
-        return "row" if of_rows else "image"
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the pixels of pictures were looked at, for statistics: where they were decoded to be checked."""
-        return self.options.get("check") == "decode" and self.options.get("writer") != "beam"
-
-    @property
-    def shard_names(self) -> ShardNames:
-        return shard_names(self.name, self.split, self.layout)
 
 
 class Unlisted(msgspec.Struct, frozen=True):

@@ -30,8 +30,8 @@ from recordmill.launch.services.airflow_arguments import (
 )
 from recordmill.launch.services.airflow_site import Site
 from recordmill.launch.services.airflow_verification import NONE, POD, WORKER, Pod
+from recordmill.schemas.dataset_files import MANIFEST
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import MANIFEST
 from recordmill.transforms.storage.local_storage import LocalStorage
 
 _LOGGER = logging.getLogger(__name__)

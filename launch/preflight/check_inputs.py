@@ -12,9 +12,9 @@ from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.option import flag
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions
 from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import MANIFEST, state_folder
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
 from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.join.read_groups import read_groups

@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import product
 
+from recordmill.schemas.dataset_files import split_manifest
 from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
-from recordmill.schemas.manifest import Manifest, Recipe, split_manifest
+from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import ONLY_CASE
 from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests
 from recordmill.transforms.storage.interface import is_remote

@@ -17,18 +17,11 @@ from recordmill.launch.preflight.check_other_splits import (
     check_same_division,
     check_unfinished,
 )
+from recordmill.schemas.dataset_files import DESCRIPTION, RECIPE, state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import (
-    DESCRIPTION,
-    RECIPE,
-    InputFile,
-    Manifest,
-    Recipe,
-    SplitManifest,
-    encode_json,
-    state_folder,
-)
+from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
+from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.images.listing import listing_of
 from recordmill.transforms.metadata.dataset_folder import (

@@ -16,7 +16,7 @@ import msgspec
 
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.errors import ConfigError, JobError
-from recordmill.schemas.manifest import InputFile
+from recordmill.schemas.recipes import InputFile
 from recordmill.transforms.storage.gcs_client import CREDENTIALS_CURE, find_credentials, words_of
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -14,8 +14,9 @@ from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import FORMAT, InputFile, Recipe, to_list
+from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.models import ON_DISK, TOLERANCE, FeatureModel
+from recordmill.schemas.recipes import InputFile, Recipe, to_list
 from recordmill.transforms.folder.read_labels import table_splits
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -11,8 +11,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from recordmill.launch.terminal.error_stream import printable
+from recordmill.schemas.dataset_files import split_rejects
 from recordmill.schemas.features import Part, RecordOf
-from recordmill.schemas.manifest import Manifest, SplitManifest, split_rejects
+from recordmill.schemas.manifest import Manifest, SplitManifest
 from recordmill.schemas.sizes import size_text
 from recordmill.transforms.show.choose_records import Record
 from recordmill.transforms.show.describe_values import describe_record

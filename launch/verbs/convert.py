@@ -29,8 +29,8 @@ from recordmill.launch.terminal.summary import (
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
-from recordmill.schemas.manifest import Recipe
 from recordmill.schemas.plan_report import PlanReport
+from recordmill.schemas.recipes import Recipe
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
 from recordmill.transforms.metadata.folder_statistics import read_statistics

@@ -13,7 +13,7 @@ from recordmill.launch.verbs.convert import Conversion, of_images
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import InputFile, Recipe
+from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -20,10 +20,11 @@ import google_crc32c
 import msgspec
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
-from recordmill.schemas.manifest import FORMAT, state_folder
+from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime.coders import pack

@@ -11,7 +11,7 @@ from recordmill.launch.preflight import export_bigquery
 from recordmill.launch.preflight.export_bigquery import export_rows
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.errors import ConfigError, JobError
-from recordmill.schemas.manifest import InputFile
+from recordmill.schemas.recipes import InputFile
 from recordmill.transforms.storage.resolve import storage_for
 from tests.bigquery_stand_in import BigQueryStandIn, Table, running
 from tests.conftest import manifest_of, shard_bytes

@@ -9,9 +9,10 @@ import pytest
 
 import recordmill
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset_files import RECIPE
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.manifest import RECIPE, encode_json
+from recordmill.schemas.manifest import encode_json
 from recordmill.schemas.shards import PlanPosition, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.split import Split

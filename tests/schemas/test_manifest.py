@@ -8,6 +8,7 @@ import pytest
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationKind
+from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
@@ -16,17 +17,15 @@ from recordmill.schemas.manifest import (
     FORMAT,
     AnnotationCounts,
     ImageCounts,
-    InputFile,
     InputRows,
     Manifest,
-    Recipe,
     SplitManifest,
     Unlisted,
     decode_manifest,
     encode_json,
     num_classes,
-    state_folder,
 )
+from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.shards import ShardInfo
 
 RECIPE = Recipe(

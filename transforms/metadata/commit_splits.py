@@ -18,20 +18,14 @@ from types import MappingProxyType
 
 import msgspec
 
+from recordmill.schemas.dataset_files import MANIFEST, split_manifest, split_rejects
 from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import RecordOf, listed
 from recordmill.schemas.labels import LABEL_FILES, label_files
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import (
-    MANIFEST,
-    Manifest,
-    SplitManifest,
-    encode_manifest,
-    split_manifest,
-    split_rejects,
-)
+from recordmill.schemas.manifest import Manifest, SplitManifest, encode_manifest
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics_file import REPORT, STATISTICS, STATS_PB, split_statistics

@@ -2,22 +2,20 @@
 
 import re
 
-from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
-from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.labels import LABEL_FILES
-from recordmill.schemas.manifest import (
+from recordmill.schemas.dataset_files import (
     DESCRIPTION,
     MANIFEST,
     RECIPE,
     REJECTS,
-    Manifest,
-    SplitManifest,
-    decode_manifest,
     reject_run,
     split_manifest,
     split_rejects,
     state_folder,
 )
+from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.labels import LABEL_FILES
+from recordmill.schemas.manifest import Manifest, SplitManifest, decode_manifest
 from recordmill.schemas.shard_index import ENDING, INDEX, index_file
 from recordmill.schemas.statistics_file import REPORT, STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES

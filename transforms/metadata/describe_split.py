@@ -14,11 +14,11 @@ from recordmill.schemas.manifest import (
     AnnotationCounts,
     ImageCounts,
     InputRows,
-    Recipe,
     RewrittenPictures,
     SplitManifest,
     Unlisted,
 )
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.rejects.reject_blocks import line_of

@@ -15,16 +15,8 @@ from recordmill.schemas.encoders import TextCounts, TextEncoder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import (
-    InputFile,
-    InputRows,
-    Manifest,
-    Recipe,
-    SplitManifest,
-    Unlisted,
-    encode_json,
-    manifest_of,
-)
+from recordmill.schemas.manifest import InputRows, Manifest, SplitManifest, Unlisted, encode_json, manifest_of
+from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.rejects import Count
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics

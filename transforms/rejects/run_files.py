@@ -10,9 +10,9 @@ from itertools import accumulate
 
 import msgspec
 
+from recordmill.schemas.dataset_files import RECIPE, reject_run, state_folder
 from recordmill.schemas.errors import EndedElsewhereError
 from recordmill.schemas.line_blocks import BlockPlace, LineBlock
-from recordmill.schemas.manifest import RECIPE, reject_run, state_folder
 from recordmill.transforms.runtime.line_blocks import packed_lines
 from recordmill.transforms.storage.resolve import storage_for
 

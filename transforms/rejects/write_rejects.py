@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.manifest import REJECTS, state_folder
+from recordmill.schemas.dataset_files import REJECTS, state_folder
 from recordmill.schemas.rejects import RejectLine, RejectRun, RejectTally
 from recordmill.transforms.rejects.reject_blocks import line_of, merged_runs
 from recordmill.transforms.storage.resolve import storage_for

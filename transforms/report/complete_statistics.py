@@ -5,9 +5,10 @@ from hashlib import sha256
 
 import msgspec
 
+from recordmill.schemas.dataset_files import split_manifest
 from recordmill.schemas.duplicates import DUPLICATES, Fingerprints, split_fingerprints
 from recordmill.schemas.errors import JobError, RecordError
-from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest, split_manifest
+from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest
 from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.shards import index_of
 from recordmill.schemas.statistics import Statistics

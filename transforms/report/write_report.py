@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from recordmill.schemas.manifest import SplitManifest, split_rejects
+from recordmill.schemas.dataset_files import split_rejects
+from recordmill.schemas.manifest import SplitManifest
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.statistics_file import REPORT
 from recordmill.transforms.metadata.dataset_folder import require_manifest

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import google_crc32c
 import msgspec
 
+from recordmill.schemas.dataset_files import DESCRIPTION, state_folder
 from recordmill.schemas.duplicates import FINGERPRINT_VERSION
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import DESCRIPTION, encode_manifest, manifest_of, state_folder
+from recordmill.schemas.manifest import encode_manifest, manifest_of
 from recordmill.schemas.shard_index import ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace

@@ -14,12 +14,12 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import state_folder
 from recordmill.schemas.rejects import Count, Metric, Rejected
 from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo

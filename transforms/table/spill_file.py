@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from recordmill.schemas.manifest import state_folder
+from recordmill.schemas.dataset_files import state_folder
 from recordmill.transforms.storage.resolve import storage_for
 
 RANGES = 4096

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
-from recordmill.schemas.manifest import Recipe
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardInfo, ShardResult
 from recordmill.schemas.statistics import Statistics

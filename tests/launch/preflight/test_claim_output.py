@@ -19,16 +19,14 @@ from recordmill.schemas.manifest import (
     FORMAT,
     AnnotationCounts,
     ImageCounts,
-    InputFile,
     Manifest,
-    Recipe,
     SplitManifest,
     Unlisted,
     decode_manifest,
     encode_json,
     encode_manifest,
-    to_list,
 )
+from recordmill.schemas.recipes import InputFile, Recipe, to_list
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.images.listing import listing_of
 from recordmill.transforms.storage.local_storage import LocalStorage

@@ -12,7 +12,8 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.schemas.encoders import EncoderSource, TextForm, TextSettings
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
-from recordmill.schemas.manifest import FORMAT, InputFile, Recipe
+from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.recipes import InputFile, Recipe
 
 HALVES = (("b", Fraction(1, 2)), ("a", Fraction(1, 2)))
 

@@ -14,11 +14,11 @@ from recordmill.schemas.manifest import (
     ImageCounts,
     InputRows,
     Manifest,
-    Recipe,
     SplitManifest,
     Unlisted,
 )
 from recordmill.schemas.plan_report import Fault, Faults, PlanReport, ShardCheck
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
 

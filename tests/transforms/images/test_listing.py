@@ -7,7 +7,7 @@ import zipfile
 import google_crc32c
 import pytest
 
-from recordmill.schemas.manifest import InputFile
+from recordmill.schemas.recipes import InputFile
 from recordmill.transforms.images.listing import Listing, join_parts, listing_of
 from recordmill.transforms.storage import name_ranges
 from recordmill.transforms.storage.interface import StoredFile

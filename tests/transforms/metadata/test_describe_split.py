@@ -5,16 +5,8 @@ import pytest
 
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import (
-    FORMAT,
-    AnnotationCounts,
-    ImageCounts,
-    InputFile,
-    InputRows,
-    Recipe,
-    SplitManifest,
-    Unlisted,
-)
+from recordmill.schemas.manifest import FORMAT, AnnotationCounts, ImageCounts, InputRows, SplitManifest, Unlisted
+from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.rejects import Metric, Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.metadata.describe_split import (

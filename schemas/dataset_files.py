@@ -1,0 +1,35 @@
+"""Names of the files and folders of a data set, besides its shards."""
+
+MANIFEST = "manifest.json"
+RECIPE = "recipe.json"
+"""In the folder of a split's state: the recipe of a run that is not finished."""
+DESCRIPTION = "description.json"
+"""There, too, as soon as a shard is finished: what is in the records, as a manifest without splits."""
+REJECTS = "rejects.jsonl"
+"""Likewise: the rejects of a run that failed."""
+
+
+def split_manifest(split: str) -> str:
+    """Name of the manifest of one split alone.
+
+    >>> split_manifest("train")
+    'manifest-train.json'
+    """
+    return f"manifest-{split}.json"
+
+
+def split_rejects(split: str) -> str:
+    """Name of the file of a split's rejects, one JSON object a line."""
+    return f"rejects-{split}.jsonl"
+
+
+def reject_run(digest: str) -> str:
+    """Name of a file in the folder of a split's state: rejects on their way to their list, see
+    `recordmill.transforms.rejects.run_files`."""
+    return f"rejects-{digest}"
+
+
+def state_folder(split: str) -> str:
+    """Folder within the output where an unfinished run of a split keeps its finished shards, and what it needs to go
+    on."""
+    return f".recordmill-{split}"
