@@ -1,4 +1,4 @@
-"""What the scripts and the guides call is what the real gcloud takes, which needs neither account nor network for it."""
+"""What the scripts and the guides call is what the real gcloud takes: it needs neither account nor network for that."""
 
 import json
 import os
