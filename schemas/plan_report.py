@@ -15,7 +15,6 @@ class PlanReport(msgspec.Struct, frozen=True):
     Attributes:
         images, bytes: how many would be written; bytes are estimated, before compression.
         images_by_split: images of each split.
-        shard_bytes: the target size, where shards are sized by bytes.
         rejected: counts by `image` or `annotation`, then by reason.
         inputs: what was read for it.
         encoders: of texts.
@@ -30,7 +29,6 @@ class PlanReport(msgspec.Struct, frozen=True):
     images_by_split: dict[str, int]
     bytes: int
     shards: int
-    shard_bytes: int | None
     rejected: dict[str, dict[str, int]]
     classes: tuple[str, ...]
     class_counts: dict[str, list[int]]

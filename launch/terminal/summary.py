@@ -237,10 +237,10 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         yield "num_classes", _num_classes(plan.num_classes)
     if plan.shifted_labels:
         yield "labels", shifted_labels(plan.shifted_labels)
-    aimed = f" of about {size_text(plan.shard_bytes)}" if plan.shard_bytes else ""
+    each = f" of about {size_text(plan.bytes // plan.shards)}" if plan.shards else ""
     yield (
         "shards",
-        "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{aimed}",
+        "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{each}",
     )
     yield "bytes", f"{size_text(plan.bytes)} {_bytes_of(options)}"
     if isinstance(options, PictureOptions) and options.holds_pictures:

@@ -105,7 +105,6 @@ def report_plan(
         images_by_split={split: plans[split].images for split in sorted(plans)},
         bytes=sum(plan.bytes for plan in plans.values()),
         shards=sum(plan.shards for plan in plans.values()),
-        shard_bytes=next((plan.sizing.shard_bytes for plan in plans.values()), None),
         rejected={
             "image": rejected.reasons("image", "row"),
             "annotation": rejected.reasons("annotation"),

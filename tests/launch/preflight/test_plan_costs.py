@@ -15,7 +15,7 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.plan_report import PlanReport
 from tests.gcs_stand_in import running
 
-PLAN = PlanReport(10**6, {}, 10**11, 700, None, {}, (), {}, 0, 0)
+PLAN = PlanReport(10**6, {}, 10**11, 700, {}, (), {}, 0, 0)
 
 
 @pytest.fixture

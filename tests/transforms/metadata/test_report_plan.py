@@ -50,7 +50,7 @@ def test_the_report_adds_up_splits():
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
     inputs = [InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)]
     report = report_plan(plans, tally(rejected), inputs, [(("val", 7), 4)], LABELS, LAYOUTS["detection"].with_parts(()))
-    assert (report.images, report.bytes, report.shards, report.shard_bytes) == (12, 400, 5, 100)
+    assert (report.images, report.bytes, report.shards) == (12, 400, 5)
     assert report.images_by_split == {"train": 7, "val": 5}
     assert report.rejected == {"image": {"image_missing": 1}, "annotation": {"malformed_box": 1}}
     assert (report.classes, report.class_counts) == (("cat", "dog", "dog"), {"val": [0, 4, 0]})
