@@ -149,7 +149,7 @@ def test_a_kill_in_the_middle_of_rejects_jsonl_leaves_nothing(pictures, tmp_path
     job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
     whole = job.undisturbed()
     output = job.all_but_the_end()
-    assert [name for name in job.place.files(output) if name.startswith(".rejects-")] != []
+    assert [name for name in job.place.files(output) if name.startswith(".rejects.jsonl.")] != []
     job.run(output)
     assert job.place.files(output) == whole
 
