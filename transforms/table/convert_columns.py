@@ -67,7 +67,8 @@ def convert_column(
         faults += [Fault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)]
         array = pa.nulls(rows, pa.large_string())
     elif is_missing.any() and column.default is not None:
-        array = pc.if_else(pa.array(is_missing), pa.scalar(column.default, pa.large_string()), _texts(array))
+        texts = _texts(array)
+        array = pc.if_else(pa.array(is_missing), pa.scalar(column.default).cast(texts.type), texts)
         is_missing, is_typed = np.zeros(rows, bool), False
     ends = np.concatenate([[0], np.cumsum(counts)])
     is_wanted = np.repeat(~is_missing, counts)
@@ -99,8 +100,7 @@ def _convert(
 ) -> tuple[np.ndarray | pa.Array, list[Fault]]:
     """Values of the column's type, one for each of `array`; faults have places in `array`."""
     if column.type is ColumnType.BYTES:
-        binary = array if _is_binary(array.type) else _texts(array)
-        return pc.fill_null(binary.cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
+        return pc.fill_null(_texts(array).cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
     if column.type in _NAMED:
         numbers, faults = _numbers(column, array, is_wanted, indices)
         return numbers, faults + _holes(column, array, is_wanted)
@@ -193,8 +193,10 @@ def _is_binary(type_: pa.DataType) -> bool:
 
 
 def _texts(array: pa.Array) -> pa.Array:
-    """Values as texts, as JSON writes them."""
+    """Values as texts, see `as_text`; bytes as they are."""
     type_ = array.type
+    if _is_binary(type_):
+        return array.cast(pa.large_binary())
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return array
     if pa.types.is_integer(type_) or pa.types.is_null(type_):

@@ -1,6 +1,7 @@
 """JSON Lines become batches of columns."""
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, BinaryIO
 
 import msgspec
@@ -108,9 +109,13 @@ def _is_plain_list(type_: pa.DataType) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """A value of a column that must be text: as JSON writes it, but for texts themselves.
+    """A value of a column that must be text: as JSON writes it, without the quotes of what is one text there.
 
-    >>> as_text(True), as_text("a"), as_text([1, "b"])
-    ('true', 'a', '[1,"b"]')
+    >>> from decimal import Decimal
+    >>> as_text(True), as_text("a"), as_text([1, "b"]), as_text(Decimal("1.50"))
+    ('true', 'a', '[1,"b"]', '1.50')
     """
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, float) and not isfinite(plain):
+        return str(plain)  # JSON has none, and msgspec writes null
+    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()

@@ -1,5 +1,7 @@
 """Values of columns as their features hold them, and those that do not fit."""
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -52,6 +54,9 @@ def test_texts(type_, texts, values):
         (ColumnType.BYTES, pa.array([b"\xff", b""]), [[b"\xff"], [b""]]),
         (ColumnType.BYTES, pa.array([1.5, 2.0]), [[b"1.5"], [b"2.0"]]),
         (ColumnType.BYTES, pa.array([True, False]), [[b"true"], [b"false"]]),
+        (ColumnType.BYTES, pa.array([20_000, 0], pa.date32()), [[b"2024-10-04"], [b"1970-01-01"]]),
+        (ColumnType.BYTES, pa.array([Decimal("1.50"), Decimal(2)]), [[b"1.50"], [b"2.00"]]),
+        (ColumnType.BYTES, pa.array([float("nan"), 1.0]), [[b"nan"], [b"1.0"]]),
         (ColumnType.BYTES, pa.array(["u", "v"]).dictionary_encode(), [[b"u"], [b"v"]]),
     ],
 )
@@ -75,6 +80,20 @@ def test_missing_values(array):
     assert convert(array, ColumnType.INT64, is_typed, is_optional=True) == ([[1], None, [3]], [])
     assert convert(array, ColumnType.INT64, is_typed, default="7") == ([[1], [7], [3]], [])
     assert convert(array, ColumnType.INT64, is_typed)[1] == [(1, Reason.MISSING_VALUE)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "default", "found"),
+    [
+        (ColumnType.DATE, pa.array([1, None], pa.date32()), "1970-01-03", [[1], [2]]),
+        (ColumnType.TIMESTAMP, pa.array([1, None], pa.timestamp("us", "Europe/Berlin")), "1970-01-01", [[1], [0]]),
+        (ColumnType.FLOAT, pa.array([Decimal("1.50"), None]), "2", [[1.5], [2.0]]),
+        (ColumnType.BYTES, pa.array([b"\xff", None]), "none", [[b"\xff"], [b"none"]]),
+        (ColumnType.BYTES, pa.array([b"\xff", None], pa.binary(1)), "none", [[b"\xff"], [b"none"]]),
+    ],
+)
+def test_a_default_leaves_the_other_values_as_they_are(type_, values, default, found):
+    assert convert(values, type_, default=default) == (found, [])
 
 
 def test_a_column_that_the_file_has_not():
