@@ -248,6 +248,9 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
         "--rename": tuple(choice.features),
         "--key, --group-column or --split-column": choice.required,
     }
+    if choice.is_written("") and "" in stats.columns:
+        files = _some([paths[file] for file in sorted(stats.in_files[""])])
+        raise ConfigError(f"{files}: a column has no name; give it one, or say which are wanted by --columns")
     for flag, names in asked.items():
         if missing := [name for name in names if name not in stats.columns]:
             raise ConfigError(f"{flag}: there is no column {missing[0]!r}; there are {_some(stats.columns)}")

@@ -185,6 +185,11 @@ def test_what_the_table_has_not(choice, fault):
     assert fault in str(caught.value)
 
 
+def test_a_column_without_a_name_is_no_feature():
+    with pytest.raises(ConfigError, match=r"^b\.csv: a column has no name; give it one"):
+        choose({"a": ["1"]}, {"": ["1"]})
+
+
 def test_paths_of_pictures_are_written_where_they_are_asked_for():
     rows = {"a": ["1.jpg", "2.jpg"], "b": ["2", "3"]}
 

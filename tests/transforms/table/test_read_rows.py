@@ -130,6 +130,46 @@ def test_parquet(tmp_path):
     assert read(tmp_path / "x.parquet", columns=("s.y.z",))[0] == {"s.y.z": ["u", None]}
 
 
+def test_what_parquet_has_and_python_has_not(tmp_path):
+    fine = pa.array([[1_500], None], pa.list_(pa.timestamp("ns", "UTC")))
+    pairs = pa.array([[1.5, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    pq.write_table(
+        pa.table({"t": fine, "t0": pa.array([1_500, None], pa.timestamp("ns")), "p": pairs}), tmp_path / "x.parquet"
+    )
+    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""))
+    assert {name: array.type for name, array in batch.columns.items()} == {
+        "t": pa.list_(pa.timestamp("us", "UTC")),
+        "t0": pa.timestamp("us"),
+        "p": pa.list_(pa.float32()),
+    }
+    assert batch.columns["t0"].cast(pa.int64()).to_pylist() == [1, None]
+    assert batch.columns["p"].to_pylist() == pairs.to_pylist()
+
+
+def test_texts_of_parquet_that_are_no_utf_8_are_told_with_their_row_and_the_others_stay(tmp_path):
+    values = pa.array([b"a", b"\xff", b"b", b"\xfe"])
+    texts = pa.StringArray.from_buffers(4, *values.buffers()[1:])
+    columns = {"n": [1, 2, 3, 4], "s": texts, "l": pa.ListArray.from_arrays([0, 1, 2, 3, 4], texts)}
+    columns["e"] = texts.slice(1).dictionary_encode().take(pa.array([1, 0, 1, 1]))
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    cells, lines, bad = read(tmp_path / "x.parquet")
+    assert cells == {"n": [1, 3], "s": ["a", "b"], "l": [["a"], ["b"]], "e": ["b", "b"]}
+    assert (lines, bad) == ([1, 3], [(2, Reason.NOT_TEXT), (4, Reason.NOT_TEXT)])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a.b", "a.b"]),
+        pa.table({"a": [{"b": 1}], "a.b": [2]}),
+    ],
+)
+def test_a_name_of_two_columns_of_parquet_is_told(tmp_path, table):
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(AnnotationFileError, match=r"names the column 'a\.b' twice; rename one"):
+        read(tmp_path / "x.parquet")
+
+
 def test_a_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a\n1\n")
