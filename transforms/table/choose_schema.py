@@ -14,10 +14,9 @@ from recordmill.transforms.table.observe_columns import (
     MOST_DISTINCT,
     MOST_NAME_BYTES,
     ColumnStats,
-    Seen,
     TableStats,
 )
-from recordmill.transforms.table.row_batch import shown
+from recordmill.transforms.table.row_batch import Seen, shown
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
 _MOST_LABEL_BYTES = 200

@@ -1,35 +1,18 @@
 """What a table's columns hold, summed up over all rows: from that follows how each is written."""
 
 from collections.abc import Iterable
-from enum import Enum
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import RowBatch, shown
+from recordmill.transforms.table.row_batch import Part, RowBatch, Seen, shown
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
 MOST_NAME_BYTES = 1000
 """Of one of them."""
-
-
-class Seen(str, Enum):
-    """What a value looks like."""
-
-    BOOL = "true or false"
-    INT64 = "whole numbers"
-    LARGE = "whole numbers beyond int64"
-    FLOAT = "numbers"
-    NOT_FINITE = "NaN or infinity"
-    DATE = "dates"
-    TIMESTAMP = "points in time"
-    ENUM = "values of an enum"
-    TEXT = "text"
-    BINARY = "bytes"
-    OTHER = "values of a type that has no feature"
 
 
 class ColumnStats(msgspec.Struct):
@@ -119,23 +102,25 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         column = ColumnStats(missing=array.null_count)
         stats.columns[name] = column
         stats.in_files[name] = {file}
-        lines = batch.lines
         if not batch.is_typed:
             given, is_given = _given(array)
             column.missing = rows - len(given)
             if name in distinct:
                 column.distinct = _distinct(given)
-            _observe_texts(given, lines[is_given], file, column)
+            _observe_texts(given, batch.lines[is_given], file, column)
             continue
+        places = np.arange(rows)
         if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
             column.lists = rows - array.null_count
-            lines = lines[np.repeat(np.arange(rows), pc.fill_null(pc.list_value_length(array), 0).to_numpy())]
+            places = np.repeat(places, pc.fill_null(pc.list_value_length(array), 0).to_numpy())
             array = array.flatten()
         if name in distinct or _is_enum(array.type):
             column.distinct = _distinct(array)
         elif pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        _observe_values(array.drop_null(), lines[array.is_valid().to_numpy(zero_copy_only=False)], file, column)
+        whole = Part(_look_of(array.type), places[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null())
+        for look, of_rows, values in batch.parts.get(name, (whole,)):
+            _observe_values(look, values, batch.lines[of_rows], file, column)
     return stats
 
 
@@ -223,8 +208,7 @@ def _is_castable(value: pa.Scalar, type_: pa.DataType) -> bool:
     return True
 
 
-def _observe_values(values: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
-    look = _look_of(values.type)
+def _observe_values(look: Seen, values: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
     if look is Seen.FLOAT:
         numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
         fits = np.isfinite(numbers)

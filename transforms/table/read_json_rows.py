@@ -1,6 +1,7 @@
 """JSON Lines become batches of columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from math import isfinite
 from typing import Any, BinaryIO
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import MOST_CELL_BYTES, BadRow, RowBatch, shown
+from recordmill.transforms.table.row_batch import MOST_CELL_BYTES, BadRow, Part, RowBatch, Seen, shown
 
 _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -18,7 +19,7 @@ _BOM = b"\xef\xbb\xbf"
 
 def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int) -> Iterator[RowBatch]:
     """Batches of values; null, and a key that is not there, are missing values. Nested objects become columns with
-    dots in their names. A column that mixes types within a batch holds texts, see `as_text`.
+    dots in their names. A column that mixes types holds texts.
 
     Raises:
         AnnotationFileError: it is one JSON array.
@@ -50,7 +51,10 @@ def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows:
                     numbers.append(number)
                 except ValueError as error:
                     bad.append(BadRow(number, Reason.MALFORMED_ROW, str(error)))
-        yield RowBatch(_columns(rows, columns), np.array(numbers, np.int64), bad, is_typed=True)
+        arrays = {name: _array(values) for name, values in _columns(rows, columns).items()}
+        parts = {name: parts for name, (_, parts) in arrays.items() if parts}
+        whole = {name: array for name, (array, _) in arrays.items()}
+        yield RowBatch(whole, np.array(numbers, np.int64), bad, is_typed=True, parts=parts)
 
 
 def _decode(line: bytes) -> dict[str, Any]:
@@ -82,7 +86,7 @@ def flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, pa.Array]:
+def _columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {}
     for place, row in enumerate(rows):
         for name, value in row.items():
@@ -91,21 +95,69 @@ def _columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, 
                     continue
                 values[name] = [None] * len(rows)
             values[name][place] = value
-    return {name: _array(column) for name, column in values.items()}
+    return values
 
 
-def _array(values: list[Any]) -> pa.Array:
+def _array(values: list[Any]) -> tuple[pa.Array, list[Part]]:
+    """A column, and its parts where its values, or the items of its lists, are of several types or nested: then they
+    are texts, see `as_text`. A value beside lists is a list of one. So it does not matter which rows are in a batch."""
+    whole = _of_one_type(values)
+    if whole is not None:
+        return whole, []
+    is_list = any(isinstance(value, list) for value in values)
+    if is_list:
+        values = [value if value is None or isinstance(value, list) else [value] for value in values]
+        whole = _of_one_type(values)
+        if whole is not None:
+            return whole, []
+    type_ = pa.list_(pa.large_string()) if is_list else pa.large_string()
+    items = [
+        (place, item)
+        for place, value in enumerate(values)
+        for item in (value or () if is_list else (value,))
+        if item is not None
+    ]
+    return pa.array(map(_texts, values), type_), list(_parts(items))
+
+
+def _of_one_type(values: list[Any]) -> pa.Array | None:
+    """As Arrow takes them; None where they are of several types, or nested, or some too large beside others."""
     try:
         array = pa.array(values)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        array = None
-    if array is None or (pa.types.is_nested(array.type) and not _is_plain_list(array.type)):
-        return pa.array([None if value is None else as_text(value) for value in values], pa.large_string())
+    except (pa.ArrowException, OverflowError):
+        return None
+    type_ = array.type
+    items: Iterable[Any] = values
+    if pa.types.is_list(type_):
+        type_, items = type_.value_type, chain.from_iterable(filter(None, values))
+    if pa.types.is_nested(type_) or (pa.types.is_floating(type_) and bool in set(map(type, items))):
+        return None  # Arrow takes true after 1.5 for 1.0
     return array
 
 
-def _is_plain_list(type_: pa.DataType) -> bool:
-    return pa.types.is_list(type_) and not pa.types.is_nested(type_.value_type)
+def _parts(items: list[tuple[int, Any]]) -> Iterator[Part]:
+    by_look: dict[Seen, list[tuple[int, Any]]] = {}
+    for place, item in items:
+        by_look.setdefault(_look(item), []).append((place, item))
+    for look, found in by_look.items():
+        places, alike = zip(*found, strict=True)
+        is_odd = look in (Seen.LARGE, Seen.OTHER)
+        yield Part(look, np.array(places), pa.array(map(as_text, alike)) if is_odd else pa.array(alike))
+
+
+def _look(item: Any) -> Seen:
+    if type(item) is int and not -(1 << 63) <= item < 1 << 63:
+        return Seen.LARGE
+    return _LOOKS.get(type(item), Seen.OTHER)
+
+
+_LOOKS = {bool: Seen.BOOL, int: Seen.INT64, float: Seen.FLOAT, str: Seen.TEXT}
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, list):
+        return [None if item is None else as_text(item) for item in value]
+    return None if value is None else as_text(value)
 
 
 def as_text(value: Any) -> str:

@@ -1,5 +1,7 @@
 """Rows as they are read: columns of a batch of rows."""
 
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,30 @@ class BadRow(NamedTuple):
         return Rejected("row", self.line, self.reason, f"{path} row {self.line}: {self.detail}")
 
 
+class Seen(str, Enum):
+    """What a value looks like."""
+
+    BOOL = "true or false"
+    INT64 = "whole numbers"
+    LARGE = "whole numbers beyond int64"
+    FLOAT = "numbers"
+    NOT_FINITE = "NaN or infinity"
+    DATE = "dates"
+    TIMESTAMP = "points in time"
+    ENUM = "values of an enum"
+    TEXT = "text"
+    BINARY = "bytes"
+    OTHER = "values of a type that has no feature"
+
+
+class Part(NamedTuple):
+    """The values of a column that look alike, or items of its lists; `places` are those of their rows in the batch."""
+
+    look: Seen
+    places: np.ndarray
+    values: pa.Array
+
+
 class RowBatch(NamedTuple):
     """Rows that follow each other in a file.
 
@@ -37,12 +63,14 @@ class RowBatch(NamedTuple):
             line.
         bad: rows that are not in `columns`.
         is_typed: False where all values are texts that stand for what they may (CSV).
+        parts: by name, of columns whose values are of several types, so that `columns` has them as texts.
     """
 
     columns: dict[str, pa.Array]
     lines: np.ndarray
     bad: list[BadRow]
     is_typed: bool
+    parts: Mapping[str, Sequence[Part]] = {}
 
 
 def shown(value: Any) -> str:

@@ -1,16 +1,22 @@
 """Rows of files of each format, and what is wrong with them."""
 
 import gzip
+import io
 import zipfile
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import RowsFile
+from recordmill.schemas.tables import ColumnType, RowsFile
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
+from recordmill.transforms.table.convert_columns import convert_column
+from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.read_json_rows import read_json
 from recordmill.transforms.table.read_rows import read_rows
 
 
@@ -109,8 +115,44 @@ def test_json_of_mixed_types_is_text(tmp_path):
     data = b'{"a": 1, "o": [{"x": 1}]}\n{"a": "x", "o": []}\n{"a": 18446744073709551616}\n{"a": true}\n'
     assert read(tmp_path / "x.jsonl", data)[0] == {
         "a": ["1", "x", "18446744073709551616", "true"],
-        "o": ['[{"x":1}]', "[]", None, None],
+        "o": [['{"x":1}'], [], None, None],
     }
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "texts"),
+    [
+        ([1.5, True, None, "x"], ColumnType.BYTES, [[b"1.5"], [b"true"], None, [b"x"]]),
+        ([2.5, True], ColumnType.BYTES, [[b"2.5"], [b"true"]]),  # Arrow takes it for 1.0
+        ([[1, 2], 3, [], None], ColumnType.INT64, [[1, 2], [3], [], None]),
+        ([[2.5, True], [], 7], ColumnType.BYTES, [[b"2.5", b"true"], [], [b"7"]]),
+        ([[[1], {"a": 2}], ["x"], []], ColumnType.BYTES, [[b"[1]", b'{"a":2}'], [b"x"], []]),
+        ([1 << 64, 1.5], ColumnType.FLOAT, [[float(1 << 64)], [1.5]]),
+        ([(1 << 53) + 1, 0.5], ColumnType.FLOAT, [[float(1 << 53)], [0.5]]),
+    ],
+)
+def test_json_of_mixed_types_is_the_same_in_any_batches(values, type_, texts):
+    data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
+    examples = []
+    for batch_rows in (1, 9):
+        batches = list(read_json("x.jsonl", io.BytesIO(data), (), batch_rows))
+        stats = TableStats()
+        for batch in batches:
+            stats.add(observe(batch, 0))
+        chosen = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.jsonl", 0, ""),))
+        (column,) = chosen.schema.columns
+        found = []
+        for batch in batches:
+            (feature, faults) = convert_column(column, batch.columns.get("a"), len(batch.lines), True, {})
+            assert not faults
+            ends = zip(feature.ends, feature.ends[1:], strict=False)
+            cells = [list(feature.values[begin:end].tolist()) for begin, end in ends]
+            absent = [False] * len(cells) if feature.absent is None else feature.absent
+            found += [None if gone else cell for cell, gone in zip(cells, absent, strict=True)]
+        assert (column.type, found) == (type_, texts)
+        assert bool(chosen.warnings) == (type_ is ColumnType.BYTES), "it is told"
+        examples.append(stats.columns["a"].first)
+    assert examples[0] == examples[1], "of the same rows"
 
 
 def test_one_json_array_is_named(tmp_path):
