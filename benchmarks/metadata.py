@@ -76,6 +76,7 @@ def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
     from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
 
     from recordmill.launch import cli
+    from recordmill.launch.runners import garbage
     from recordmill.schemas.errors import EmptyDatasetError
     from recordmill.schemas.images import ImageRef
     from recordmill.schemas.rejects import Metric
@@ -101,6 +102,7 @@ def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
     (output.parent / "images" / _name(0)).write_bytes(b"")
     arguments = ["--images", str(output.parent / "images"), "--instances", str(path), "--output", str(output)]
     before = _processor_s()
+    garbage.put_off()  # as a process does that runs one command
     code = cli.main(["coco", *arguments, "--progress", "none", *flags])
     if code != EmptyDatasetError.exit_code or not Path(rejects_path(str(output), "train")).exists():
         sys.exit("the job did not come to its end")

@@ -28,7 +28,7 @@ from recordmill.transforms.coco.describe_file import BlockSummary, describe_file
 from recordmill.transforms.coco.guess_box_format import sampled_of
 from recordmill.transforms.coco.merge_blocks import LABELS
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of BlockRows
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.read_unpacked import open_unpacked
 from recordmill.transforms.storage.resolve import archive_of, storage_for
@@ -110,7 +110,7 @@ def _cut(source: AnnotationSource, block_bytes: int) -> Iterator[Any]:
 
 def _read(block: AnnotationBlock, masks: bool) -> Iterator[Any]:
     progress.set_step("reading annotations")
-    for item in route_outputs(count_rejects(read_block(block, masks))):
+    for item in route_outputs(read_block(block, masks)):
         if isinstance(item, BlockRows):
             yield item.id_range, item
         else:

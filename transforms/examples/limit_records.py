@@ -12,7 +12,7 @@ from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ImageTask
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, in_split, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, in_split, route_outputs
 
 
 class LimitRecords(beam.PTransform):
@@ -29,7 +29,7 @@ class LimitRecords(beam.PTransform):
 
 
 def _limit(task: ImageTask, estimate: RecordEstimate) -> Iterator[Any]:
-    return route_outputs(count_rejects(in_split(task.split, [limit_record(task, estimate)])))
+    return route_outputs(in_split(task.split, [limit_record(task, estimate)]))
 
 
 def limit_record(task: ImageTask, estimate: RecordEstimate) -> ImageTask | Rejected:

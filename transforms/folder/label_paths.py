@@ -13,7 +13,7 @@ from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, name_id
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, route_outputs
 
 
 class LabelPaths(beam.PTransform):
@@ -35,7 +35,7 @@ def _label(named: tuple[str, JoinSide], rule: PathLabels, division: Division) ->
     labelled = label_path(name, rule, division)
     if isinstance(labelled, AnnotatedImage):
         return iter([(name, JoinSide(labelled, match.file))])
-    return route_outputs(count_rejects([labelled]))
+    return route_outputs([labelled])
 
 
 def label_path(name: str, rule: PathLabels, division: Division) -> AnnotatedImage | SplitReject | UnreferencedFile:

@@ -24,7 +24,7 @@ from recordmill.schemas.names import has_control_character, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, name_id, split_name_fault
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
 from recordmill.transforms.storage.read_unpacked import GZIP, read_unpacked, unpacked
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -84,10 +84,8 @@ class ReadLabels(beam.PTransform):
 def _read(table: LabelTable, division: Division, splits: tuple[str, ...]) -> Iterator[Any]:
     progress.set_step("reading labels")
     return route_outputs(
-        count_rejects(
-            item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
-            for item in read_labels(table, division, splits)
-        )
+        item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
+        for item in read_labels(table, division, splits)
     )
 
 

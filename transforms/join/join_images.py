@@ -25,7 +25,7 @@ from recordmill.transforms.join.match_files import MatchFiles, of_split
 from recordmill.transforms.join.match_masks import MatchMasks
 from recordmill.transforms.join.merge_annotations import merge_annotations
 from recordmill.transforms.runtime import coders  # noqa: F401  registers the coders of the elements
-from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, ROWS, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import COUNTED, REJECTED, ROWS, route_outputs
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -110,11 +110,9 @@ def _merge(
     group: tuple[int, Iterable[BlockRows]], categories: Categories, division: Division, folder: str
 ) -> Iterator[Any]:
     return route_outputs(
-        count_rejects(
-            (name_key(item.row.image.file_name), _with_file(item, folder)) if isinstance(item, JoinSide) else item
-            for image_id, parts in merge_blocks(group[1])
-            for item in join_parts(image_id, parts, division, categories)
-        )
+        (name_key(item.row.image.file_name), _with_file(item, folder)) if isinstance(item, JoinSide) else item
+        for image_id, parts in merge_blocks(group[1])
+        for item in join_parts(image_id, parts, division, categories)
     )
 
 
@@ -202,8 +200,7 @@ _NAMES_SHOWN = 3
 def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, str]:
     """The row that all files agree on, or why the image is rejected."""
     for part in parts:
-        names = {name_key(row.file_name): row.file_name for row in part.rows}
-        if len(names) > 1:
+        if len(part.rows) > 1 and len(names := {name_key(row.file_name): row.file_name for row in part.rows}) > 1:
             shown = ", ".join(map(repr, sorted(names.values())[:_NAMES_SHOWN])) + " …" * (len(names) > _NAMES_SHOWN)
             detail = (
                 f"{part.source} gives this id to {len(names)} images, {shown}: none is taken, as the "
@@ -214,7 +211,7 @@ def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, 
     sizes: dict[tuple[int | None, int | None], str] = {}
     rows = [(row, part.source) for part in parts for row in part.rows]
     for row, source in rows:
-        if name_key(row.file_name) != name_key(image.file_name):
+        if row.file_name != image.file_name and name_key(row.file_name) != name_key(image.file_name):
             raise CollidingImagesError(
                 f"image id {image.id} is {image.file_name!r} in {parts[0].source} and {row.file_name!r} in "
                 f"{source}: the files number different images alike, joining them would mix up annotations; "

@@ -23,7 +23,6 @@ from recordmill.transforms.runtime.outputs import (
     ROWS,
     UNLISTED,
     UNMATCHED,
-    count_rejects,
     in_split,
     route_outputs,
 )
@@ -87,7 +86,7 @@ def _by_base_name(named: tuple[str, JoinSide]) -> tuple[str, JoinSide]:
 def _match(group: tuple[str, Iterable[JoinSide]], match: str, division: Division | None) -> Iterator[Any]:
     name, sides = group
     matched = match_files(name, sides, division) if match == "path" else match_ends(sides, match, division)
-    return route_outputs(count_rejects(matched))
+    return route_outputs(matched)
 
 
 Matched = ImageTask | SplitReject | SplitCount | SplitRows | UnreferencedFile | UnmatchedImage
@@ -174,8 +173,7 @@ def _match_rows(
     """The rows of one image. Their order depends on the runner, so where they differ none is chosen."""
     first = rows[0]
     name = first.image.file_name
-    agreed = all(row == first for row in rows)
-    if not agreed:
+    if any(row != first for row in rows[1:]):
         labels = ", ".join(sorted({f"{row.labels.class_name!r} in {row.split}" for row in rows}))
         for row in rows:
             yield _rejected(row, Reason.DUPLICATE_IMAGE_ID, f"{len(rows)} rows of {name!r} say {labels}: none is taken")

@@ -6,7 +6,14 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from recordmill.schemas.annotations import Annotation, Caption, ImageLabels, PanopticAnnotation, StuffAnnotation
+from recordmill.schemas.annotations import (
+    NO_LABELS,
+    Annotation,
+    Caption,
+    ImageLabels,
+    PanopticAnnotation,
+    StuffAnnotation,
+)
 from recordmill.schemas.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
 
@@ -45,13 +52,16 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
         annotations, joined = of_objects[0].annotations, 0
     else:
         annotations, joined = _merge_objects(image_id, of_objects, rejected)
-    labels = ImageLabels(
-        _unique(image_id, parts, lambda part: part.labels.captions, rejected),
-        _unique(image_id, parts, lambda part: part.labels.regions, rejected),
-        _one_panoptic(image_id, parts, rejected),
-        _first(part.labels.neg_category_ids for part in parts),
-        _first(part.labels.not_exhaustive_category_ids for part in parts),
-    )
+    if all(part.labels is NO_LABELS for part in parts):  # the usual case, too
+        labels = NO_LABELS
+    else:
+        labels = ImageLabels(
+            _unique(image_id, parts, lambda part: part.labels.captions, rejected),
+            _unique(image_id, parts, lambda part: part.labels.regions, rejected),
+            _one_panoptic(image_id, parts, rejected),
+            _first(part.labels.neg_category_ids for part in parts),
+            _first(part.labels.not_exhaustive_category_ids for part in parts),
+        )
     return MergedAnnotations(annotations, labels, rejected, joined)
 
 

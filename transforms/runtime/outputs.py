@@ -33,10 +33,16 @@ _TAGS: dict[type, str] = {
 
 
 def route_outputs(items: Iterable[Any]) -> Iterator[Any]:
-    """`items`, where those of a type in _TAGS are wrapped as Beam's TaggedOutput."""
+    """`items`, where those of a type in _TAGS are wrapped as Beam's TaggedOutput; rejects are counted in Beam's metrics
+    and the progress line."""
     for item in items:
         tag = _TAGS.get(type(item))
-        yield TaggedOutput(tag, item) if tag else item
+        if tag is None:
+            yield item
+            continue
+        if tag is REJECTED:
+            progress.rejected(item.reject if isinstance(item, SplitReject) else item)
+        yield TaggedOutput(tag, item)
 
 
 def in_split(split: str, items: Iterable[Any]) -> Iterator[Any]:
@@ -46,14 +52,6 @@ def in_split(split: str, items: Iterable[Any]) -> Iterator[Any]:
             yield SplitReject(split, item)
         else:
             yield SplitCount(split, item) if isinstance(item, Count) else item
-
-
-def count_rejects(items: Iterable[Any]) -> Iterator[Any]:
-    """`items` as they are, the rejects among them counted in Beam's metrics and the progress line."""
-    for item in items:
-        if isinstance(item, Rejected | SplitReject):
-            progress.rejected(item.reject if isinstance(item, SplitReject) else item)
-        yield item
 
 
 def of_split(split: str) -> beam.PTransform:

@@ -28,7 +28,7 @@ from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import REJECTED, Written, count_rejects, of_split, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split, route_outputs
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext, RecordMaker
 from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
@@ -157,7 +157,7 @@ class _MakeRecords(ThreadedDoFn):
         self, tasks: Sequence[ImageTask], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[Encoded | TaggedOutput]:
         make = self._maker.start(RecordContext(labels, table, self.pool, self.threads))
-        return route_outputs(count_rejects(made for _, made in make(tasks)))
+        return route_outputs(made for _, made in make(tasks))
 
 
 def _records(encoded: Encoded) -> Iterator[bytes]:

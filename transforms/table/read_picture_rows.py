@@ -14,7 +14,7 @@ from recordmill.schemas.splits import name_id
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_columns import Fault
 from recordmill.transforms.table.count_rows import OF_FILE, FileCounts, OfFile
@@ -58,7 +58,7 @@ class PictureColumn(NamedTuple):
 
 def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, where: PictureColumn) -> Iterator[Any]:
     progress.set_step("reading rows")
-    for item in count_rejects(picture_rows(file, chosen, recipe, where)):
+    for item in picture_rows(file, chosen, recipe, where):
         if isinstance(item, OfFile):
             yield TaggedOutput(OF_FILE, item)
         elif isinstance(item, AnnotatedImage):

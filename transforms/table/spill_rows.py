@@ -13,7 +13,7 @@ from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.runtime.outputs import REJECTED, count_rejects, route_outputs
+from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.count_rows import OF_FILE, FileCounts, OfFile
 from recordmill.transforms.table.make_records import RecordMaker
@@ -72,7 +72,7 @@ class _SpillFile(beam.DoFn):
 
     def process(self, file: RowsFile, chosen: ChosenSchema) -> Iterator[Any]:
         progress.set_step("reading rows")
-        for item in count_rejects(spill_file(file, chosen, self._recipe)):
+        for item in spill_file(file, chosen, self._recipe):
             yield beam.pvalue.TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else next(route_outputs([item]))
 
 

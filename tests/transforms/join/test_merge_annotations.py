@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation, Caption, ImageLabels, PanopticAnnotation, StuffAnnotation
+from recordmill.schemas.annotations import (
+    NO_LABELS,
+    Annotation,
+    Caption,
+    ImageLabels,
+    PanopticAnnotation,
+    StuffAnnotation,
+)
 from recordmill.schemas.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.join.merge_annotations import MergedAnnotations, merge_annotations
@@ -30,7 +37,7 @@ def joined(id_: int, xyv=XYV) -> Annotation:
 
 
 def part(source: str, *annotations: Annotation, kind: AnnotationKind = INSTANCES, **labels) -> FileAnnotations:
-    return FileAnnotations(1, source, kind, (), annotations, ImageLabels(**labels))
+    return FileAnnotations(1, source, kind, (), annotations, ImageLabels(**labels) if labels else NO_LABELS)
 
 
 def merge(*parts: FileAnnotations) -> MergedAnnotations:
