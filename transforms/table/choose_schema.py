@@ -90,6 +90,11 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         CategoryError: the label column has too many values, or none.
     """
     paths = {file.number: file.path for file in files}
+    if stats.first_bad and not stats.rows:
+        file, row, detail = stats.first_bad
+        raise ConfigError(
+            f"none of {sum(stats.bad.values()):,} rows can be read; the first is {paths[file]} row {row}: {detail}"
+        )
     _check_names(stats, choice, paths)
     columns: list[Column] = []
     warnings: list[str] = []
@@ -97,7 +102,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         if not choice.is_written(name):
             continue
         column = _column(name, found, choice)
-        is_optional = column.default is None and (found.missing > 0 or len(stats.in_files[name]) < len(stats.rows))
+        is_optional = column.default is None and (found.missing > 0 or not stats.rows.keys() <= stats.in_files[name])
         if name != choice.label:
             column = msgspec.structs.replace(column, is_optional=is_optional)
         columns.append(column)

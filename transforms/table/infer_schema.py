@@ -66,6 +66,6 @@ class _AddUp(beam.CombineFn):
     def extract_output(self, accumulator):
         """In the files' order, so that columns are in that of the first file that has them."""
         total = TableStats()
-        for stats in sorted(accumulator, key=lambda stats: sorted(stats.rows)):
+        for stats in sorted(accumulator, key=lambda stats: sorted(stats.bad)):
             total.add(stats)
         return total

@@ -53,13 +53,16 @@ class TableStats(msgspec.Struct):
     """A table's rows, summed up.
 
     Attributes:
-        rows, bad: rows that could be read, and those that could not, by the number of their file.
+        rows: how many could be read, by the number of their file; of files without any, nothing.
+        bad: how many could not, likewise.
+        first_bad: the first of them: (file's number, line, what was found).
         columns: in the order in which they are found.
         in_files: numbers of the files that have each column.
     """
 
     rows: dict[int, int] = {}
     bad: dict[int, int] = {}
+    first_bad: tuple[int, int, str] | None = None
     columns: dict[str, ColumnStats] = {}
     in_files: dict[str, set[int]] = {}
 
@@ -68,6 +71,7 @@ class TableStats(msgspec.Struct):
             self.rows[file] = self.rows.get(file, 0) + number
         for file, number in other.bad.items():
             self.bad[file] = self.bad.get(file, 0) + number
+        self.first_bad = min(filter(None, (self.first_bad, other.first_bad)), default=None)
         for name, stats in other.columns.items():
             self.columns.setdefault(name, ColumnStats()).add(stats)
         for name, files in other.in_files.items():
@@ -97,7 +101,10 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         distinct: columns whose values are kept.
     """
     rows = len(batch.lines)
-    stats = TableStats({file: rows}, {file: len(batch.bad)})
+    stats = TableStats({file: rows} if rows else {}, {file: len(batch.bad)})
+    if batch.bad:
+        first = batch.bad[0]
+        stats.first_bad = file, first.line, first.detail
     for name, array in batch.columns.items():
         column = ColumnStats(missing=array.null_count)
         stats.columns[name] = column

@@ -22,7 +22,7 @@ def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows:
     dots in their names. A column that mixes types holds texts.
 
     Raises:
-        AnnotationFileError: it is one JSON array.
+        AnnotationFileError: it is one JSON array, or begins an object that other lines go on with.
     """
     number, is_at_end = 0, False
     while not is_at_end:
@@ -41,6 +41,10 @@ def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows:
                 line = line.removeprefix(_BOM)
                 if line.lstrip().startswith(b"["):
                     raise AnnotationFileError(f"{path} is one JSON array; give a JSON object a line (jq -c '.[]')")
+                if line.strip() == b"{":
+                    raise AnnotationFileError(
+                        f"{path} has JSON over several lines; give a JSON object a line (jq -c .)"
+                    )
             if len(line) == MOST_CELL_BYTES and not line.endswith(b"\n"):
                 while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
                     pass

@@ -20,9 +20,12 @@ def named_splits(files: Iterable[RowsFile], column: str, encoding: str) -> tuple
     """
     found: set[str] = set()
     for file in files:
+        rows, is_there = 0, False
         for batch in read_rows(file, (column,), encoding):
-            if column not in batch.columns:
-                raise ConfigError(f"--split-column: {file.path} has no column {column!r}")
+            rows += len(batch.lines)
+            if column not in batch.columns:  # of JSON Lines, where no row of the batch has a value
+                continue
+            is_there = True
             values = observe(batch, file.number, (column,)).columns[column].distinct
             found |= {split_name(value) for value in values or () if value}
             if values is None or len(found) > _MOST:
@@ -30,6 +33,8 @@ def named_splits(files: Iterable[RowsFile], column: str, encoding: str) -> tuple
                     f"--split-column {column} has more than {_MOST} values, or a very long one; is it the column of "
                     "splits?"
                 )
+        if rows and not is_there:
+            raise ConfigError(f"--split-column: {file.path} has no column {column!r}")
     if not found:
         raise ConfigError(f"--split-column {column} names no split in any row")
     for name in sorted(found):

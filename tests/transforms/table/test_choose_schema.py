@@ -7,11 +7,12 @@ import pytest
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import Kind
 from recordmill.schemas.picture_features import picture_of_row
+from recordmill.schemas.rejects import Reason
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema, schema_files
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_schema import read_schema
-from recordmill.transforms.table.row_batch import RowBatch
+from recordmill.transforms.table.row_batch import BadRow, RowBatch
 
 FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
 
@@ -98,6 +99,31 @@ def test_columns_without_a_value_in_some_row_are_optional():
     )
     assert [feature.shape for feature in found.schema.features] == [("0 or 1 of a",), (), ()]
     assert [text for text in found.warnings if "column a is not in b.csv" in text]
+
+
+def test_a_file_without_rows_lacks_no_column():
+    stats = observe(RowBatch({}, np.zeros(0, np.int64), [], True), 1)
+    stats.add(observe(batch({"a": ["1"]}, False), 0, ["a"]))
+    found = choose_schema(stats, ColumnChoice(label="a"), FILES)
+    assert (found.schema.columns, found.warnings) == ((Column("a", "a", ColumnType.CLASS),), ())
+    (column,) = choose_schema(stats, ColumnChoice(), FILES).schema.columns
+    assert not column.is_optional
+    stats.add(observe(batch({"b": ["1"]}, False), 1))
+    assert [column.is_optional for column in choose_schema(stats, ColumnChoice(), FILES).schema.columns] == [True, True]
+
+
+def test_where_no_row_can_be_read_the_first_is_told():
+    def bad(*lines: int) -> RowBatch:
+        rows = [BadRow(line, Reason.MALFORMED_ROW, f"odd {line}") for line in lines]
+        return RowBatch({}, np.zeros(0, np.int64), rows, True)
+
+    stats = TableStats()
+    for number, of_file in ((1, bad(1)), (0, bad(5)), (0, bad(7, 8))):
+        stats.add(observe(of_file, number))
+    with pytest.raises(ConfigError, match=r"^none of 4 rows can be read; the first is a\.csv row 5: odd 5$"):
+        choose_schema(stats, ColumnChoice(label="a"), FILES)
+    stats.add(observe(batch({"a": ["1"]}, False), 1))
+    assert choose_schema(stats, ColumnChoice(), FILES).warnings == ()
 
 
 def test_what_is_odd_is_told_with_its_number_and_place():

@@ -155,9 +155,12 @@ def test_json_of_mixed_types_is_the_same_in_any_batches(values, type_, texts):
     assert examples[0] == examples[1], "of the same rows"
 
 
-def test_one_json_array_is_named(tmp_path):
-    with pytest.raises(AnnotationFileError, match="one JSON array"):
-        read(tmp_path / "x.json", b'[{"a": 1}]')
+@pytest.mark.parametrize(
+    ("data", "fault"), [(b'[{"a": 1}]', "one JSON array"), (b'{\r\n  "a": 1\r\n}\r\n', "JSON over several lines")]
+)
+def test_json_that_is_not_one_object_a_line_is_named(tmp_path, data, fault):
+    with pytest.raises(AnnotationFileError, match=fault):
+        read(tmp_path / "x.json", data)
 
 
 def test_parquet(tmp_path):
