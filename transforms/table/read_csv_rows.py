@@ -1,6 +1,8 @@
 """CSV and TSV become batches of texts, by Arrow's reader."""
 
+import codecs
 import csv
+import io
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -29,13 +31,13 @@ def read_csv(
         AnnotationFileError: there is no head, or one that names a column twice; a row is too long; a quote is not
             closed; bytes that are no text of an `encoding` other than UTF-8.
     """
-    quoted = _QuoteCounter(stream)
+    quoted = _QuoteCounter(_as_utf8(stream, encoding))
     names = _head(path, quoted, delimiter, encoding)
     wanted = [name for name in names if not columns or name in columns]
     bad: list[BadRow] = []
     number, last = 0, None
     try:
-        for batch in _open(quoted, names, wanted, delimiter, encoding, bad) if names else ():
+        for batch in _open(quoted, names, wanted, delimiter, bad) if names else ():
             for start in range(0, len(batch), _BATCH_ROWS):
                 last = batch.slice(start, _BATCH_ROWS)
                 numbers = _numbers(number, len(last), {row.line for row in bad})
@@ -60,7 +62,12 @@ def read_csv(
         )
 
 
-_NOTHING = pa.array([], pa.large_string())
+def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
+    """As UTF-8 before lines are looked for: a line of UTF-16 does not end with the byte that is a line's end."""
+    if codecs.lookup(encoding).name == "utf-8":
+        return stream
+    transcoded = pa.transcoding_input_stream(pa.PythonFile(stream, "r"), encoding, "utf-8")
+    return io.BufferedReader(transcoded)
 
 
 class _QuoteCounter:
@@ -96,12 +103,17 @@ def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> li
     def lines() -> Iterator[str]:
         is_first = True
         while line := stream.readline(_MOST_HEAD):
-            yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).decode(encoding)
+            yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).decode()
             is_first = False
 
     try:
         names = next(csv.reader(lines(), delimiter=delimiter, strict=True), [])
-    except (csv.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise AnnotationFileError(
+            f"{path}: its first line cannot be read ({error}); is its encoding {encoding}? --encoding gives another, "
+            "such as utf-16"
+        ) from error
+    except csv.Error as error:
         raise AnnotationFileError(f"{path}: its first line does not name columns ({error})") from error
     if not any(names):
         raise AnnotationFileError(f"{path} is empty, or its first line is; it must name the columns")
@@ -115,7 +127,7 @@ def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> li
 
 
 def _open(
-    stream: _QuoteCounter, names: list[str], wanted: list[str], delimiter: str, encoding: str, bad: list[BadRow]
+    stream: _QuoteCounter, names: list[str], wanted: list[str], delimiter: str, bad: list[BadRow]
 ) -> Iterator[pa.RecordBatch]:  # each parameter is an option of Arrow's
     def skip(row: Any) -> str:
         found = f"{row.actual_columns} cells where there are {row.expected_columns} columns"
@@ -125,7 +137,7 @@ def _open(
     try:
         return arrow_csv.open_csv(
             pa.PythonFile(stream, "r"),
-            arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=names, encoding=encoding),
+            arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=names),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
             arrow_csv.ConvertOptions(
                 check_utf8=False,

@@ -68,8 +68,19 @@ def test_rows_that_are_none_are_told_with_their_numbers_and_the_others_stay(tmp_
     assert sorted(bad) == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW), (5, Reason.NOT_TEXT)]
 
 
-def test_another_encoding(tmp_path):
-    assert read(tmp_path / "x.csv", "a\né\n".encode("latin-1"), encoding="latin-1")[0] == {"a": ["é"]}
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-be", "UTF8", "utf-8-sig"])
+def test_another_encoding(tmp_path, encoding):
+    data = 'é,b\r\n"ü\nö",2\r\n'.encode(encoding)
+    found = ({"é": ["ü\nö"], "b": ["2"]}, [1], [])
+    assert read(tmp_path / "x.csv", data, encoding=encoding) == found
+    assert read(tmp_path / "x.csv.gz", gzip.compress(data), encoding=encoding) == found
+
+
+def test_a_text_that_is_not_of_the_encoding_is_told_with_it(tmp_path):
+    with pytest.raises(AnnotationFileError, match=r"is its encoding utf-8\? --encoding gives another"):
+        read(tmp_path / "x.csv", "a\n1\n".encode("utf-16"))
+    with pytest.raises(AnnotationFileError, match=r"is its encoding utf-16\?"):
+        read(tmp_path / "x.csv", ("a\n1\n" + "2\n" * 10_000).encode("utf-16")[:-1], encoding="utf-16")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +89,7 @@ def test_another_encoding(tmp_path):
         (b"\n", "must name the columns"),
         (b"a,a\n1,2\n", "'a' twice"),
         (b"a,\n1,2\n", "column 2 has no name"),
-        (b"\xe9,b\n1,2\n", "does not name columns"),
+        (b"\xe9,b\n1,2\n", "first line cannot be read"),
         (b'a,b\n1,2\n3,"4\n5,6\n', "row 2 has a quote that is not closed"),
         (b",".join(b"c%d" % number for number in range(100_000)) + b"\n1\n", "100,000 columns"),
         (b"a,b\n1," + b"x" * (40 << 20) + b"\n2,y\n", "longer than 16 MB"),
