@@ -56,7 +56,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
         import_light_beam(sys.argv[1:])
     garbage.put_off()
     with nullcontext() if debug else others_hidden(for_good=True):
-        code = run()
+        code = _told(run, debug)
     if sys.stdout:
         with suppress(OSError):  # nobody may be reading it any more
             sys.stdout.flush()
@@ -67,6 +67,18 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     if code > 128:  # an interrupted step of Beam may leave a thread for which the interpreter's end would wait for ever
         os._exit(code)
     sys.exit(code)
+
+
+def _told(run: Callable[[], int], debug: bool) -> int:
+    """The exit code of `run`. Python would print an error that nobody foresaw where others are hidden."""
+    try:
+        return run()
+    except Exception as error:
+        if debug:
+            raise
+        text = printable(f"{type(error).__name__}: {error}")
+        print(f"recordmill: the command failed: {text} (--debug shows the traceback)", file=error_stream())
+        return 1
 
 
 def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:

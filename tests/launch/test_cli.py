@@ -1,5 +1,6 @@
 """A command as a process."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,25 @@ command(lambda: 130)
 def test_an_interrupted_command_ends_though_a_step_has_left_a_thread():
     ended = subprocess.run([sys.executable, "-c", THREAD_LEFT], stdout=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (130, b"told\n")
+
+
+UNFORESEEN = """
+from recordmill.launch.cli import command
+command(lambda: {}["a\\nb"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], b"^recordmill: the command failed: KeyError: 'a.*b' [(]--debug shows the traceback[)]\n$"),
+        (["--debug"], b"^Traceback (.*\n)*KeyError: 'a.*b'\n$"),
+    ],
+)
+def test_an_error_that_nobody_foresaw_is_told(flags, told):
+    ended = subprocess.run([sys.executable, "-c", UNFORESEEN, *flags], capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert re.match(told, ended.stderr)
 
 
 SIGNAL_WHEN_ALL_IS_DONE = """
