@@ -232,7 +232,7 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
     Raises:
         ConfigError: there is none of that name, or none was named and the model does not say.
     """
-    (output,) = model.outputs
+    output = model.outputs[0]  # a SavedModel, as it is built here, and those of applications have one
     if _is_path(choice.model) and _is_saved_model(choice.model):
         return model.name, output
     if choice.layer:

@@ -114,6 +114,14 @@ def test_a_layer_that_is_a_model(tmp_path):
     np.testing.assert_allclose(features(pixels), inner.predict(pixels / 255, verbose=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("layer", ["", "patches"])
+def test_a_model_of_two_outputs_gives_what_is_before_its_pooling_or_asked_for(tmp_path, layer):
+    model = tiny()
+    heads = keras.Model(model.inputs, [model.output, model.get_layer("mean").output])
+    found = load_model(ModelChoice(saved(heads, tmp_path / "heads.keras"), layer=layer)).found
+    assert (found.layer, found.feature_shape) == ("patches", (4, 3, 5))
+
+
 @pytest.mark.parametrize(
     ("preprocess", "expected"),
     [
@@ -217,6 +225,10 @@ def without_rescaling() -> keras.Model:
     return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()])
 
 
+def not_built() -> keras.Model:
+    return keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+
+
 @pytest.mark.parametrize(
     ("model", "choice", "told"),
     [
@@ -227,6 +239,7 @@ def without_rescaling() -> keras.Model:
         (token_model, {}, r"takes \(None, 16\) of int32, which is no batch of RGB pictures"),
         (grey_model, {}, "which is no batch of RGB pictures"),
         (two_inputs, {}, "which is no batch of RGB pictures"),
+        (not_built, {}, "does not say what it takes: it was saved before it was built"),
         (without_pooling, {"preprocess": "none"}, "name the layer that gives them by --layer, only for example"),
         (without_rescaling, {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
     ],
