@@ -117,7 +117,7 @@ def test_a_layer_that_is_a_model(tmp_path):
 @pytest.mark.parametrize("layer", ["", "patches"])
 def test_a_model_of_two_outputs_gives_what_is_before_its_pooling_or_asked_for(tmp_path, layer):
     model = tiny()
-    heads = keras.Model(model.inputs, [model.output, model.get_layer("mean").output])
+    heads = keras.Model(model.inputs, [model.get_layer(name).output for name in ("head", "mean")])
     found = load_model(ModelChoice(saved(heads, tmp_path / "heads.keras"), layer=layer)).found
     assert (found.layer, found.feature_shape) == ("patches", (4, 3, 5))
 
