@@ -11,6 +11,11 @@ USUAL_IMAGE_BYTES = 133_000
 """The mean of COCO's images, taken for files whose size is not known."""
 
 
+NO_FILE = "no file"
+"""The version of what has a file's name, and is none."""
+NOT_A_FILE = "a link that leads nowhere, a pipe or a device"
+
+
 class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where an image file is.
 

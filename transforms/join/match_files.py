@@ -9,10 +9,19 @@ from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.images import (
+    NO_FILE,
+    NOT_A_FILE,
+    ImageNotes,
+    ImageRef,
+    ImageTask,
+    JoinSide,
+    UnmatchedImage,
+    UnreferencedFile,
+)
 from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.manifest import SplitRows
-from recordmill.schemas.names import name_fault
+from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason, SplitCount, SplitReject
 from recordmill.schemas.splits import Division
 from recordmill.transforms.join.match_names import base_name, match_names
@@ -139,10 +148,7 @@ def match_files(
     if not images:
         yield UnreferencedFile(name)
     elif len(files) > 1:
-        paths = " and ".join(sorted(file.path for file in files))
-        raise CollidingImagesError(
-            f"{name!r} is both {paths}; give --images only the folder that is meant, or rename one"
-        )
+        raise CollidingImagesError(_collision(name, sorted(file.path for file in files)))
     by_id: dict[int, list[AnnotatedImage]] = {}
     for annotated in images:
         if not annotated.labels.row:
@@ -150,6 +156,13 @@ def match_files(
     for rows in (*by_id.values(), *([annotated] for annotated in images if annotated.labels.row)):
         fault = division.fault(name) if division else ""
         yield from _match_rows(rows, files[0] if files else None, is_path, fault)
+
+
+def _collision(name: str, paths: list[str]) -> str:
+    if len(set(map(name_key, paths))) == 1:
+        forms = " and ".join(map(ascii, paths))
+        return f"{name!r} is there in {len(paths)} forms of Unicode, {forms}; rename one, or delete it"
+    return f"{name!r} is both {' and '.join(paths)}; give --images only the folder that is meant, or rename one"
 
 
 def _of_division(side: JoinSide, name: str, division: Division) -> JoinSide:
@@ -188,6 +201,9 @@ def _match_rows(
         yield UnmatchedImage(name)
         hint = "; the parts of a path are to be separated by /" if is_path and "\\" in name else ""
         yield _rejected(first, Reason.IMAGE_MISSING, f"no file {name!r} under --images{hint}")
+        return
+    if file.version == NO_FILE:
+        yield _rejected(first, Reason.IMAGE_INACCESSIBLE, f"{name!r}: {NOT_A_FILE}")
         return
     if file.size_bytes > MAX_FILE_BYTES:
         detail = f"{name!r}: {file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"

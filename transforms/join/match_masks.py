@@ -8,7 +8,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import PanopticAnnotation
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageNotes, ImageRef, JoinSide
+from recordmill.schemas.images import NO_FILE, NOT_A_FILE, ImageNotes, ImageRef, JoinSide
 from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
@@ -99,6 +99,8 @@ def _in_archive(path: str) -> ImageRef | None:
 def _fault(file: ImageRef | None) -> tuple[Reason, str] | None:
     if file is None:
         return Reason.MASK_MISSING, "no such file under --panoptic-masks"
+    if file.version == NO_FILE:
+        return Reason.MASK_MISSING, NOT_A_FILE
     if file.size_bytes > MAX_FILE_BYTES:
         return Reason.MASK_UNREADABLE, f"{file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
     return None

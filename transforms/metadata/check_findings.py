@@ -126,7 +126,8 @@ def check_findings(demands: Demands, rows: dict[str, Rows], rejected: SplitRuns,
     unit = next(iter(rows.values())).what
     tally = add_tallies(run.tally for _, run in rejected)
     of_images = tally.reasons(unit)
-    not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND)
+    # Of images that files alone name, none is without its file.
+    not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if images.number else 0
     total = sum(of_split.images for of_split in rows.values())
     if not_found and sum(of_images.values()) >= total:
         raise NoImageFoundError(

@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, BinaryIO, NamedTuple
 
+from recordmill.schemas.images import NO_FILE
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
@@ -134,7 +135,9 @@ class LocalStorage:
                     kind = _kind(entry)
                     if kind is _Kind.FOLDER:
                         (links if entry.is_symlink() else pending).append((name + "/", entry.path))
-                    elif kind is _Kind.FILE:
+                    elif kind is _Kind.OTHER:
+                        yield StoredFile(name, entry.path, 0, NO_FILE)
+                    else:
                         status = entry.stat()
                         yield StoredFile(name, entry.path, status.st_size, str(status.st_mtime_ns))
 

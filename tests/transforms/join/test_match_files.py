@@ -12,7 +12,15 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow, TableRow
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import ImageNotes, ImageRef, ImageTask, JoinSide, UnmatchedImage, UnreferencedFile
+from recordmill.schemas.images import (
+    NO_FILE,
+    ImageNotes,
+    ImageRef,
+    ImageTask,
+    JoinSide,
+    UnmatchedImage,
+    UnreferencedFile,
+)
 from recordmill.schemas.manifest import InputRows, SplitRows
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
 from recordmill.schemas.splits import Division, SplitShares
@@ -93,6 +101,14 @@ def test_a_row_whose_name_two_folders_have_is_an_error():
     files = [JoinSide(file=ImageRef(f"{folder}/a.jpg", 1)) for folder in ("two", "one")]
     with pytest.raises(CollidingImagesError, match=r"'a\.jpg' is both one/a\.jpg and two/a\.jpg"):
         list(match_files("a.jpg", [*files, listed(SIZED)]))
+
+
+def test_a_row_whose_name_two_files_have_that_look_alike_is_told_how_they_differ():
+    files = [JoinSide(file=ImageRef(f"one/{name}.jpg", 1)) for name in ("\u00e9", "e\u0301")]
+    with pytest.raises(
+        CollidingImagesError, match=r"in 2 forms of Unicode, 'one/e\\u0301.jpg' and 'one/\\xe9.jpg'; re"
+    ):
+        list(match_files("\u00e9.jpg", [*files, listed(SIZED)]))
 
 
 def test_two_files_that_come_with_rows_of_one_name_are_an_error():
@@ -241,11 +257,14 @@ def test_the_transform_has_an_output_for_each():
         assert_that(matched.unmatched, equal_to([UnmatchedImage("gone.jpg")]), "Unmatched")
 
 
-def test_a_file_that_is_too_large_is_known_before_it_is_read():
+def test_a_file_that_is_too_large_or_none_is_known_before_it_is_read():
     huge = ImageRef("images/a.jpg", 256_000_001, "1")
     detail = "'a.jpg': 256,000,001 bytes, where at most 256,000,000 are read"
     matches = [JoinSide(file=huge), listed(SIZED, annotation(1))]
     assert list(match_files("a.jpg", matches)) == [rejected("val", Reason.TOO_LARGE, detail, 1, 1)]
+    link = [JoinSide(file=ImageRef("images/a.jpg", 0, NO_FILE)), listed(SIZED, annotation(1))]
+    detail = "'a.jpg': a link that leads nowhere, a pipe or a device"
+    assert list(match_files("a.jpg", link)) == [rejected("val", Reason.IMAGE_INACCESSIBLE, detail, 1, 1)]
     largest = ImageRef("images/a.jpg", 256_000_000, "1")
     assert [type(found) for found in match_files("a.jpg", [JoinSide(file=largest), listed(SIZED)])] == [ImageTask]
 

@@ -79,6 +79,12 @@ def test_images_that_are_rejected_for_other_reasons_are_not_told_to_be_missing()
         check_findings(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE), NO_NAMES, NO_NAMES)
 
 
+def test_of_images_that_files_alone_name_no_name_is_compared():
+    with pytest.raises(TooManyRejectsError) as caught:
+        check_findings(demands(), {"train": Rows(2, 0)}, rejected(2, Reason.UNSAFE_FILE_NAME), NO_NAMES, names("a.txt"))
+    assert "a.txt" not in str(caught.value)
+
+
 def test_one_file_that_is_found_makes_it_a_matter_of_the_limit():
     check_findings(demands(max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"), NO_NAMES)
 

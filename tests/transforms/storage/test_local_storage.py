@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.images import NO_FILE
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
@@ -69,10 +70,10 @@ def test_walk_follows_links_once(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["gone", "link"])
-def test_walk_passes_over_links_that_lead_nowhere(tmp_path, target):
+def test_walk_tells_links_that_lead_nowhere_from_files(tmp_path, target):
     (tmp_path / "a").write_text("a")
     (tmp_path / "link").symlink_to(target)
-    assert [file.name for file in STORAGE.walk(str(tmp_path))] == ["a"]
+    assert {file.name: file.version == NO_FILE for file in STORAGE.walk(str(tmp_path))} == {"a": False, "link": True}
 
 
 def test_names_are_those_of_files_sorted(tmp_path):
