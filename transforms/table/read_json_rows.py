@@ -55,10 +55,7 @@ def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows:
                     numbers.append(number)
                 except ValueError as error:
                     bad.append(BadRow(number, Reason.MALFORMED_ROW, str(error)))
-        arrays = {name: _array(values) for name, values in _columns(rows, columns).items()}
-        parts = {name: parts for name, (_, parts) in arrays.items() if parts}
-        whole = {name: array for name, (array, _) in arrays.items()}
-        yield RowBatch(whole, np.array(numbers, np.int64), bad, is_typed=True, parts=parts)
+        yield from _batches(rows, numbers, bad, columns)
 
 
 def _decode(line: bytes) -> dict[str, Any]:
@@ -102,26 +99,30 @@ def _columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, 
     return values
 
 
-def _array(values: list[Any]) -> tuple[pa.Array, list[Part]]:
-    """A column, and its parts where its values, or the items of its lists, are of several types or nested: then they
-    are texts, see `as_text`. A value beside lists is a list of one. So it does not matter which rows are in a batch."""
-    whole = _of_one_type(values)
-    if whole is not None:
-        return whole, []
-    is_list = any(isinstance(value, list) for value in values)
-    if is_list:
-        values = [value if value is None or isinstance(value, list) else [value] for value in values]
-        whole = _of_one_type(values)
-        if whole is not None:
-            return whole, []
-    type_ = pa.list_(pa.large_string()) if is_list else pa.large_string()
-    items = [
-        (place, item)
-        for place, value in enumerate(values)
-        for item in (value or () if is_list else (value,))
-        if item is not None
-    ]
-    return pa.array(map(_texts, values), type_), list(_parts(items))
+def _batches(
+    rows: list[dict[str, Any]], numbers: list[int], bad: list[BadRow], columns: tuple[str, ...]
+) -> Iterator[RowBatch]:
+    """One batch; where a column has lists and other values, a batch of the rows with each. So what becomes of a row
+    does not depend on those beside it."""
+    values = _columns(rows, columns)
+    arrays = {name: _of_one_type(column) for name, column in values.items()}
+    mixed = [column for name, column in values.items() if arrays[name] is None and _has_lists_and_others(column)]
+    if mixed:
+        groups: dict[tuple[bool, ...], list[int]] = {}
+        for place in range(len(rows)):
+            groups.setdefault(tuple(isinstance(column[place], list) for column in mixed), []).append(place)
+        for places in groups.values():
+            yield from _batches([rows[place] for place in places], [numbers[place] for place in places], bad, columns)
+            bad = []
+        return
+    whole = {name: _texts(values[name]) if array is None else array for name, array in arrays.items()}
+    parts = {name: list(_parts(values[name])) for name, array in arrays.items() if array is None}
+    yield RowBatch(whole, np.array(numbers, np.int64), bad, is_typed=True, parts=parts)
+
+
+def _has_lists_and_others(values: list[Any]) -> bool:
+    is_list = {isinstance(value, list) for value in values if value is not None}
+    return len(is_list) > 1
 
 
 def _of_one_type(values: list[Any]) -> pa.Array | None:
@@ -139,10 +140,25 @@ def _of_one_type(values: list[Any]) -> pa.Array | None:
     return array
 
 
-def _parts(items: list[tuple[int, Any]]) -> Iterator[Part]:
+def _texts(values: list[Any]) -> pa.Array:
+    """A column, or the items of its lists, as texts: see `as_text`."""
+
+    def text(value: Any) -> str | None:
+        return None if value is None else as_text(value)
+
+    if any(isinstance(value, list) for value in values):
+        lists = [None if value is None else list(map(text, value)) for value in values]
+        return pa.array(lists, pa.list_(pa.large_string()))
+    return pa.array(map(text, values), pa.large_string())
+
+
+def _parts(values: list[Any]) -> Iterator[Part]:
+    """The values of each look, of lists their items."""
     by_look: dict[Seen, list[tuple[int, Any]]] = {}
-    for place, item in items:
-        by_look.setdefault(_look(item), []).append((place, item))
+    for place, value in enumerate(values):
+        for item in value if isinstance(value, list) else (value,):
+            if item is not None:
+                by_look.setdefault(_look(item), []).append((place, item))
     for look, found in by_look.items():
         places, alike = zip(*found, strict=True)
         is_odd = look in (Seen.LARGE, Seen.OTHER)
@@ -156,12 +172,6 @@ def _look(item: Any) -> Seen:
 
 
 _LOOKS = {bool: Seen.BOOL, int: Seen.INT64, float: Seen.FLOAT, str: Seen.TEXT}
-
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, list):
-        return [None if item is None else as_text(item) for item in value]
-    return None if value is None else as_text(value)
 
 
 def as_text(value: Any) -> str:

@@ -152,18 +152,30 @@ def test_json_of_mixed_types_is_the_same_in_any_batches(values, type_, texts):
             stats.add(observe(batch, 0))
         chosen = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.jsonl", 0, ""),))
         (column,) = chosen.schema.columns
-        found = []
+        found = {}
         for batch in batches:
             (feature, faults) = convert_column(column, batch.columns.get("a"), len(batch.lines), True, {})
             assert not faults
             ends = zip(feature.ends, feature.ends[1:], strict=False)
             cells = [list(feature.values[begin:end].tolist()) for begin, end in ends]
             absent = [False] * len(cells) if feature.absent is None else feature.absent
-            found += [None if gone else cell for cell, gone in zip(cells, absent, strict=True)]
-        assert (column.type, found) == (type_, texts)
+            of_rows = zip(batch.lines.tolist(), cells, absent, strict=True)
+            found |= {line: None if gone else cell for line, cell, gone in of_rows}
+        assert (column.type, [found[line] for line in sorted(found)]) == (type_, texts)
         assert bool(chosen.warnings) == (type_ is ColumnType.BYTES), "it is told"
         examples.append(stats.columns["a"].first)
     assert examples[0] == examples[1], "of the same rows"
+
+
+def test_a_list_does_not_change_what_the_values_beside_it_are(tmp_path):
+    """They may be what rows are known by."""
+    data = b'{"a": "x", "b": [1]}\n{"a": ["y"], "b": 2}\n{\n{"a": null, "b": 3}\n{"a": "z"}\n'
+    batches = list(read_json("x.jsonl", io.BytesIO(data), (), 9))
+    found = {
+        line: cell for batch in batches for line, cell in zip(batch.lines, batch.columns["a"].to_pylist(), strict=True)
+    }
+    assert found == {1: "x", 2: ["y"], 4: None, 5: "z"}
+    assert [row.line for batch in batches for row in batch.bad] == [3]
 
 
 @pytest.mark.parametrize(
