@@ -7,9 +7,11 @@ from operator import itemgetter
 
 import msgspec
 
+from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.rejects import Reason, Rejected, RejectRun, RejectTally
 from recordmill.transforms.rejects.run_files import ended_elsewhere, in_a_file
 from recordmill.transforms.runtime.line_blocks import RUN_BYTES, cut_blocks, line_bytes, merged_lines, ordered_bytes
+from recordmill.transforms.storage.resolve import storage_for
 
 FIRST_RUN = 100
 """Lines of a bundle's first run, after which each is as long as all before: whoever stops at too many rejects hears of
@@ -118,7 +120,8 @@ def merged_runs(output: str, split: str, runs: Iterable[RejectRun]) -> Iterator[
     try:
         yield from merged_lines(block for run in runs for block in run.blocks)
     except FileNotFoundError as error:
-        raise ended_elsewhere(output, split, error) from error
+        folder = storage_for(output).join(output, state_folder(split))
+        raise ended_elsewhere(folder, "rejects that were to be listed", error) from error
 
 
 def unique_runs(output: str, split: str, runs: Iterable[RejectRun]) -> Iterator[RejectRun]:

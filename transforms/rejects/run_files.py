@@ -43,14 +43,13 @@ def in_a_file(output: str, split: str, blocks: Sequence[LineBlock]) -> Sequence[
     ]
 
 
-def ended_elsewhere(output: str, split: str, missing: FileNotFoundError) -> EndedElsewhereError:
-    """What to raise where such a file is gone. What this run has written since into the folder of the state is deleted,
-    unless yet another run has begun there: without a recipe none goes on with it."""
-    storage = storage_for(output)
-    folder = storage.join(output, state_folder(split))
+def ended_elsewhere(folder: str, what: str, missing: FileNotFoundError) -> EndedElsewhereError:
+    """What to raise where a file of a split's state is gone, which holds `what`. What this run has written since into
+    the state's folder is deleted, unless yet another run has begun there: without a recipe none goes on with it."""
+    storage = storage_for(folder)
     if storage.size(storage.join(folder, RECIPE)) is None:
         storage.delete_folder(folder)
     return EndedElsewhereError(
-        f"{missing.filename} is gone, with rejects that were to be listed: another run of this job that is done "
-        "deletes it. Run again: what is done is kept"
+        f"{missing.filename} is gone, with {what}: another run of this job that is done deletes it. Run again: what is "
+        "done is kept"
     )

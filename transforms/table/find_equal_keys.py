@@ -74,7 +74,7 @@ def equal_keys(spills: Sequence[Spill], first: int, end: int) -> EqualKeys:
     """Keys of several rows, among those whose hashes are in the ranges `first` up to `end`.
 
     Raises:
-        OSError: a file of records is gone or was cut short.
+        EndedElsewhereError, OSError: see `read_index`.
     """
     spills = [spill for spill in spills if spill.path]  # a dry run writes none
     if not spills:

@@ -6,6 +6,7 @@ workers is only where these files are.
 """
 
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.schemas.dataset_files import state_folder
+from recordmill.transforms.rejects.run_files import ended_elsewhere
 from recordmill.transforms.storage.resolve import storage_for
 
 RANGES = 4096
@@ -121,7 +123,8 @@ def read_index(spill: Spill, first: int, end: int) -> np.ndarray:
     """`order`, `line` and `length` of the records of ranges `first` up to `end`.
 
     Raises:
-        OSError: the file is gone or was cut short.
+        EndedElsewhereError: another run of the job is done, and has deleted the file.
+        OSError: it was cut short.
     """
     rows_before = np.frombuffer(spill.rows_before, np.int64)
     start, rows = int(rows_before[first]), int(rows_before[end] - rows_before[first])
@@ -131,7 +134,10 @@ def read_index(spill: Spill, first: int, end: int) -> np.ndarray:
 
 
 def _range(spill: Spill, start: int, size: int) -> bytes:
-    data = storage_for(spill.path).read_range(spill.path, start, size)
+    try:
+        data = storage_for(spill.path).read_range(spill.path, start, size)
+    except FileNotFoundError as error:
+        raise ended_elsewhere(os.path.dirname(spill.path), "rows that were to be written", error) from error
     if len(data) != size:
         raise OSError(f"{spill.path} was cut short")
     return data
@@ -141,7 +147,8 @@ def read_spill(spill: Spill, first: int, end: int) -> Records:
     """The records of ranges `first` up to `end`.
 
     Raises:
-        OSError: the file is gone or was cut short.
+        EndedElsewhereError: another run of the job is done, and has deleted the file.
+        OSError: it was cut short.
     """
     rows_before = np.frombuffer(spill.rows_before, np.int64)
     bytes_before = np.frombuffer(spill.bytes_before, np.int64)

@@ -100,7 +100,8 @@ def _digest(shard: RowShard, recipe: Recipe, chosen: ChosenSchema) -> str:
 def write_row_shard(shard: RowShard, place: ShardPlace, spills: Sequence[Spill], plan: str) -> ShardResult:
     """
     Raises:
-        OSError: a file of records is gone or cut short; the shard cannot be written.
+        EndedElsewhereError: see `read_spill`.
+        OSError: a file of records was cut short; the shard cannot be written.
     """
     size = 0
     with ShardFile(place, shard.key) as file:

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from recordmill.schemas.errors import EndedElsewhereError
 from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.table.plan_row_shards import plan_rows, row_shards
 from recordmill.transforms.table.spill_file import RANGES, Records, read_spill, record_orders, write_spill
@@ -69,3 +70,13 @@ def test_a_file_that_was_cut_is_no_end_of_records(tmp_path):
     with pytest.raises(OSError, match="cut short"):
         read_spill(made, 0, RANGES)
     assert len(read_spill(made, 0, 1).records) == int(np.frombuffer(made.rows_before, np.int64)[1])
+
+
+def test_another_run_is_done_and_has_deleted_the_rows(tmp_path):
+    """What this run has written since is of no use to any."""
+    first, _ = spills(tmp_path, VALUES, VALUES[:1])
+    state = tmp_path / ".recordmill-train"
+    (state / "rows-00000-00000").unlink()
+    with pytest.raises(EndedElsewhereError, match=rf"{state}/rows-00000-00000 is gone, with rows .* Run again"):
+        read_spill(first, 0, RANGES)
+    assert not state.exists()
