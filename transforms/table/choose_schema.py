@@ -10,6 +10,7 @@ from recordmill.schemas.encoders import TextEncoder, TextForm
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
+from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import (
     MOST_DISTINCT,
     MOST_NAME_BYTES,
@@ -167,7 +168,13 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     if is_list and default is not None:
         raise ConfigError(f"--default {name}: the column holds lists, and a missing one is an empty one")
     values = _enum(name, found, choice) if type_ is ColumnType.ENUM else ()
-    return Column(name, feature, type_, is_list, default=default, values=values)
+    column = Column(name, feature, type_, is_list, default=default, values=values)
+    if default is not None and type_ is not ColumnType.ENUM:
+        for fault in convert_column(column, None, 1, True, {}).faults:
+            raise ConfigError(
+                f"--default: {fault.detail}, as which it is written; give another, or its type by --schema"
+            )
+    return column
 
 
 def _enum(name: str, found: ColumnStats, choice: ColumnChoice) -> tuple[str, ...]:
@@ -266,6 +273,8 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
 def _check_features(columns: Iterable[Column], taken: tuple[str, ...]) -> None:
     by_feature: dict[str, str] = {}
     for column in columns:
+        if not column.feature:
+            raise ConfigError(f"column {column.name!r} would be a feature without a name; --rename it")
         if column.feature in taken:
             raise ConfigError(
                 f"column {column.name!r} would be the feature {column.feature!r}, which is the picture's; --rename it"

@@ -1,9 +1,11 @@
 """Types of columns, as a user gives them."""
 
+from collections import Counter
+
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.tables import Column, ColumnType, TableSchema
+from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, TableSchema
 from recordmill.transforms.storage.resolve import storage_for
 
 
@@ -11,15 +13,22 @@ def read_schema(path: str) -> TableSchema:
     """The schema in a file: JSON as `schema.json` of a data set, or TensorFlow Metadata's text form.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither, or has a column twice.
     """
     data = storage_for(path).read(path)
-    if data.lstrip().startswith(b"{") or path.endswith(".json"):
-        try:
-            return msgspec.json.decode(data, type=TableSchema)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--schema {path} is no schema.json: {error}") from error
-    return _from_pbtxt(path, data)
+    is_json = data.lstrip().startswith(b"{") or path.endswith(".json")
+    schema = _from_json(path, data) if is_json else _from_pbtxt(path, data)
+    names = Counter(column.name for column in schema.columns if column.type not in TEXT_PARTS)
+    if twice := [name for name, number in names.items() if number > 1]:
+        raise ConfigError(f"--schema {path} says twice what the column {twice[0]!r} is; leave one out")
+    return schema
+
+
+def _from_json(path: str, data: bytes) -> TableSchema:
+    try:
+        return msgspec.json.decode(data, type=TableSchema)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--schema {path} is no schema.json: {error}") from error
 
 
 def _from_pbtxt(path: str, data: bytes) -> TableSchema:

@@ -1,5 +1,6 @@
 """Types of columns follow from all their values."""
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -202,6 +203,9 @@ def test_classes_are_numbered(monkeypatch):
         ({"pictures": "x"}, "--image-column: there is no column 'x'"),
         ({"pictures": "x", "required": ("x",)}, "--image-column: there is no column 'x'"),
         ({"pictures": "b"}, "column b is not in b.csv; every row needs it"),
+        ({"features": {"a": ""}}, "column 'a' would be a feature without a name; --rename it"),
+        ({"defaults": {"a": "x"}}, "--default: column a: 'x' is no int64"),
+        ({"defaults": {"a": "nan"}, "types": {"a": (ColumnType.FLOAT, False)}}, "--default: column a: 'nan'"),
         ({"features": {"a": "image"}, "taken": ("image",)}, "column 'a' would be the feature 'image', which is the"),
     ],
 )
@@ -272,3 +276,27 @@ def test_the_files_of_a_schema_are_read_back(tmp_path):
         (tmp_path / name).write_text("feature { nonsense }" if name.endswith("pbtxt") else "{}")
         with pytest.raises(ConfigError, match="is no schema"):
             read_schema(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "schema.json",
+            '{"columns": [{"name": "a", "feature": "f", "type": "bool"}, {"name": "a", "feature": "g", "type": "date"}]}',
+        ),
+        ("schema.pbtxt", 'feature { name: "a" type: INT } feature { name: "a" type: BYTES }'),
+    ],
+)
+def test_a_schema_says_once_what_a_column_is(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=f"{name} says twice what the column 'a' is"):
+        read_schema(str(tmp_path / name))
+
+
+def test_both_features_of_a_text_are_of_one_column(tmp_path):
+    parts = [
+        Column("t", f"t/{type_.value}", type_, is_list=True) for type_ in (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE)
+    ]
+    (tmp_path / "schema.json").write_bytes(msgspec.json.encode(TableSchema(tuple(parts))))
+    assert list(read_schema(str(tmp_path / "schema.json")).columns) == parts
