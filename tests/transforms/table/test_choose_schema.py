@@ -283,7 +283,7 @@ def test_the_files_of_a_schema_are_read_back(tmp_path):
     [
         (
             "schema.json",
-            '{"columns": [{"name": "a", "feature": "f", "type": "bool"}, {"name": "a", "feature": "g", "type": "date"}]}',
+            '{"columns": [{"name": "a", "feature": "", "type": "bool"}, {"name": "a", "feature": "", "type": "date"}]}',
         ),
         ("schema.pbtxt", 'feature { name: "a" type: INT } feature { name: "a" type: BYTES }'),
     ],
