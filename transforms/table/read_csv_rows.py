@@ -121,6 +121,11 @@ def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> li
         raise AnnotationFileError(f"{path} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
     if twice := [name for name, number in Counter(names).items() if number > 1]:
         raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
+    if len(names) == 1 and (other := next((char for char in ",;\t|" if char in names[0]), "")):
+        raise AnnotationFileError(
+            f"{path} has one column, {shown(names[0])}: are its cells separated by {other!r}? In .csv they are by ',', "
+            "in .tsv by tabs"
+        )
     if "" in names:
         raise AnnotationFileError(f"{path}: column {names.index('') + 1} has no name; give it one")
     return names

@@ -42,6 +42,7 @@ def read(path, data: bytes = b"", columns=(), encoding="utf-8"):
         (b"a,b\n\n1,\n\n", {"a": ["1"], "b": [""]}),
         (b'a,b\n1,5" disk\n2,=cmd()\n', {"a": ["1", "2"], "b": ['5" disk', "=cmd()"]}),
         (b"a,b\n1,\0\n", {"a": ["1"], "b": ["\0"]}),
+        (b"a;b,c\n1,2\n", {"a;b": ["1"], "c": ["2"]}),
     ],
 )
 def test_csv(tmp_path, data, cells):
@@ -89,6 +90,8 @@ def test_a_text_that_is_not_of_the_encoding_is_told_with_it(tmp_path):
         (b"\n", "must name the columns"),
         (b"a,a\n1,2\n", "'a' twice"),
         (b"a,\n1,2\n", "column 2 has no name"),
+        (b"a;b\n1;2\n", "one column, 'a;b': are its cells separated by ';'[?]"),
+        (b"a\tb\n1\t2\n", r"are its cells separated by '\\t'"),
         (b"\xe9,b\n1,2\n", "first line cannot be read"),
         (b'a,b\n1,2\n3,"4\n5,6\n', "row 2 has a quote that is not closed"),
         (b",".join(b"c%d" % number for number in range(100_000)) + b"\n1\n", "100,000 columns"),
