@@ -12,7 +12,7 @@ from recordmill.schemas.tables import Column, ColumnType
 from recordmill.transforms.table.encode_rows import FeatureColumn
 from recordmill.transforms.table.observe_columns import class_name
 from recordmill.transforms.table.read_json_rows import as_text
-from recordmill.transforms.table.row_batch import shown
+from recordmill.transforms.table.row_batch import python_values, shown
 
 _ARROW = {
     ColumnType.INT64: pa.int64(),
@@ -177,7 +177,7 @@ def _numbers(
 ) -> tuple[np.ndarray, list[Fault]]:
     """The index of each value's name."""
     encoded = array.dictionary_encode()
-    names = [class_name(value) for value in encoded.dictionary.to_pylist()]
+    names = [class_name(value) for value in python_values(encoded.dictionary)]
     table = np.array([*(indices.get(name, -1) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     faults = []
@@ -201,7 +201,7 @@ def _texts(array: pa.Array) -> pa.Array:
         return array
     if pa.types.is_integer(type_) or pa.types.is_null(type_):
         return array.cast(pa.large_string())
-    return pa.array([None if value is None else as_text(value) for value in array.to_pylist()], pa.large_string())
+    return pa.array([None if value is None else as_text(value) for value in python_values(array)], pa.large_string())
 
 
 def _is_no(column: Column, value: pa.Scalar) -> str:

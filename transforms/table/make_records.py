@@ -18,7 +18,7 @@ from recordmill.transforms.table.convert_columns import Fault, convert_column
 from recordmill.transforms.table.convert_texts import convert_texts, text_columns
 from recordmill.transforms.table.encode_rows import encode_rows
 from recordmill.transforms.table.observe_columns import class_name
-from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
+from recordmill.transforms.table.row_batch import BadRow, RowBatch, python_values, shown
 from recordmill.transforms.table.spill_file import Records, record_orders
 from recordmill.transforms.text.encode_texts import TextVectorizer
 
@@ -207,7 +207,7 @@ class RecordMaker:
         """A column's values as texts; every row of `good` has one."""
         if not len(good):  # the batch may not even have the column
             return []
-        values = [class_name(value) for value in batch.columns[column].take(pa.array(good)).to_pylist()]
+        values = [class_name(value) for value in python_values(batch.columns[column].take(pa.array(good)))]
         if column == self._splits.key and self._splits.images:
             values = [picture_name(value, self._splits.images) for value in values]
         return [value.encode() for value in values]
@@ -216,7 +216,7 @@ class RecordMaker:
         """Rows without what they are divided by."""
         for column in self._splits.columns:
             array = batch.columns.get(column)
-            values = [None] * len(batch.lines) if array is None else array.to_pylist()
+            values = [None] * len(batch.lines) if array is None else python_values(array)
             for place, value in enumerate(values):
                 if value is None or value == "":
                     yield Fault(place, Reason.MISSING_VALUE, f"column {column} has no value")

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import Part, RowBatch, Seen, shown
+from recordmill.transforms.table.row_batch import Part, RowBatch, Seen, python_values, shown
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
@@ -141,7 +141,7 @@ def _distinct(values: pa.Array) -> set[str] | None:
     found = pc.unique(values.drop_null())
     if len(found) > MOST_DISTINCT:
         return None
-    names = set(map(class_name, found.to_pylist()))
+    names = set(map(class_name, python_values(found)))
     return None if any(len(name.encode()) > MOST_NAME_BYTES for name in names) else names
 
 

@@ -20,7 +20,7 @@ from recordmill.transforms.table.convert_columns import Fault
 from recordmill.transforms.table.count_rows import OF_FILE, FileCounts, OfFile
 from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
-from recordmill.transforms.table.row_batch import RowBatch, shown
+from recordmill.transforms.table.row_batch import RowBatch, python_values, shown
 from recordmill.transforms.table.spill_rows import RowsRecipe
 
 
@@ -100,7 +100,7 @@ def picture_rows(
 
 def _paths(batch: RowBatch, column: str) -> list[Any]:
     array = batch.columns.get(column)
-    return [None] * len(batch.lines) if array is None else array.to_pylist()
+    return [None] * len(batch.lines) if array is None else python_values(array)
 
 
 def _path_faults(paths: list[Any], where: PictureColumn) -> Iterator[Fault]:

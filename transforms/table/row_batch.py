@@ -73,12 +73,22 @@ class RowBatch(NamedTuple):
     parts: Mapping[str, Sequence[Part]] = {}
 
 
+def python_values(array: pa.Array) -> list[Any]:
+    """The values of an array; dates and points in time that Python has not are texts."""
+    try:
+        return array.to_pylist()
+    except (OverflowError, ValueError):
+        return list(map(_python_value, array))
+
+
+def _python_value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return str(value.cast(pa.large_string()).as_py())
+
+
 def shown(value: Any) -> str:
     """A value for a message; also one of Arrow's."""
-    if isinstance(value, pa.Scalar):
-        try:
-            value = value.as_py()
-        except ValueError:  # nanoseconds, which Python's datetime has not
-            return str(value.cast(pa.large_string()).as_py())
-    text = repr(value)
+    text = repr(_python_value(value) if isinstance(value, pa.Scalar) else value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -75,6 +75,7 @@ def test_texts(values, type_):
         (pa.array([True, None]), ColumnType.BOOL, False),
         (pa.array([1], pa.timestamp("ns", "UTC")), ColumnType.TIMESTAMP, False),
         (pa.array([1], pa.date64()), ColumnType.DATE, False),
+        (pa.array([3_000_000], pa.date32()), ColumnType.DATE, False),  # of a year that Python has not
         (pa.array(["1", "2"]), ColumnType.BYTES, False),
         (pa.array([b"\xff"]), ColumnType.BYTES, False),
         (pa.array(["u", "v"]).dictionary_encode(), ColumnType.ENUM, False),
@@ -178,6 +179,8 @@ def test_a_default_is_a_class_and_fills_no_list():
 def test_classes_are_numbered(monkeypatch):
     assert [c.name for c in choose({"c": ["b", "a", "", "b"]}, label="c").labels.categories] == ["a", "b"]
     assert [c.name for c in choose({"c": ["10", "9"]}, label="c").labels.categories] == ["9", "10"]
+    far = choose({"c": pa.array([3_000_000, 0], pa.date32())}, is_typed=True, label="c").labels
+    assert [c.name for c in far.categories] == ["10183-09-21", "1970-01-01"]
     given = choose({"c": ["b", "a"]}, label="c", classes=("b", "a", "x"))
     assert [(c.id, c.name) for c in given.labels.categories] == [(0, "b"), (1, "a"), (2, "x")]
     with pytest.raises(CategoryError, match="no row is of z"):

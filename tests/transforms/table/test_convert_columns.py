@@ -55,6 +55,7 @@ def test_texts(type_, texts, values):
         (ColumnType.BYTES, pa.array([1.5, 2.0]), [[b"1.5"], [b"2.0"]]),
         (ColumnType.BYTES, pa.array([True, False]), [[b"true"], [b"false"]]),
         (ColumnType.BYTES, pa.array([20_000, 0], pa.date32()), [[b"2024-10-04"], [b"1970-01-01"]]),
+        (ColumnType.BYTES, pa.array([3_000_000, 0], pa.date32()), [[b"10183-09-21"], [b"1970-01-01"]]),
         (ColumnType.BYTES, pa.array([Decimal("1.50"), Decimal(2)]), [[b"1.50"], [b"2.00"]]),
         (ColumnType.BYTES, pa.array([float("nan"), 1.0]), [[b"nan"], [b"1.0"]]),
         (ColumnType.BYTES, pa.array(["u", "v"]).dictionary_encode(), [[b"u"], [b"v"]]),
@@ -132,6 +133,8 @@ def test_classes():
     assert convert(["b", "a"], ColumnType.CLASS, False, classes=("a", "b")) == ([[1], [0]], [])
     assert convert([3, 1], ColumnType.CLASS, classes=("1", "3")) == ([[1], [0]], [])
     assert convert([True, False], ColumnType.CLASS, classes=("false", "true")) == ([[1], [0]], [])
+    far = pa.array([3_000_000, 0], pa.date32())
+    assert convert(far, ColumnType.CLASS, classes=("10183-09-21", "1970-01-01")) == ([[0], [1]], [])
     assert convert(["a", ""], ColumnType.CLASS, False, classes=("a",))[1] == [(1, Reason.MISSING_VALUE)]
     assert convert(["a", ""], ColumnType.CLASS, False, classes=("a", "b"), default="b") == ([[0], [1]], [])
 
