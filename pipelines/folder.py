@@ -1,6 +1,6 @@
 """`recordmill folder`: images of one class each become TFRecord shards, divided into splits."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -9,6 +9,7 @@ from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import JoinSide
+from recordmill.schemas.labels import LabelMap, misread_numbers
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.splits import Division
 from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
@@ -73,7 +74,7 @@ def gather(
             chosen.counted,
             (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
             matched.unmatched,
-            _warnings(p, images, labels, options, splits),
+            _warnings(images, labels, options, splits),
         ),
         listings=listed.listings,
         division=division if options.keeps_groups else None,
@@ -98,11 +99,17 @@ def _from_table(
 
 
 def _warnings(
-    p: beam.Pipeline, images: PCollection, labels: PCollection, options: LabelledOptions, splits: tuple[str, ...]
+    images: PCollection, labels: PCollection, options: LabelledOptions, splits: tuple[str, ...]
 ) -> PCollection:
-    if not _class_folders(options):
-        return p | "NoWarnings" >> beam.Create([])
-    return images | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits)
+    of_numbers = beam.FlatMap(_of_numbers, options.classes, splits).with_output_types(Any)
+    warnings = [labels | "WarnOfNumbers" >> of_numbers]
+    if _class_folders(options):
+        warnings.append(images | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits))
+    return warnings | "ClassWarnings" >> beam.Flatten()
+
+
+def _of_numbers(labels: LabelMap, asked: tuple[str, ...], splits: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [] if asked else [(split, text) for text in misread_numbers(labels) for split in splits]
 
 
 def _class_folders(options: LabelledOptions) -> tuple[str, ...]:

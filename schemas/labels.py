@@ -1,8 +1,9 @@
 """Label maps: raw COCO category ids, the labels that records have for them, contiguous class indices, names."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -72,6 +73,28 @@ class LabelMap(msgspec.Struct, frozen=True):
         """Names that more than one category has."""
         counts = Counter(category.name for category in self.categories)
         return tuple(sorted(name for name, count in counts.items() if count > 1))
+
+
+def misread_numbers(labels: LabelMap) -> Iterator[str]:
+    """A sentence where all classes are called by whole numbers, and some by another than their label.
+
+    >>> next(misread_numbers(LabelMap((Category(0, "1"), Category(1, "2")))))[:76]
+    "labels count the classes from 0, so that of class '1' is 0 (2 of 2 are other "
+    """
+    names = [category.name for category in labels.categories]
+    if not all(_WHOLE.fullmatch(name) for name in names):
+        return
+    others = [(index, name) for index, name in enumerate(names) if int(name) != index]
+    if others:
+        index, name = others[0]
+        cure = "" if any(int(name) < 0 for name in names) else ", or give --classes with every number from 0 on"
+        yield (
+            f"labels count the classes from 0, so that of class {name!r} is {index} ({len(others):,} of {len(names):,} "
+            f"are other numbers than their class): labels.csv has both{cure}"
+        )
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def _is_background(category: Category) -> bool:

@@ -35,6 +35,15 @@ def test_folders_that_are_called_as_splits_are_classes_if_they_are_named(tmp_pat
     assert class_list(tmp_path / "out") == ["train", "test"]
 
 
+@pytest.mark.parametrize(("asked", "told"), [([], 1), (["--classes", "1,2"], 0)])
+def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told_unless_asked_for(
+    tmp_path, recordmill, asked, told
+):
+    flags = ["--images", draw_all(tmp_path / "images", ["1/1.jpg", "2/2.jpg"]), "--output", tmp_path / "out"]
+    outcome = recordmill("folder", *flags, *asked)
+    assert outcome.out.count("that of class '1' is 0 (2 of 2") == told
+
+
 def test_the_one_folder_at_the_top_of_a_zip_is_no_class(tmp_path, recordmill):
     images = draw_all(tmp_path / "images", ["cat/1.jpg", "dog/2.jpg"])
     archive = tmp_path / "pets.zip"

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.labels import LABEL_FILES, LabelMap, label_files
+from recordmill.schemas.labels import LABEL_FILES, LabelMap, label_files, misread_numbers
 
 GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth brush")))
 ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))
@@ -244,3 +244,23 @@ def test_the_json_says_what_semantic_masks_hold_where_there_are_segments():
         "semantic_by_id": {"1": 1, "92": 2},
     }
     assert "semantic_by_id" not in json.loads(maps(GAPPED)["label_map.json"])
+
+
+_COUNT = "labels count the classes from 0, so "
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["0", "1", "2"], ""),
+        (["00", "01", "02"], ""),
+        (["1", "2", "x"], ""),
+        ([], ""),
+        (["0", "1", "5"], "that of class '5' is 2 (1 of 3 are other numbers than their class): labels.csv has both"),
+        (["-1", "1"], "that of class '-1' is 0 (1 of 2 are other numbers than their class): labels.csv has both"),
+    ],
+)
+def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told(names, told):
+    labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
+    assert [text[: len(_COUNT + told)] for text in misread_numbers(labels)] == [_COUNT + told] * bool(told)
+    assert all(("--classes" in text) == ("-1" not in names) for text in misread_numbers(labels))

@@ -1,6 +1,7 @@
 """A class folder that holds folders named like other classes is most likely a copy of the data set, or a split."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -27,13 +28,13 @@ class WarnOfNestedClasses(beam.PTransform):
         self._labels = labels
         self._splits = splits
 
-    def expand(self, rows: PCollection[tuple[str, JoinSide]]) -> PCollection[tuple[str, str]]:
+    def expand(self, rows: PCollection[tuple[str, JoinSide]]):
         return (
             rows
             | "Folders" >> beam.FlatMap(_folders)
             | "CountFolders" >> beam.combiners.Count.PerElement()
             | "CollectFolders" >> beam.combiners.ToList()
-            | "Warn" >> beam.FlatMap(_warnings, AsSingleton(self._labels), self._splits)
+            | "Warn" >> beam.FlatMap(_warnings, AsSingleton(self._labels), self._splits).with_output_types(Any)
         )
 
 

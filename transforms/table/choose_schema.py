@@ -8,7 +8,7 @@ import msgspec
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.encoders import TextEncoder, TextForm
 from recordmill.schemas.errors import CategoryError, ConfigError
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.labels import LabelMap, misread_numbers
 from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import (
@@ -112,7 +112,10 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         raise ConfigError(f"{_some(paths.values())}: no rows with columns, so there is nothing to write")
     _check_features(columns, choice.taken)
     warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
-    return ChosenSchema(TableSchema(tuple(columns)), _labels(stats, choice), tuple(warnings))
+    labels = _labels(stats, choice)
+    if not choice.classes:
+        warnings += misread_numbers(labels)
+    return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings))
 
 
 def with_texts(

@@ -103,9 +103,15 @@ def test_columns_without_a_value_in_some_row_are_optional():
     assert [text for text in found.warnings if "column a is not in b.csv" in text]
 
 
+def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told_unless_asked_for():
+    (text,) = choose({"c": ["1", "2"]}, label="c").warnings
+    assert "that of class '1' is 0" in text
+    assert choose({"c": ["1", "2"]}, label="c", classes=("1", "2")).warnings == ()
+
+
 def test_a_file_without_rows_lacks_no_column():
     stats = observe(RowBatch({}, np.zeros(0, np.int64), [], True), 1)
-    stats.add(observe(batch({"a": ["1"]}, False), 0, ["a"]))
+    stats.add(observe(batch({"a": ["0"]}, False), 0, ["a"]))
     found = choose_schema(stats, ColumnChoice(label="a"), FILES)
     assert (found.schema.columns, found.warnings) == ((Column("a", "a", ColumnType.CLASS),), ())
     (column,) = choose_schema(stats, ColumnChoice(), FILES).schema.columns
