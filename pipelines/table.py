@@ -227,9 +227,10 @@ def input_rows(of_files: PCollection) -> PCollection:
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
-    """What the flags say of columns, and what the schema says that they do not. Of columns whose texts became numbers,
-    it says only that they were texts."""
-    columns = given.columns if given else ()
+    """What the flags say of columns, and what the schema says of those that are read and the flags do not. Of columns
+    whose texts became numbers, it says only that they were texts."""
+    read = options.read_columns
+    columns = [column for column in given.columns if not read or column.name in read] if given else []
     plain = [column for column in columns if column.type not in TEXT_PARTS]
     defaults = {column.name: column.default for column in columns if column.default is not None}
     return ColumnChoice(

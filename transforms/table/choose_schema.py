@@ -253,7 +253,6 @@ def _of_enums(enums: Sequence[Column], choice: ColumnChoice) -> Iterator[str]:
 
 def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, str]) -> None:
     asked = {
-        "--columns": choice.columns,
         "--label": (choice.label,) if choice.label else (),
         "--schema": tuple(choice.types),
         "--text-column": choice.texts,
@@ -261,13 +260,16 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
         "--default": tuple(choice.defaults),
         "--rename": tuple(choice.features),
         "--key, --group-column or --split-column": choice.required,
+        "--columns": choice.columns,
     }
     if choice.is_written("") and "" in stats.columns:
         files = _some([paths[file] for file in sorted(stats.in_files[""])])
         raise ConfigError(f"{files}: a column has no name; give it one, or say which are wanted by --columns")
     for flag, names in asked.items():
         if missing := [name for name in names if name not in stats.columns]:
-            raise ConfigError(f"{flag}: there is no column {missing[0]!r}; there are {_some(stats.columns)}")
+            left_out = "" if flag == "--columns" else ", or --columns leaves it out"  # what there is was not read
+            there = left_out if choice.columns else f"; there are {_some(stats.columns)}"
+            raise ConfigError(f"{flag}: there is no column {missing[0]!r}{there}")
     for name in (*choice.required, *asked["--label"], *asked["--image-column"]):
         if lacking := sorted(stats.rows.keys() - stats.in_files[name]):
             raise ConfigError(f"column {name} is not in {_some([paths[file] for file in lacking])}; every row needs it")

@@ -201,7 +201,9 @@ def test_classes_are_numbered(monkeypatch):
 @pytest.mark.parametrize(
     ("choice", "fault"),
     [
-        ({"columns": ("x",)}, "--columns: there is no column 'x'; there are a, b"),
+        ({"columns": ("a", "x")}, "--columns: there is no column 'x'"),
+        ({"columns": ("a", "x"), "label": "x"}, "--label: there is no column 'x', or --columns leaves it out"),
+        ({"label": "x"}, "--label: there is no column 'x'; there are a, b"),
         ({"label": "b"}, "column b is not in b.csv; every row needs it"),
         ({"required": ("x",)}, "there is no column 'x'"),
         ({"label": "a", "features": {"a": "x" * 201}}, "--rename it"),
