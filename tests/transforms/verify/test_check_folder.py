@@ -84,9 +84,13 @@ def test_each_count_is_held_against_its_parts(tmp_path, part, counts, name):
     assert faults(tmp_path) == [("manifest.json", "count")] * bool(counts)
 
 
-def test_a_sample_says_nothing_of_sums(tmp_path):
+def test_a_sample_and_a_damaged_shard_say_nothing_of_sums(tmp_path):
     write(tmp_path, plus(SPLIT, "annotations", "objects", "rows"))
-    assert folder_faults(str(tmp_path), [ShardCheck("train", "one", 6, 5, 350, 0, Faults())]) == []
+    checks = [ShardCheck("train", f"train {number}", *of, 350, 0, Faults()) for number, of in enumerate(FOUND["train"])]
+    assert [fault.reason for fault in folder_faults(str(tmp_path), checks)] == ["count"]
+    damaged = msgspec.structs.replace(checks[0], examples=checks[0].examples - 1)
+    for fewer in (checks[1:], [damaged, *checks[1:]]):
+        assert folder_faults(str(tmp_path), fewer) == []
 
 
 @pytest.mark.parametrize(("examples", "is_right"), [(9, True), (8, False)])
