@@ -471,7 +471,7 @@ def test_records_that_contradict_themselves(folder, pictures, tmp_path, recordmi
         1: ("image/height", 60, "image_size: the image is 40x30, the record says 40x60"),
         2: ("image/height", 0, "image_size: the image is 40x30, the record says 40x0"),
         3: ("image/encoded", b"\xff\xd8\xff no picture", "image_undecodable: its header cannot be read"),
-        4: ("image/source_id", b"one", "schema: the image id b'one' is no integer"),
+        4: ("image/source_id", b"1_0", "schema: the image id b'1_0' is no integer"),
         5: ("image/filename", b"\xff.jpg", "schema: the image's file name is not UTF-8"),
         6: ("image/object/class/label", 5, "class: annotation 6: category id 5 is not in the manifest"),
         7: ("image/object/area", float("nan"), "schema: image/object/area has a number that is not finite"),

@@ -1,6 +1,7 @@
 """The values of a record become the rows of COCO files that say the same, and the files that go with them."""
 
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -268,10 +269,12 @@ def _encoded(row: InstanceRow) -> EncodedRow:
 def _image_id(values: dict[str, Any]) -> int:
     if "image.number" in values:
         return values["image.number"].item()
-    try:
-        return int(values["image.id"])
-    except ValueError as error:
-        raise UnusableRecordError("schema", f"the image id {values['image.id'][:40]!r} is no integer") from error
+    if not _INTEGER.fullmatch(values["image.id"]):  # int() takes 1_0 for 10
+        raise UnusableRecordError("schema", f"the image id {values['image.id'][:40]!r} is no integer")
+    return int(values["image.id"])
+
+
+_INTEGER = re.compile(rb"-?[0-9]{1,19}")
 
 
 def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
