@@ -59,7 +59,7 @@ def test_statistics_that_were_edited_are_counted_again(tmp_path, copy_converted,
 
 
 def test_a_damaged_record_is_left_out_of_the_pictures_and_named_where_it_must_be_read(
-    tmp_path, copy_converted, recordmill
+    tmp_path, copy_converted, recordmill, caplog
 ):
     copy_converted(tmp_path)
     number = len(pictures(tmp_path))
@@ -70,6 +70,8 @@ def test_a_damaged_record_is_left_out_of_the_pictures_and_named_where_it_must_be
     shard.write_bytes(data)
     assert recordmill("report", tmp_path).code == 0
     assert len(pictures(tmp_path)) == number - 1
+    (told,) = caplog.messages
+    assert told.startswith(f"1 of the page's {number} pictures cannot be read from {example['shard']} ")
     (tmp_path / "statistics-train.json").unlink()
     outcome = recordmill("report", tmp_path)
     assert outcome.code == 1

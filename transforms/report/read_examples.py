@@ -14,6 +14,7 @@ from PIL import Image
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding
 from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, read_records
@@ -77,7 +78,7 @@ def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
 
 
 def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> list[Thumbnail]:
-    """Those of the chosen records that can be read and drawn, in their order.
+    """Those of the chosen records that can be read and drawn, in their order; how many cannot is told.
 
     Raises:
         OSError: storage fails.
@@ -87,7 +88,19 @@ def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> 
         found = pool.map(partial(_records, folder), _by_shard(ordered))
         records = {place: of_image for part in found for place, of_image in part.items()}
         drawn = [_thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest) for each in ordered]
-    return [thumbnail for thumbnail in drawn if thumbnail]
+    shown = [thumbnail for thumbnail in drawn if thumbnail]
+    missing = [each for each, thumbnail in zip(ordered, drawn, strict=True) if not thumbnail]
+    if missing and has_picture(manifest.table):
+        shards = sorted({example.shard for _, _, example in missing})
+        _LOGGER.warning(
+            "%d of the page's %d pictures cannot be read from %s%s and are not on it; recordmill verify %s tells why",
+            len(missing),
+            len(ordered),
+            shards[0],
+            f" and {len(shards) - 1:,} more shards" if shards[1:] else "",
+            folder,
+        )
+    return shown
 
 
 def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
