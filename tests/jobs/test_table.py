@@ -254,7 +254,7 @@ def test_the_schema_of_a_data_set_writes_it_again(rows, tmp_path, recordmill):
     assert ["none"] in [record["note"] for record in text_values(tmp_path / "out")]
     some = ["--rows", rows[1], *again[:2], "--columns", "id,note", "--output", tmp_path / "some"]
     assert recordmill("table", *some).code == 0
-    assert [*text_values(tmp_path / "some")[0]] == ["note", "row/id"]
+    assert text_values(tmp_path / "some")[0].keys() == {"note", "row/id"}
     refused = recordmill("table", "--rows", rows[1], *again[:2], "--output", tmp_path / "no")
     assert refused.code == 2
     assert "column kind holds classes; give --label kind" in refused.err

@@ -97,7 +97,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> 
             len(missing),
             len(ordered),
             shards[0],
-            f" and {len(shards) - 1:,} more shards" if shards[1:] else "",
+            f" and {len(shards) - 1:,} more" if shards[1:] else "",
             folder,
         )
     return shown
