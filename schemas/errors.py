@@ -109,7 +109,7 @@ class RecordError(JobError):
     Attributes:
         detail: what is wrong.
         record: zero-based number of the record that is damaged, where it is known.
-        reason: `truncated`, `length_crc` or `data_crc`.
+        reason: `truncated`, `length_crc` or `data_crc`; `unreadable` where what holds the records is damaged.
         offset: where the record begins, in bytes from the beginning of the file, or of what it unpacks to.
     """
 

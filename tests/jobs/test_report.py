@@ -79,6 +79,26 @@ def test_a_damaged_record_is_left_out_of_the_pictures_and_named_where_it_must_be
     assert "recordmill verify" in outcome.err
 
 
+@pytest.mark.parametrize("left", [0, 0.5], ids=["empty", "cut"])
+@pytest.mark.parametrize("flags", [(), ("--gzip",)], ids=["plain", "gzip"])
+def test_a_shard_that_is_cut_costs_its_pictures_and_is_never_counted(
+    tmp_path, copy_converted, recordmill, caplog, flags, left
+):
+    copy_converted(tmp_path, *flags)
+    (shard,) = tmp_path.glob("coco-train.tfrecord-*")
+    data = shard.read_bytes()
+    shard.write_bytes(data[: int(left * len(data))])
+    assert recordmill("report", tmp_path).code == 0
+    (told,) = caplog.messages
+    assert f"pictures cannot be read from {shard.name} " in told
+    (tmp_path / "statistics-train.json").unlink()
+    outcome = recordmill("report", tmp_path)
+    assert outcome.code == 1
+    assert f"{shard}: " in outcome.err
+    assert "recordmill verify" in outcome.err
+    assert not (tmp_path / "statistics-train.json").exists()
+
+
 def test_a_page_that_cannot_be_made_fails_no_job(sample, tmp_path, recordmill, monkeypatch, caplog):
     flags = ("table", "--rows", sample.objects, "--output", tmp_path / "out", "--split", "train=0.5,val=0.5")
     with monkeypatch.context() as patch:

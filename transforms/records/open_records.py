@@ -4,10 +4,10 @@ import io
 from collections.abc import Iterator
 
 from isal import igzip
-from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.tfrecord import ByteStream, read_records
+from recordmill.transforms.records.shard_reader import GZIP_FAULTS
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -42,8 +42,8 @@ def open_records(path: str, version: str = "") -> Iterator[bytes]:
                 read += 1
         except RecordError as error:
             raise _located(path, error, "" if is_packed else repr(start)) from error
-        except (EOFError, IsalError, igzip.BadGzipFile) as error:  # type: ignore[misc]
-            raise RecordError(f"{path}: after record {read - 1} its GZIP stream is damaged or cut ({error})") from error
+        except GZIP_FAULTS as error:  # type: ignore[misc]
+            raise RecordError(f"{path}: after {read:,} records its GZIP stream is damaged or cut ({error})") from error
 
 
 def _located(path: str, error: RecordError, start: str) -> Exception:

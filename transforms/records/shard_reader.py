@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from isal import igzip
+from isal.isal_zlib import IsalError
 
+from recordmill.schemas.errors import RecordError
 from recordmill.schemas.tfrecord import FRAME_BYTES, ByteStream, read_records
 from recordmill.transforms.storage.resolve import storage_for
+
+GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
+"""What reading raises where a GZIP stream is damaged or cut."""
 
 _READ_BYTES = 1 << 20
 
@@ -38,14 +43,18 @@ class ShardReader:
         """Each record, checksums checked; GZIP by the file's name.
 
         Raises:
-            recordmill.schemas.errors.RecordError: at the first damaged record.
-            OSError, EOFError, isal.isal_zlib.IsalError: the file cannot be read, or its GZIP stream is damaged.
+            RecordError: at the first damaged record; of reason `unreadable` where the GZIP stream is damaged or cut.
+            OSError: the file cannot be read.
         """
         with storage_for(self._path).open(self._path) as file:
             seen = io.BufferedReader(_Seen(file, self), _READ_BYTES)
             if self._path.endswith(".gz"):
                 with igzip.IGzipFile(fileobj=seen, mode="rb") as unzipped:
-                    yield from self._counted(unzipped)
+                    try:
+                        yield from self._counted(unzipped)
+                    except GZIP_FAULTS as error:  # type: ignore[misc]
+                        fault = f"after {self.examples:,} records its GZIP stream is damaged or cut ({error})"
+                        raise RecordError(fault, None, "unreadable") from error
             else:
                 yield from self._counted(seen)
             while seen.read(_READ_BYTES):  # what a gzip reader leaves, so that the digest is of the whole file

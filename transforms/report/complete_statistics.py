@@ -10,7 +10,7 @@ from recordmill.schemas.duplicates import DUPLICATES, Fingerprints, split_finger
 from recordmill.schemas.errors import JobError, RecordError
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest
 from recordmill.schemas.picture_features import has_picture
-from recordmill.schemas.shards import index_of
+from recordmill.schemas.shards import ShardInfo, index_of
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.statistics_file import split_statistics
 from recordmill.transforms.metadata.commit_splits import publish
@@ -50,7 +50,7 @@ def _count(folder: str, manifest: Manifest, split: str, seen: int, read: Callabl
     whole, fingerprints, after = Statistics(), [], None
     is_measured = manifest.splits[split].recipe.is_measured
     for shard in sorted(manifest.splits[split].shards, key=lambda shard: index_of(shard.file)):
-        part = _of_shard(folder, shard.file, manifest, is_measured, after)
+        part = _of_shard(folder, shard, manifest, is_measured, after)
         whole, after = add_statistics(whole, part.statistics), part.last_image
         if part.fingerprints:
             fingerprints.append(part.fingerprints)
@@ -104,9 +104,14 @@ def _is_published(folder: str, manifest: Manifest) -> bool:
     return data is not None and sha256(data).hexdigest() == noted.sha256
 
 
-def _of_shard(folder: str, file: str, manifest: Manifest, is_measured: bool, after: int | None) -> Counted:
-    path = storage_for(folder).join(folder, file)
+def _of_shard(folder: str, shard: ShardInfo, manifest: Manifest, is_measured: bool, after: int | None) -> Counted:
+    path = storage_for(folder).join(folder, shard.file)
+    reader = ShardReader(path)
     try:
-        return count_records(ShardReader(path).records(), manifest.table, manifest.labels, file, is_measured, after)
+        found = count_records(reader.records(), manifest.table, manifest.labels, shard.file, is_measured, after)
     except (RecordError, RecordParseError) as error:
         raise JobError(f"{path}: {error}; recordmill verify finds all that is wrong") from error
+    if reader.examples != shard.examples:  # a file that is cut between two records is read to its end
+        said = f"{reader.examples:,} records, the manifest says {shard.examples:,}"
+        raise JobError(f"{path}: {said}; recordmill verify finds all that is wrong")
+    return found

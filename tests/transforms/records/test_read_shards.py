@@ -5,7 +5,6 @@ import hashlib
 
 import pytest
 import tensorflow as tf
-from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.labels import LabelMap
@@ -68,7 +67,7 @@ def test_a_gzip_file_cut_anywhere_is_an_error(tmp_path):
     data = write(tmp_path / "x.gz", [b"one", b"two"])
     for size in range(1, len(data)):
         (tmp_path / "x.gz").write_bytes(data[:size])
-        with pytest.raises((RecordError, OSError, EOFError, IsalError)):
+        with pytest.raises(RecordError):
             list(ShardReader(str(tmp_path / "x.gz")).records())
 
 
@@ -83,7 +82,7 @@ def test_a_gzip_file_with_a_flipped_bit_never_gives_other_records(tmp_path):
         try:
             for record in reader.records():
                 records.append(record)
-        except (RecordError, OSError, EOFError, IsalError):
+        except RecordError:
             assert records == whole[: len(records)]
         else:
             assert records == whole  # a flipped bit in the header, as in its time, is no harm
