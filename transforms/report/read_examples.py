@@ -14,7 +14,6 @@ from PIL import Image
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding
 from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, read_records
@@ -90,7 +89,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> 
         drawn = [_thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest) for each in ordered]
     shown = [thumbnail for thumbnail in drawn if thumbnail]
     missing = [each for each, thumbnail in zip(ordered, drawn, strict=True) if not thumbnail]
-    if missing and has_picture(manifest.table):
+    if missing:
         shards = sorted({example.shard for _, _, example in missing})
         _LOGGER.warning(
             "%d of the page's %d pictures cannot be read from %s%s and are not on it; recordmill verify %s tells why",

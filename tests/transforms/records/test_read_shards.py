@@ -67,8 +67,9 @@ def test_a_gzip_file_cut_anywhere_is_an_error(tmp_path):
     data = write(tmp_path / "x.gz", [b"one", b"two"])
     for size in range(1, len(data)):
         (tmp_path / "x.gz").write_bytes(data[:size])
-        with pytest.raises(RecordError):
+        with pytest.raises(RecordError) as caught:
             list(ShardReader(str(tmp_path / "x.gz")).records())
+        assert caught.value.reason == "unreadable"
 
 
 def test_a_gzip_file_with_a_flipped_bit_never_gives_other_records(tmp_path):
