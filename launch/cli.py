@@ -16,7 +16,7 @@ from typing import NoReturn
 from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.light_beam import import_light_beam
-from recordmill.launch.runners import garbage
+from recordmill.launch.runners import garbage, own_process
 from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import (
     ErrorStreamHandler,
@@ -55,6 +55,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     if run is main:  # others have Beam's flags among ours
         import_light_beam(sys.argv[1:])
     garbage.put_off()
+    own_process.begin()
     with nullcontext() if debug else others_hidden(for_good=True):
         code = _told(run, debug)
     if sys.stdout:

@@ -50,7 +50,7 @@ def _of_others(error: Exception, name: str, message: str, step: str) -> str:
         return "the job was cancelled; finished shards stay, and the same command goes on from there"
     if type(error).__name__ == "DataflowRuntimeException" and "Traceback" not in str(error):
         return " ".join(str(error).split())
-    if message.startswith("Channel closed prematurely"):
+    if name == "BrokenProcessPool" or message.startswith("Channel closed prematurely"):
         return (
             "a worker process died in the middle of its work, killed perhaps because memory ran out; finished shards "
             "stay, and the same command goes on from there"

@@ -50,6 +50,7 @@ class Conversion(NamedTuple):
         write: adds to a `beam.Pipeline` the steps that write splits by their recipes; imports Beam when it is called,
             not before.
         report: likewise those that write the plan, as JSON into a local file.
+        image_options: the options, where records are made of image files.
     """
 
     options: ConvertOptions
@@ -57,6 +58,7 @@ class Conversion(NamedTuple):
     recipes: Callable[[], list[Recipe]]
     write: Callable[[Any, Sequence[Recipe]], None]
     report: Callable[[Any, str], None]
+    image_options: ImageOptions | None = None
 
 
 def of_images(
@@ -79,7 +81,7 @@ def of_images(
 
         report_all(gather(p, ""), options, contents(), splits, path)
 
-    return Conversion(options, splits, recipes, write, report)
+    return Conversion(options, splits, recipes, write, report, options)
 
 
 def pictures(options: PictureOptions) -> Any:
@@ -157,6 +159,7 @@ class _Job(NamedTuple):
     beam_arguments: Sequence[str]
 
     def run(self, shows_progress: bool = True) -> None:
+        from recordmill.launch.runners.fork_writers import writers_forked
         from recordmill.launch.runners.run import run
         from recordmill.launch.runners.watch import polling
         from recordmill.launch.terminal import progress
@@ -166,7 +169,10 @@ class _Job(NamedTuple):
         # Workers in other processes count what they do for themselves.
         count = partial(_tell_finished, options.output, self.recipes)
         polled = polling(count) if self.beam_arguments else nullcontext()
-        with progress.shown(self.progress_mode if shows_progress else "none"), polled:
+        shown = progress.shown(self.progress_mode if shows_progress else "none")
+        images = self.conversion.image_options
+        forked = writers_forked(images.images, images.workers, self.beam_arguments) if images else nullcontext()
+        with forked, shown, polled:
             run(lambda p: self.conversion.write(p, self.recipes), self.beam_arguments)
 
     def seconds(self) -> dict[str, float]:

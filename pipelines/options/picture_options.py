@@ -28,7 +28,12 @@ class ImageOptions(ConvertOptions):
         kind=Kind.INTEGER,
         group=RUN,
         metavar="N",
-        help="threads that fetch and check images, per process",
+        help="threads that fetch and check images, per Beam worker",
+        docs=(
+            "threads that fetch and check images, per Beam worker. A local job is one; with 1,000 images or more it "
+            "shares them out among processes that write a shard each, as many as there are cores, 8 at the most; with "
+            "1 there are none, and without it they have two a core"
+        ),
         least=1,
         largest=256,
         usual="one a core, 64 for buckets",

@@ -310,7 +310,7 @@ class SmallJob(Job):
 
         with self.place.server._lock:  # no request is answered before the process is known
             self.place.server.faults = [Fault(Kind.RESET, when=send)]
-            started.append(self.start(output))
+            started.append(self.start(output, warm_process.in_one_process))
         return started[0]
 
     def all_but_the_end(self) -> str:
@@ -336,6 +336,7 @@ class Shard:
     """A bundle's work: one shard of 20 pictures, which is written picture by picture."""
 
     KEY = ShardKey("train", 0, 1)
+    CONTEXT = LabelMap((Category(1, "cat"),)), DETECTION.with_parts(())
 
     def __init__(self, place: Place, folder: Path):
         self.output = f"{place.root}/out"
@@ -352,11 +353,13 @@ class Shard:
             output or self.output, "coco", "detection", gzip, 0, EncodePictures("clip", PictureRules("decode")), FORMAT
         )
 
-    def finish(self, gzip: bool = False, output: str = "") -> ShardResult:
+    def finish(
+        self, gzip: bool = False, output: str = "", key: ShardKey = KEY, within: slice = slice(None)
+    ) -> ShardResult:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
-            labels, table = LabelMap((Category(1, "cat"),)), DETECTION.with_parts(())
-            return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(self.KEY, map(pack, self.tasks))
+            writer = ShardWriter(recipe, RecordContext(*self.CONTEXT, pool, 2))
+            return writer.finish(key, map(pack, self.tasks[within]))
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

@@ -34,8 +34,10 @@ import recordmill.pipelines.folder
 import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
+from recordmill.launch.runners import fork_writers, own_process
 from recordmill.schemas.statistics import RecordPlace
 from recordmill.transforms.shards.shard_file import ShardFile
+from recordmill.transforms.shards.shard_writer import ShardWriter
 
 _ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED_IN = os.getpid()
@@ -114,6 +116,8 @@ def _run(
     os.environ.update(environment)
     for number, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    own_process.begin()
+    fork_writers._WORTH_IT = 1
     if disturbance:
         disturbance()
     sys.exit(recordmill.launch.cli.main(words))
@@ -122,9 +126,15 @@ def _run(
 # Disturbances, by functools.partial
 
 
+def in_one_process() -> None:
+    """Let one process do all, so that what it does can be counted."""
+    own_process._is_own = False
+
+
 def signal_before(number: int, folder: str, signal_number: int, with_open: bool) -> None:
     """Send the process a signal before it asks the system for the `number`th time (from 1) to make, rename or delete
     something in `folder`, or to open a file there, if that counts too."""
+    in_one_process()
     seen = 0
 
     def hook(event: str, arguments: tuple) -> None:
@@ -141,6 +151,7 @@ def signal_before(number: int, folder: str, signal_number: int, with_open: bool)
 def signal_after_record(number: int, signal_number: int) -> None:
     """Send the process a signal when it has written its `number`th record (from 1), which is in its file by then. Where
     the process outlives that, the thread that writes goes on a second later."""
+    in_one_process()
     append, seen = ShardFile.append, []
 
     def disturbed(shard: ShardFile, *record: bytes) -> RecordPlace:
@@ -153,6 +164,17 @@ def signal_after_record(number: int, signal_number: int) -> None:
         return place
 
     ShardFile.append = disturbed
+
+
+def write_in_forked_processes_only() -> None:
+    """Let the process fail where it writes a shard, and not those that it forks."""
+    finish, parent = ShardWriter.finish, os.getpid()
+
+    def checked(writer: ShardWriter, *shard: Any) -> Any:
+        assert os.getpid() != parent, "a shard is written by the process that runs the job"
+        return finish(writer, *shard)
+
+    ShardWriter.finish = checked
 
 
 def _is_change(event: str, arguments: tuple) -> bool:

@@ -1,12 +1,15 @@
 """How far this process's steps are: what a progress line shows, and Beam's counters.
 
 Beam's in-process runner does not report its metrics before it ends, so the numbers are kept here as well. For a job
-that runs elsewhere, they are taken from its counters by `update_from_counters`.
+that runs elsewhere, they are taken from its counters by `update_from_counters`. Processes that are forked from this one
+add what they do to memory that they share with it; Beam's counters, which nobody sees there, do not have it.
 """
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Mapping
+from mmap import mmap
 
 import msgspec
 from apache_beam.metrics import Metrics
@@ -78,17 +81,71 @@ class _Times:
 _lock = threading.Lock()
 _progress, _times = Progress(), _Times()
 
+_SHARED = ("images_done", "images_skipped", "bytes_done", "shards_done", "rejected")
+
+
+class _Shared:
+    """Numbers, of those that _SHARED names, in memory of a process and of those that are forked from it."""
+
+    def __init__(self) -> None:
+        self._numbers = memoryview(mmap(-1, 8 * len(_SHARED))).cast("q")
+        self._lock = multiprocessing.get_context("fork").Lock()
+
+    def add(self, numbers: Mapping[str, int]) -> None:
+        with self._lock:
+            for name, number in numbers.items():
+                self._numbers[_SHARED.index(name)] += number
+
+    def found(self) -> dict[str, int]:
+        """Not locked: a process that was killed may have left it so."""
+        return dict(zip(_SHARED, self._numbers, strict=True))
+
+    def clear(self) -> None:
+        for index in range(len(_SHARED)):
+            self._numbers[index] = 0
+
+
+_of_forked: _Shared | None = None
+_is_forked = False
+
+
+def expect_forked() -> None:
+    """Processes that are forked from here on, and call `is_forked`, count for this one."""
+    global _of_forked
+    _of_forked = _Shared()
+
+
+def is_forked() -> None:
+    """This process is one of those that its parent expects."""
+    global _is_forked
+    _is_forked = True
+
 
 def snapshot() -> Progress:
     """The numbers as they are now."""
     with _lock:
-        return msgspec.structs.replace(_progress)
+        now = msgspec.structs.replace(_progress)
+    if _of_forked:
+        for name, number in _of_forked.found().items():
+            setattr(now, name, getattr(now, name) + number)
+    return now
 
 
 def reset() -> None:
     global _progress, _times
     with _lock:
         _progress, _times = Progress(), _Times()
+    if _of_forked:
+        _of_forked.clear()
+
+
+def _add(**numbers: int) -> None:
+    if _is_forked and _of_forked:
+        _of_forked.add(numbers)
+        return
+    with _lock:
+        for name, number in numbers.items():
+            setattr(_progress, name, getattr(_progress, name) + number)
 
 
 def set_step(step: str) -> None:
@@ -118,19 +175,19 @@ def planned(images: int, shards: int, unit: str = "images") -> None:
 def wrote_image(bytes_: int) -> None:
     _IMAGES_WRITTEN.inc()
     _BYTES_WRITTEN.inc(bytes_)
-    _done(1, bytes_)
+    _add(images_done=1, bytes_done=bytes_)
 
 
 def wrote_rows(rows: int) -> None:
     """Rows of a table are in records."""
     _IMAGES_WRITTEN.inc(rows)
-    _done(rows, 0)
+    _add(images_done=rows)
 
 
 def read_record(bytes_: int) -> None:
     """A record of a data set was read back; so many bytes of its shard were read since the one before it."""
     _RECORDS_READ.inc()
-    _done(1, bytes_)
+    _add(images_done=1, bytes_done=bytes_)
 
 
 def found_faults(faults: int) -> None:
@@ -141,33 +198,23 @@ def found_faults(faults: int) -> None:
 def skipped_images(images: int) -> None:
     """Images, or records, that this run need not or cannot look at."""
     _IMAGES_SKIPPED.inc(images)
-    _done(images, 0)
-    with _lock:
-        _progress.images_skipped += images
+    _add(images_done=images, images_skipped=images)
 
 
 def rejected_image(bytes_: int) -> None:
     """An image that was planned is not written after all; `rejected` counts it under its reason."""
     _IMAGES_REFUSED.inc()
-    _done(1, bytes_)
-
-
-def _done(images: int, bytes_: int) -> None:
-    with _lock:
-        _progress.images_done += images
-        _progress.bytes_done += bytes_
+    _add(images_done=1, bytes_done=bytes_)
 
 
 def rejected(reject: Rejected) -> None:
     Metrics.counter(NAMESPACE, f"{_REJECTED}{reject.what}/{reject.reason.value}").inc()
-    with _lock:
-        _progress.rejected += 1
+    _add(rejected=1)
 
 
 def finished_shard() -> None:
     _SHARDS_WRITTEN.inc()
-    with _lock:
-        _progress.shards_done += 1
+    _add(shards_done=1)
 
 
 def update_from_counters(step: str, counts: Mapping[str, int]) -> None:

@@ -3,11 +3,15 @@
 This is the only step that reads image bytes, and it passes them on to nothing but the file.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
@@ -20,6 +24,7 @@ from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.shard_processes import forked
 from recordmill.transforms.shards.shard_writer import ShardWriter
 
 
@@ -92,14 +97,28 @@ def _without_images(key: ShardKey) -> tuple[ShardKey, list[bytes]]:
 
 
 class _WriteShard(ThreadedDoFn):
-    """Holds the threads that fetch and check images."""
+    """Holds the threads that fetch and check images. Where the process has forked others for it, and there is more than
+    one shard, these write them."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
         self._recipe = recipe
 
+    def start_bundle(self):
+        self._written: deque[Future[ShardResult]] = deque()
+
     def process(
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[ShardResult]:
         key, packed = group
-        yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, packed)
+        processes = forked()
+        if processes is None or key.count == 1:
+            yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, packed)
+            return
+        self._written.append(processes.finish(self._recipe, labels, table, self._given_threads, key, list(packed)))
+        if len(self._written) > 2 * processes.number:  # the runner holds what is to come, in less memory
+            yield self._written.popleft().result()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        while self._written:
+            yield GlobalWindows.windowed_value(self._written.popleft().result())

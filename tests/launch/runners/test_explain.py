@@ -1,5 +1,7 @@
 """What stops a pipeline is told in one line, as what it is."""
 
+from concurrent.futures.process import BrokenProcessPool
+
 import grpc
 import pytest
 from google.api_core.exceptions import Conflict, Forbidden, TooManyRequests
@@ -124,10 +126,13 @@ ACTIVE = (
             RuntimeError("Pipeline job-1 failed in state CANCELLED: unknown error"),
             "the job was cancelled; finished shards stay, and the same command goes on from there",
         ),
-        (
-            RuntimeError("Channel closed prematurely."),
-            "a worker process died in the middle of its work, killed perhaps because memory ran out; finished shards "
-            "stay, and the same command goes on from there",
+        *(
+            (
+                error,
+                "a worker process died in the middle of its work, killed perhaps because memory ran out; finished "
+                "shards stay, and the same command goes on from there",
+            )
+            for error in (RuntimeError("Channel closed prematurely."), BrokenProcessPool("A process in the pool …"))
         ),
         (
             RuntimeError("Pipeline job-1 failed in state FAILED: java.net.ConnectException: Connection refused"),

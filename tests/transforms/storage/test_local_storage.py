@@ -311,6 +311,21 @@ def test_what_a_live_process_is_writing_is_no_leftover(tmp_path):
     assert contents(tmp_path) == {"ours-1": b"still being written"}
 
 
+def test_a_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
+    """As in a container that has nobody for that."""
+    process = subprocess.Popen(["sleep", "60"])
+    name = TemporaryName.parse(TemporaryName.make("theirs"))._replace(process=process.pid)
+    theirs = tmp_path / f".{name.name}.{name.host}-{name.process}-{name.run}.0000.tmp"
+    theirs.touch()
+    STORAGE.delete_leftovers(str(tmp_path))
+    assert theirs.exists()
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    STORAGE.delete_leftovers(str(tmp_path))
+    assert not theirs.exists()
+    process.wait()
+
+
 @pytest.mark.parametrize(("idle_s", "left"), [(60, True), (3 * 3600, False)])
 def test_what_another_machine_writes_is_left_alone_for_an_hour(tmp_path, idle_s, left):
     theirs = tmp_path / ".ours-1.000000-1-000000.0000.tmp"

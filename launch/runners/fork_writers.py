@@ -1,0 +1,65 @@
+"""May shards be written by processes that are forked from this one, and by how many?"""
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
+
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+
+from recordmill.launch.runners import own_process
+from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
+from recordmill.transforms.runtime.cores import usable_cores
+from recordmill.transforms.shards.shard_processes import forking
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_MOST = 8
+"""More processes would take memory, and time to be forked, for what a disk can no longer keep up with."""
+_WORTH_IT = 1000
+"""Images, from which on a job is faster by more than the forking takes."""
+
+
+@contextmanager
+def writers_forked(images: Sequence[str], threads: int | None, beam_arguments: Sequence[str]) -> Iterator[None]:
+    """While the block runs, a job's shards are written by forked processes: where it runs in this process, has many
+    images, and that may be. It may not in a notebook, whose threads would be missing, where TensorFlow has been loaded,
+    nor on macOS, whose own libraries do not outlive a fork.
+
+    Args:
+        images: folders and archives that are read.
+        threads: that fetch and check images at once; None for as many as there are cores.
+    """
+    number = min(usable_cores(), threads or _MOST, _MOST)
+    with ExitStack() as stack:
+        if number > 1 and _may_fork() and _is_in_this_process(beam_options(beam_arguments)):
+            try:
+                if _are_many(images):
+                    stack.enter_context(forking(number))
+            except OSError as error:  # no more processes, no shared memory; or a folder, of which the job tells
+                _LOGGER.debug("No processes are forked: %r", error)
+        yield
+
+
+def _may_fork() -> bool:
+    return (
+        own_process.is_own()
+        and sys.platform == "linux"
+        and threading.active_count() == 1
+        and "tensorflow" not in sys.modules
+    )
+
+
+def _is_in_this_process(options: PipelineOptions) -> bool:
+    return runner_of(options) is Runner.LOCAL and options.view_as(DirectOptions).direct_running_mode == "in_memory"
+
+
+def _are_many(images: Sequence[str]) -> bool:
+    if any(map(is_remote, images)):  # so that none needs to be listed
+        return True
+    files = chain.from_iterable(storage_for(folder).walk(folder) for folder in images)
+    return next(islice(files, _WORTH_IT - 1, None), None) is not None

@@ -1,0 +1,71 @@
+"""When shards are written by processes that are forked, and by how many."""
+
+import multiprocessing
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from recordmill.launch.runners import fork_writers, own_process
+from recordmill.transforms.shards.shard_processes import forked
+from tests.faults import warm_process
+
+MANY = 1000
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Path:
+    """As many files as are worth it, and one fewer in another folder."""
+    folder = tmp_path_factory.mktemp("images")
+    for name, number in (("many", MANY), ("few", MANY - 1)):
+        (folder / name).mkdir()
+        for index in range(number):
+            (folder / name / f"{index}.jpg").touch()
+    return folder
+
+
+def writers(
+    images: str, threads: int | None, beam_arguments: list[str], cores: int, is_own: bool, others: str
+) -> tuple[int, int]:
+    """How many processes are said to write, and how many there are, in a process that has `cores` cores."""
+    if is_own:
+        own_process.begin()
+    fork_writers.usable_cores = lambda: cores
+    if others == "tensorflow":
+        sys.modules["tensorflow"] = sys
+    elif others == "thread":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    with fork_writers.writers_forked([images], threads, beam_arguments):
+        processes = forked()
+        return processes.number if processes else 0, len(multiprocessing.active_children())
+
+
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ({}, 4),
+        ({"images": "few"}, 0),
+        ({"images": "gs://bucket/images"}, 4),
+        ({"images": "not there"}, 0),
+        ({"threads": 3}, 3),
+        ({"threads": 64}, 4),
+        ({"threads": 1}, 0),
+        ({"cores": 1}, 0),
+        ({"cores": 96}, 8),
+        ({"beam_arguments": ["--runner=DirectRunner"]}, 4),
+        ({"beam_arguments": ["--direct_running_mode=multi_processing"]}, 0),
+        ({"beam_arguments": ["--runner=PrismRunner"]}, 0),
+        ({"is_own": False}, 0),
+        ({"others": "tensorflow"}, 0),
+        ({"others": "thread"}, 0),
+    ],
+)
+def test_where_and_how_many(given, number, images):
+    usual = {"images": "many", "threads": None, "beam_arguments": [], "cores": 4, "is_own": True, "others": ""}
+    asked = usual | given
+    if "://" not in asked["images"]:
+        asked["images"] = str(images / asked["images"])
+    with ProcessPoolExecutor(1, warm_process._warm()) as pool:
+        assert pool.submit(writers, *asked.values()).result() == (number, number)

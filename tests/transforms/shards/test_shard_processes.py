@@ -1,0 +1,115 @@
+"""Shards that forked processes write are those that this one would write, and nothing of a process is left behind."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.coders import pack
+from recordmill.transforms.shards.shard_processes import forked, forking
+from tests.faults import warm_process
+from tests.faults.jobs import LocalPlace, Shard
+
+HALVES = {ShardKey("train", 0, 2): slice(10), ShardKey("train", 1, 2): slice(10, 20)}
+
+
+@pytest.fixture
+def shard(tmp_path) -> Shard:
+    return Shard(LocalPlace(tmp_path), tmp_path)
+
+
+def in_another(function: Callable, *arguments: object) -> Any:
+    """What a function returns or raises in a process that has no threads."""
+    with ProcessPoolExecutor(1, warm_process._warm()) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def begun(shard: Shard) -> list[Future[ShardResult]]:
+    """Two shards, of half the tasks each, on their way."""
+    recipe, (labels, table) = shard.recipe(False), shard.CONTEXT
+    packed = [pack(task) for task in shard.tasks]
+    return [forked().finish(recipe, labels, table, 2, key, packed[half]) for key, half in HALVES.items()]
+
+
+def write(shard: Shard) -> tuple[list[ShardResult], progress.Progress, int, bool]:
+    progress.reset()
+    with forking(2):
+        number = len(multiprocessing.active_children())
+        results = [future.result() for future in begun(shard)]
+    return results, progress.snapshot(), number, bool(forked() or multiprocessing.active_children())
+
+
+def test_they_write_the_same_and_what_they_have_done_is_seen(shard):
+    results, seen, number, is_left = in_another(write, shard)
+    assert (number, is_left) == (2, False)
+    files = shard.files()
+    here = f"{shard.output}-here"
+    assert results == [shard.finish(False, here, key, half) for key, half in HALVES.items()]
+    assert files == shard.files(here)
+    size = sum(task.ref.size_bytes for task in shard.tasks)
+    assert (seen.images_done, seen.bytes_done, seen.shards_done, seen.images_skipped) == (20, size, 2, 0)
+
+
+def fail(shard: Shard) -> None:
+    with forking(2):
+        begun(shard)[0].result()
+
+
+def test_an_error_is_what_it_would_be_here(shard):
+    Path(shard.output).write_bytes(b"")
+    with pytest.raises(FileExistsError) as here:
+        shard.finish()
+    with pytest.raises(FileExistsError) as there:
+        in_another(fail, shard)
+    assert str(there.value) == str(here.value)
+
+
+def signalled(shard: Shard, number: int) -> list[ShardResult]:
+    with forking(2):
+        for process in multiprocessing.active_children():
+            os.kill(process.pid, number)
+        time.sleep(0.2)
+        return [future.result() for future in begun(shard)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_interrupts_a_command_is_for_their_parent(number, shard):
+    assert len(in_another(signalled, shard, number)) == 2
+
+
+def test_one_that_is_killed_is_an_error(shard):
+    with pytest.raises(BrokenProcessPool):
+        in_another(signalled, shard, signal.SIGKILL)
+
+
+def die(file: Path) -> None:
+    with forking(2):
+        file.write_text(" ".join(str(process.pid) for process in multiprocessing.active_children()))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_they_end_with_their_parent(tmp_path):
+    with pytest.raises(BrokenProcessPool):
+        in_another(die, tmp_path / "pids")
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 2
+    last = time.monotonic() + 10
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < last
+        time.sleep(0.01)
+
+
+def is_alive(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,134 @@
+"""Shards are written by processes that are forked from the job's own, each with an interpreter's lock for itself.
+
+Only the process of one command forks them, before it has threads, see `recordmill.launch.runners.fork_writers`; what
+that brings is in docs/decisions/0037-shards-in-forked-processes.md.
+"""
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.cores import usable_cores
+from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.shard_writer import ShardWriter
+
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+_OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+"""What interrupts a command: its process ends the others."""
+_STOP = signal.SIGUSR1
+"""What makes a process leave nothing of the shard that it is writing, and end; and how long it has for that."""
+_GRACE_S = 2.0
+_THREADS_A_CORE = 2
+"""One fetches and checks images while another waits for a disk, or for a process that has no shard left."""
+
+
+class ShardProcesses:
+    """Processes that each write one shard at a time.
+
+    Attributes:
+        number: how many.
+    """
+
+    def __init__(self, number: int, executor: ProcessPoolExecutor):
+        self.number = number
+        self._executor = executor
+
+    def finish(
+        self,
+        recipe: ShardRecipe,
+        labels: LabelMap,
+        table: FeatureTable,
+        threads: int | None,
+        key: ShardKey,
+        packed: Sequence[bytes],
+    ) -> "Future[ShardResult]":
+        """`ShardWriter.finish` in one of them.
+
+        Args:
+            threads: that fetch and check images, in all; None for as many as there is work for.
+        """
+        at_once = min(self.number, key.count)
+        each = -(-(threads or _THREADS_A_CORE * usable_cores()) // at_once)
+        return self._executor.submit(_finish, recipe, labels, table, each, key, packed)
+
+
+_forked: ShardProcesses | None = None
+
+
+def forked() -> ShardProcesses | None:
+    """Those of the process that this is, if it has some."""
+    return _forked
+
+
+@contextmanager
+def forking(number: int) -> Iterator[None]:
+    """While the block runs, there are so many, forked as it begins. No other thread may be alive then."""
+    global _forked
+    gc.freeze()  # or each process would copy what its collector looks at
+    progress.expect_forked()
+    executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _begin, (os.getpid(),))
+    try:
+        with _held_back(_OF_PARENT):  # in them for good; here, a fork must not be interrupted halfway
+            executor.submit(os.getpid)  # all are forked with the first task, before the executor has a thread
+        _forked = ShardProcesses(number, executor)
+        yield
+    finally:
+        _forked = None
+        _end_children()
+        executor.shutdown(cancel_futures=True)
+
+
+def _end_children() -> None:
+    children = multiprocessing.active_children()
+    for process in children:
+        with suppress(ProcessLookupError):  # it has ended just now
+            os.kill(process.pid, _STOP)  # type: ignore[arg-type]
+    last = time.monotonic() + _GRACE_S
+    for process in children:
+        process.join(max(0.0, last - time.monotonic()))
+        process.kill()
+
+
+@contextmanager
+def _held_back(signals: set[signal.Signals]) -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(parent: int) -> None:
+    """A process begins, which ends with its parent, however that ends."""
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(_STOP, _stop)
+    progress.is_forked()
+    gc.enable()
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit
+
+
+def _finish(
+    recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: Sequence[bytes]
+) -> ShardResult:
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            return ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
+    except SystemExit:  # or the executor would take it for an error of the shard, and have the next one written
+        os._exit(0)
