@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain, islice
+from itertools import islice
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 
@@ -14,7 +14,7 @@ from recordmill.launch.runners.beam_options import Runner, beam_options, runner_
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.shard_processes import forking
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -59,7 +59,8 @@ def _is_in_this_process(options: PipelineOptions) -> bool:
 
 
 def _are_many(images: Sequence[str]) -> bool:
-    if any(map(is_remote, images)):  # so that none needs to be listed
-        return True
-    files = chain.from_iterable(storage_for(folder).walk(folder) for folder in images)
-    return next(islice(files, _WORTH_IT - 1, None), None) is not None
+    """A bucket's objects are not counted. The directory of an archive, wherever it is, is read for it, and so is there
+    in all processes that are forked."""
+    counted = [storage_for(path).walk(path) for path in images if archive_of(path) or not is_remote(path)]
+    number = sum(len(list(islice(files, _WORTH_IT))) for files in counted)
+    return number >= _WORTH_IT or len(counted) < len(images)

@@ -1,6 +1,7 @@
 """Local folders."""
 
 import errno
+import itertools
 import os
 import re
 import secrets
@@ -302,6 +303,7 @@ def _kind(entry: os.DirEntry) -> _Kind:
 _TEMPORARY = re.compile(r"\.(.+)\.([0-9a-f]{6})-(\d+)-([0-9a-f]{6})\.[0-9a-f]{4}\.tmp")
 _HOST = blake2b(socket.gethostname().encode(), digest_size=3).hexdigest()
 _RUN = secrets.token_hex(3)
+_NUMBERS = itertools.count()
 _ABANDONED_S = 3600
 _TRIES = 5
 _ENDED = (b"Z", b"X")
@@ -326,7 +328,7 @@ class TemporaryName(NamedTuple):
         """A name of its own, so that two runs never write into one file; hidden."""
         if len(os.fsencode(name)) > _MAX_NAME_BYTES:
             name = blake2b(os.fsencode(name), digest_size=8).hexdigest()
-        return f".{name}.{_HOST}-{os.getpid()}-{_RUN}.{secrets.token_hex(2)}.tmp"
+        return f".{name}.{_HOST}-{os.getpid()}-{_RUN}.{next(_NUMBERS) % 0x10000:04x}.tmp"
 
     def may_be_written(self, path: str) -> bool:
         """Whether the process may still be alive. That can be checked on this machine only; besides, a file that nobody

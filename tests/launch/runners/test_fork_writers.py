@@ -1,6 +1,7 @@
 """When shards are written by processes that are forked, and by how many."""
 
 import multiprocessing
+import shutil
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,7 @@ def images(tmp_path_factory) -> Path:
         (folder / name).mkdir()
         for index in range(number):
             (folder / name / f"{index}.jpg").touch()
+        shutil.make_archive(str(folder / name), "zip", folder / name)
     return folder
 
 
@@ -47,6 +49,8 @@ def writers(
     [
         ({}, 4),
         ({"images": "few"}, 0),
+        ({"images": "many.zip"}, 4),
+        ({"images": "few.zip"}, 0),
         ({"images": "gs://bucket/images"}, 4),
         ({"images": "not there"}, 0),
         ({"threads": 3}, 3),

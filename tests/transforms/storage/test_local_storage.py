@@ -345,6 +345,10 @@ def test_an_earlier_run_of_the_same_process_number_is_over(tmp_path):
     assert not earlier.exists()
 
 
+def test_temporary_names_of_a_process_are_all_different():
+    assert len({TemporaryName.make("ours-1") for _ in range(2000)}) == 2000
+
+
 @pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "x" * 201])
 def test_names_as_long_as_the_file_system_has_them_are_written(tmp_path, name):
     STORAGE.write(str(tmp_path / name), b"long")
