@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.statistics import RecordPlace
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
+from recordmill.transforms.shards.shard_file import ShardFile
 from recordmill.transforms.shards.shard_processes import forked, forking
+from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
 
@@ -40,16 +44,18 @@ def begun(shard: Shard) -> list[Future[ShardResult]]:
     return [forked().finish(recipe, labels, table, 2, key, packed[half]) for key, half in HALVES.items()]
 
 
-def write(shard: Shard) -> tuple[list[ShardResult], progress.Progress, int, bool]:
-    progress.reset()
+def write(shard: Shard) -> tuple[list[ShardResult], list[progress.Progress], int, bool]:
     with forking(2):
         number = len(multiprocessing.active_children())
         results = [future.result() for future in begun(shard)]
-    return results, progress.snapshot(), number, bool(forked() or multiprocessing.active_children())
+    seen = [progress.snapshot()]
+    progress.reset()
+    seen.append(progress.snapshot())
+    return results, seen, number, bool(forked() or multiprocessing.active_children())
 
 
 def test_they_write_the_same_and_what_they_have_done_is_seen(shard):
-    results, seen, number, is_left = in_another(write, shard)
+    results, (seen, reset), number, is_left = in_another(write, shard)
     assert (number, is_left) == (2, False)
     files = shard.files()
     here = f"{shard.output}-here"
@@ -57,6 +63,7 @@ def test_they_write_the_same_and_what_they_have_done_is_seen(shard):
     assert files == shard.files(here)
     size = sum(task.ref.size_bytes for task in shard.tasks)
     assert (seen.images_done, seen.bytes_done, seen.shards_done, seen.images_skipped) == (20, size, 2, 0)
+    assert reset == progress.Progress()
 
 
 def fail(shard: Shard) -> None:
@@ -71,6 +78,43 @@ def test_an_error_is_what_it_would_be_here(shard):
     with pytest.raises(FileExistsError) as there:
         in_another(fail, shard)
     assert str(there.value) == str(here.value)
+
+
+def leave(shard: Shard) -> None:
+    append = ShardFile.append
+
+    def slowly(file: ShardFile, *record: bytes) -> RecordPlace:
+        time.sleep(0.05)
+        return append(file, *record)
+
+    ShardFile.append = slowly
+    with forking(2):
+        begun(shard)
+        while len(shard.files()) < 2:
+            time.sleep(0.01)
+
+
+def test_what_they_were_writing_is_gone_when_a_job_ends_early(shard):
+    in_another(leave, shard)
+    assert shard.files() == {}
+
+
+def get_stuck(shard: Shard) -> float:
+    def never_end(*_: object) -> None:
+        while True:
+            with suppress(SystemExit):
+                time.sleep(60)
+
+    ShardWriter.finish = never_end
+    began = time.monotonic()
+    with forking(2):
+        begun(shard)
+        time.sleep(0.2)
+    return time.monotonic() - began
+
+
+def test_one_that_does_not_end_is_killed(shard):
+    assert in_another(get_stuck, shard) < 30
 
 
 def signalled(shard: Shard, number: int) -> list[ShardResult]:
