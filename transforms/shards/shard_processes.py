@@ -10,10 +10,10 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
@@ -30,8 +30,17 @@ _OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _STOP = signal.SIGUSR1
 """What makes a process leave nothing of the shard that it is writing, and end; and how long it has for that."""
 _GRACE_S = 2.0
+_LARGE_BYTES = 8 << 20
+"""What is known of a shard's images from which on memory that it leaves free is worth giving back."""
 _THREADS_A_CORE = 2
 """One fetches and checks images while another waits for a disk, or for a process that has no shard left."""
+
+
+class _Share(NamedTuple):
+    """What a process has of the machine; see `RecordContext`."""
+
+    threads: int
+    has_one_core: bool
 
 
 class ShardProcesses:
@@ -52,7 +61,7 @@ class ShardProcesses:
         table: FeatureTable,
         threads: int | None,
         key: ShardKey,
-        packed: Sequence[bytes],
+        packed: list[bytes],
     ) -> "Future[ShardResult]":
         """`ShardWriter.finish` in one of them.
 
@@ -60,8 +69,9 @@ class ShardProcesses:
             threads: that fetch and check images, in all; None for as many as there is work for.
         """
         at_once = min(self.number, key.count)
-        each = -(-(threads or _THREADS_A_CORE * usable_cores()) // at_once)
-        return self._executor.submit(_finish, recipe, labels, table, each, key, packed)
+        cores = usable_cores()
+        share = _Share(-(-(threads or _THREADS_A_CORE * cores) // at_once), threads is None and at_once >= cores)
+        return self._executor.submit(_finish, recipe, labels, table, share, key, packed)
 
 
 _forked: ShardProcesses | None = None
@@ -125,10 +135,14 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _finish(
-    recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: Sequence[bytes]
+    recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, share: _Share, key: ShardKey, packed: list[bytes]
 ) -> ShardResult:
     try:
-        with ThreadPoolExecutor(threads) as pool:
-            return ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
+        with ThreadPoolExecutor(share.threads) as pool:
+            result = ShardWriter(recipe, RecordContext(labels, table, pool, *share)).finish(key, packed)
     except SystemExit:  # or the executor would take it for an error of the shard, and have the next one written
         os._exit(0)
+    if sum(map(len, packed)) > _LARGE_BYTES:
+        packed.clear()
+        ctypes.CDLL(None).malloc_trim(0)  # glibc would keep it for a next shard, which there may not be
+    return result
