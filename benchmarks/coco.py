@@ -1,22 +1,20 @@
 """`recordmill coco` against its stock writer, a plain loop and `cp -r`, in one sitting.
 
-    python benchmarks/coco.py [--images 5000] [--small 1000] [--shards 8] [--runs 5] [--folder DIR]
+    python benchmarks/coco.py [--images 5000] [--small 1000] [--large 20000] [--shards 8] [--runs 5] [--folder DIR]
 
-Whole processes are timed; the table gives medians, the time that importing takes apart, and the peak memory of the
-process. The rows are run in turn, round after round, so that a slow minute of a shared machine falls on all of them.
+Whole commands are timed; the table gives medians, the time that importing takes apart, and the most memory that the
+command had, with the processes that it forks. The rows are run in turn, round after round, so that a slow minute of a
+shared machine falls on all of them.
 """
 
-import os
 import shutil
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 from arguments import read_arguments
 from make_coco import make
+from measure import Measure, measured
 
 HERE = Path(__file__).resolve().parent
 RECORDMILL = [sys.executable, "-m", "recordmill.launch.cli"]
@@ -26,22 +24,6 @@ IMPORTS = (
     "recordmill.pipelines.coco, apache_beam.runners.portability.fn_api_runner"
 )
 LOOP_IMPORTS = f"import sys; sys.path.insert(0, {str(HERE)!r}); import plain_loop"
-
-
-class Run(NamedTuple):
-    seconds: float
-    peak_mb: float
-
-
-def timed(command: list[str]) -> Run:
-    """Wall-clock time and peak resident memory of a process, which must succeed."""
-    began = time.perf_counter()
-    process = subprocess.Popen(command, cwd=HERE.parent, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
-    if status:
-        raise SystemExit(f"{' '.join(command)} failed with status {status}")
-    return Run(seconds, usage.ru_maxrss / 1000)
 
 
 def coco(data: Path, output: Path, shards: int, *flags: str) -> list[str]:
@@ -61,52 +43,70 @@ def coco(data: Path, output: Path, shards: int, *flags: str) -> list[str]:
 
 
 def main() -> None:
-    arguments, folder = read_arguments(__doc__, images=5000, small=1000, shards=8, runs=5)
-    large, small, output = folder / f"coco-{arguments.images}", folder / f"coco-{arguments.small}", folder / "output"
-    for data, count in ((large, arguments.images), (small, arguments.small)):
-        if not data.exists():
-            make(data, count)
-    loop = [sys.executable, str(HERE / "plain_loop.py")]
-    shards = str(arguments.shards)
+    arguments, folder = read_arguments(__doc__, small=1000, images=5000, large=20000, shards=8, runs=5)
+    counts = {"": arguments.images, "small": arguments.small, "large": arguments.large}
+    data = {size: folder / f"coco-{count}" for size, count in counts.items()}
+    for size, count in counts.items():
+        if not data[size].exists():
+            make(data[size], count)
+    output, shards = folder / "output", arguments.shards
+
+    def job(size: str, *flags: str) -> list[str]:
+        return coco(data[size], output, shards, *flags)
+
+    def loop(size: str, *layout: str) -> list[str]:
+        return [sys.executable, str(HERE / "plain_loop.py"), str(data[size]), str(output), str(shards), *layout]
+
+    header = "--check", "header"
     commands = {
         "import": [sys.executable, "-c", IMPORTS],
         "import, plain loop": [sys.executable, "-c", LOOP_IMPORTS],
-        "header": coco(large, output, arguments.shards, "--check", "header"),
-        "decode": coco(large, output, arguments.shards, "--check", "decode"),
-        "stock writer": coco(large, output, arguments.shards, "--check", "header", "--writer", "beam"),
-        "plain loop": [*loop, str(large), str(output), shards],
-        "cp -r": ["cp", "-r", str(large / "images"), str(output)],
-        "small": coco(small, output, arguments.shards, "--check", "header"),
-        "small, keras": coco(small, output, arguments.shards, "--check", "header", "--layout", "keras"),
-        "loop, keras": [*loop, str(small), str(output), shards, "keras"],
+        "header": job("", *header),
+        "plain loop": loop(""),
+        "decode": job("", "--check", "decode"),
+        "stock writer": job("", *header, "--writer", "beam"),
+        "keras": job("", *header, "--layout", "keras"),
+        "plain loop, keras": loop("", "keras"),
+        "cp -r": ["cp", "-r", str(data[""] / "images"), str(output)],
+        "header, small": job("small", *header),
+        "header, large": job("large", *header),
+        "plain loop, large": loop("large"),
+        "decode, large": job("large", "--check", "decode"),
     }
-    runs: dict[str, list[Run]] = {name: [] for name in commands}
+    runs: dict[str, list[Measure]] = {name: [] for name in commands}
     for _ in range(arguments.runs):
         for name, command in commands.items():
             shutil.rmtree(output, ignore_errors=True)
-            runs[name].append(timed(command))
-    report(runs, arguments.images)
+            runs[name].append(measured(command))
+    report(runs, arguments.images, arguments.large)
 
 
-def report(runs: dict[str, list[Run]], images: int) -> None:
-    seconds = {name: statistics.median(run.seconds for run in of) for name, of in runs.items()}
-    peak = {name: statistics.median(run.peak_mb for run in of) for name, of in runs.items()}
-    loops = dict.fromkeys(("plain loop", "loop, keras"), "import, plain loop")
-    jobs = dict.fromkeys(("header", "decode", "stock writer", "small", "small, keras"), "import")
-    job = {name: seconds[name] - seconds[imports] for name, imports in (jobs | loops).items()}
-    print(f"{'':20}{'seconds':>9}{'fastest':>9}{'slowest':>9}{'after imports':>15}{'peak MB':>9}")
+def report(runs: dict[str, list[Measure]], images: int, large: int) -> None:
+    median = {name: Measure(*map(statistics.median, zip(*of, strict=True))) for name, of in runs.items()}
+    seconds = {name: of.seconds for name, of in median.items()}
+    after = {
+        name: seconds[name] - seconds["import, plain loop" if name.startswith("plain loop") else "import"]
+        for name in runs
+        if name != "cp -r" and not name.startswith("import")
+    }
+    columns = ("seconds", "fastest", "slowest", "after imports", "processor", "peak MB")
+    print(" " * 20, *(f"{column:>14}" for column in columns), sep="")
     for name, of in runs.items():
-        after = f"{job[name]:.2f}" if name in job else ""
-        fastest, slowest = min(of).seconds, max(of).seconds
-        print(f"{name:20}{seconds[name]:9.2f}{fastest:9.2f}{slowest:9.2f}{after:>15}{peak[name]:9.0f}")
-    for check in ("header", "decode"):
+        times = (seconds[name], min(of).seconds, max(of).seconds, after.get(name, ""), median[name].processor_s)
+        print(f"{name:20}", *(f"{time:14.2f}" if time != "" else " " * 14 for time in times), sep="", end="")
+        print(f"{median[name].peak_mb:14.0f}")
+    print(f"header: {after['header'] / after['plain loop']:.2f} x the plain loop after imports", end="; ")
+    print(f"large, {after['header, large'] / after['plain loop, large']:.2f} x")
+    for name in ("header", "plain loop", "decode"):
+        each_ms = (seconds[f"{name}, large"] - seconds[name]) / (large - images) * 1000
         print(
-            f"--check {check}: {images / job[check]:,.0f} images/s, {job[check] / job['plain loop']:.2f} x plain loop"
+            f"{name}: {each_ms:.3f} ms for each image between {images:,} and {large:,}, {1000 / each_ms:,.0f} a second"
         )
-    print(f"keras layout, small data set: {job['small, keras'] / job['loop, keras']:.2f} x the loop that writes it")
-    slower, larger = job["stock writer"] / job["header"], peak["stock writer"] / peak["header"]
+    print(f"keras: {after['keras'] / after['plain loop, keras']:.2f} x the loop that writes the same")
+    slower = after["stock writer"] / after["header"]
+    larger = median["stock writer"].peak_mb / median["header"].peak_mb
     print(f"stock writer: {slower:.1f} x our time, {larger:.1f} x our memory")
-    print(f"peak memory: {peak['header'] / peak['small']:.2f} x that of the small data set")
+    print(f"memory: large, {median['header, large'].peak_mb / median['header, small'].peak_mb:.2f} x small")
 
 
 if __name__ == "__main__":

@@ -64,8 +64,7 @@ VERBS = {
             _DRAW,
             f"{_CONVERT} --output tfrecords --dry-run",
             f"{_CONVERT} --captions sample/annotations/captions.json --masks png --output with-masks",
-            f"{_CONVERT} --categories circle,square --num-shards 4 --output small"
-            " -- --direct_running_mode=multi_processing --direct_num_workers=2",
+            f"{_CONVERT} --categories circle,square --num-shards 4 --output small",
         ),
     ),
     "folder": Verb(

@@ -36,13 +36,24 @@ def writers_forked(images: Sequence[str], threads: int | None, beam_arguments: S
     """
     number = min(usable_cores(), threads or _MOST, _MOST)
     with ExitStack() as stack:
-        if number > 1 and _may_fork() and _is_in_this_process(beam_options(beam_arguments)):
+        if number > 1 and _may_fork() and _mode(beam_options(beam_arguments)) == "in_memory":
             try:
                 if _are_many(images):
                     stack.enter_context(forking(number))
             except OSError as error:  # no more processes, no shared memory; or a folder, of which the job tells
                 _LOGGER.debug("No processes are forked: %r", error)
         yield
+
+
+def slower_processes(beam_arguments: Sequence[str]) -> str:
+    """What is to be said where a job of images is given Beam's processes, and its own could be forked; or nothing."""
+    if not _may_fork() or _mode(beam_options(beam_arguments)) != "multi_processing":
+        return ""
+    return (
+        "--direct_running_mode=multi_processing starts Beam anew in each process, seconds before an image is read, and "
+        "passes all that is known of images between them; without it this command writes shards in processes of its "
+        "own, one a core, in less time"
+    )
 
 
 def _may_fork() -> bool:
@@ -54,8 +65,9 @@ def _may_fork() -> bool:
     )
 
 
-def _is_in_this_process(options: PipelineOptions) -> bool:
-    return runner_of(options) is Runner.LOCAL and options.view_as(DirectOptions).direct_running_mode == "in_memory"
+def _mode(options: PipelineOptions) -> str:
+    """How Beam's local runner is to run; empty where another runs."""
+    return str(options.view_as(DirectOptions).direct_running_mode) if runner_of(options) is Runner.LOCAL else ""
 
 
 def _are_many(images: Sequence[str]) -> bool:

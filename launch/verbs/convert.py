@@ -159,7 +159,7 @@ class _Job(NamedTuple):
     beam_arguments: Sequence[str]
 
     def run(self, shows_progress: bool = True) -> None:
-        from recordmill.launch.runners.fork_writers import writers_forked
+        from recordmill.launch.runners.fork_writers import slower_processes, writers_forked
         from recordmill.launch.runners.run import run
         from recordmill.launch.runners.watch import polling
         from recordmill.launch.terminal import progress
@@ -171,6 +171,8 @@ class _Job(NamedTuple):
         polled = polling(count) if self.beam_arguments else nullcontext()
         shown = progress.shown(self.progress_mode if shows_progress else "none")
         images = self.conversion.image_options
+        if images and (said := slower_processes(self.beam_arguments)):
+            terminal_of_errors().print(f"note: {said}")
         forked = writers_forked(images.images, images.workers, self.beam_arguments) if images else nullcontext()
         with forked, shown, polled:
             run(lambda p: self.conversion.write(p, self.recipes), self.beam_arguments)

@@ -44,6 +44,26 @@ def writers(
         return processes.number if processes else 0, len(multiprocessing.active_children())
 
 
+def told(beam_arguments: list[str], is_own: bool) -> str:
+    if is_own:
+        own_process.begin()
+    return fork_writers.slower_processes(beam_arguments)
+
+
+@pytest.mark.parametrize(
+    ("beam_arguments", "is_own", "is_told"),
+    [
+        (["--direct_running_mode=multi_processing"], True, True),
+        (["--direct_running_mode=multi_processing"], False, False),
+        ([], True, False),
+        (["--runner=PrismRunner", "--direct_running_mode=multi_processing"], True, False),
+    ],
+)
+def test_processes_of_beam_are_told_to_be_slower_where_others_would_be_forked(beam_arguments, is_own, is_told):
+    with ProcessPoolExecutor(1, warm_process._warm()) as pool:
+        assert ("in less time" in pool.submit(told, beam_arguments, is_own).result()) == is_told
+
+
 @pytest.mark.parametrize(
     ("given", "number"),
     [
