@@ -133,11 +133,6 @@ class PictureRules(msgspec.Struct, frozen=True):
     jpeg_quality: int = 95
     raw_size: tuple[int, int] | None = None
 
-    @property
-    def decodes(self) -> bool:
-        """Whether every picture is decoded, or any may be: where none is larger, and all have the format, none is."""
-        return self.check == "decode" or self.raw_size is not None or self.max_side is not None or self.format != "keep"
-
 
 class Transcoding(msgspec.Struct, frozen=True):
     """Why and from what a picture was transcoded.

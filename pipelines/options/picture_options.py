@@ -32,8 +32,7 @@ class ImageOptions(ConvertOptions):
         docs=(
             "threads that fetch and check images, per Beam worker. A local job is one; with 1,000 images or more it "
             "shares them out among processes that write a shard each, as many as there are cores, 8 at the most; with "
-            "1 there are none, and without it they have two a core, which begin where pictures are decoded or "
-            "reading waits"
+            "1 there are none, and without it they have two a core"
         ),
         least=1,
         largest=256,

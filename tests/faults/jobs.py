@@ -332,9 +332,6 @@ def small_coco(pictures: Path, folder: Path) -> Callable[[str], list[object]]:
     return lambda output: ["coco", *inputs, "--output", output, "--num-shards", 2]
 
 
-DECODED = PictureRules("decode")
-
-
 class Shard:
     """A bundle's work: one shard of 20 pictures, which is written picture by picture."""
 
@@ -351,8 +348,10 @@ class Shard:
             ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
             self.tasks.append(ImageTask(number, path.name, 40, 30, ref, "train", ()))
 
-    def recipe(self, gzip: bool, output: str = "", rules: PictureRules = DECODED) -> ShardRecipe:
-        return ShardRecipe(output or self.output, "coco", "detection", gzip, 0, EncodePictures("clip", rules), FORMAT)
+    def recipe(self, gzip: bool, output: str = "") -> ShardRecipe:
+        return ShardRecipe(
+            output or self.output, "coco", "detection", gzip, 0, EncodePictures("clip", PictureRules("decode")), FORMAT
+        )
 
     def finish(
         self, gzip: bool = False, output: str = "", key: ShardKey = KEY, within: slice = slice(None)

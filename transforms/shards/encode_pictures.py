@@ -14,7 +14,7 @@ from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.examples.image_encoder import ImageEncoder, encoder_of
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file, fetch_for
 from recordmill.transforms.images.load_picture import load_picture
-from recordmill.transforms.runtime.look_ahead import look_ahead, look_ahead_if_idle
+from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.shards.record_maker import Made, RecordContext
 from recordmill.transforms.storage.interface import is_remote
 
@@ -63,10 +63,8 @@ def _encoded_ahead(
 ) -> Iterator[Made]:
     files = (file for task in tasks if encoder.wants_image(task) for file in task.files)
     encode = partial(encode_batch, encoder=encoder, rules=rules, fetch=fetch_for(files))
-    # Decoders let go of the interpreter's lock, so that a thread more is of use where a core has no shard left.
-    ahead = look_ahead_if_idle if of.has_one_core and not rules.decodes else look_ahead
     return chain.from_iterable(
-        ahead(encode, batches(tasks, size_of), of.pool, of.threads, lambda batch: sum(map(size_of, batch)))
+        look_ahead(encode, batches(tasks, size_of), of.pool, of.threads, lambda batch: sum(map(size_of, batch)))
     )
 
 

@@ -20,14 +20,12 @@ class RecordContext(NamedTuple):
 
     Attributes:
         pool: its threads, `threads` of them, fetch and check images.
-        has_one_core: other processes keep the other cores busy, so that threads are for waiting alone.
     """
 
     labels: LabelMap
     table: FeatureTable
     pool: Executor
     threads: int
-    has_one_core: bool = False
 
 
 class RecordMaker(Protocol):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
@@ -34,13 +34,6 @@ _LARGE_BYTES = 8 << 20
 """What is known of a shard's images from which on memory that it leaves free is worth giving back."""
 _THREADS_A_CORE = 2
 """One fetches and checks images while another waits for a disk, or for a process that has no shard left."""
-
-
-class _Share(NamedTuple):
-    """What a process has of the machine; see `RecordContext`."""
-
-    threads: int
-    has_one_core: bool
 
 
 class ShardProcesses:
@@ -69,9 +62,8 @@ class ShardProcesses:
             threads: that fetch and check images, in all; None for as many as there is work for.
         """
         at_once = min(self.number, key.count)
-        cores = usable_cores()
-        share = _Share(-(-(threads or _THREADS_A_CORE * cores) // at_once), threads is None and at_once >= cores)
-        return self._executor.submit(_finish, recipe, labels, table, share, key, packed)
+        each = -(-(threads or _THREADS_A_CORE * usable_cores()) // at_once)
+        return self._executor.submit(_finish, recipe, labels, table, each, key, packed)
 
 
 _forked: ShardProcesses | None = None
@@ -135,11 +127,11 @@ def _stop(*_: object) -> NoReturn:
 
 
 def _finish(
-    recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, share: _Share, key: ShardKey, packed: list[bytes]
+    recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: list[bytes]
 ) -> ShardResult:
     try:
-        with ThreadPoolExecutor(share.threads) as pool:
-            result = ShardWriter(recipe, RecordContext(labels, table, pool, *share)).finish(key, packed)
+        with ThreadPoolExecutor(threads) as pool:
+            result = ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
     except SystemExit:  # or the executor would take it for an error of the shard, and have the next one written
         os._exit(0)
     if sum(map(len, packed)) > _LARGE_BYTES:

@@ -138,7 +138,7 @@ class _Boxes:
         annotated = [facts for facts in images if facts.boxes]
         edges = [
             # As records have them, so that those that are read back give the same.
-            _floats(chain.from_iterable(facts.boxes[edge] for facts in annotated)).astype(np.float32).astype(np.float64)  # type: ignore[index]
+            np.array([value for facts in annotated for value in facts.boxes[edge]], np.float32).astype(np.float64)  # type: ignore[index]
             for edge in range(4)
         ]
         self._ymin, self._xmin, self._ymax, self._xmax = edges
@@ -146,9 +146,9 @@ class _Boxes:
         self._height = np.repeat(_floats(facts.height for facts in images), self.of_image)
         self._width = np.repeat(_floats(facts.width for facts in images), self.of_image)
         self.sides = np.sqrt(self._share * self._width * self._height)
-        has_masks = any(facts.mask_bounds is not None for facts in annotated)
-        bounds = (edges for facts in annotated for edges in _mask_edges(facts))
-        self._masks = np.array(list(bounds), np.float64).reshape(-1, 4) if has_masks else None
+        self._masks = np.array([edges for facts in annotated for edges in _mask_edges(facts)], np.float64).reshape(
+            -1, 4
+        )
         self._classes = _floats(index for facts in annotated for index in facts.classes)
         self._image = np.repeat(np.arange(len(images)), self.of_image)
 
@@ -179,8 +179,6 @@ class _Boxes:
 
     def not_around_mask(self) -> np.ndarray:
         """How many boxes of each image have other bounds than their mask; what has no mask is none of them."""
-        if self._masks is None:
-            return np.zeros(len(self.of_image), np.int64)
         size = np.stack([self._height, self._width] * 2, axis=1)
         edges = np.stack([self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
         boxes = np.clip(edges, 0, 1) * size  # where masks are, which end with their image

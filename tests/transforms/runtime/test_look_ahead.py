@@ -2,12 +2,10 @@
 
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from functools import partial
 
 import pytest
 
-from recordmill.transforms.runtime import look_ahead as look_ahead_module
-from recordmill.transforms.runtime.look_ahead import BYTES_AHEAD, look_ahead, look_ahead_if_idle
+from recordmill.transforms.runtime.look_ahead import BYTES_AHEAD, look_ahead
 
 
 class AtOnce(Executor):
@@ -89,47 +87,3 @@ def test_after_an_error_nothing_more_is_begun():
     with pytest.raises(PermissionError, match=r"0\.jpg"):
         next(look_ahead(str, range(10), pool, 2))
     assert [future.cancelled() for future in pool.futures] == [False, True, True, True]
-
-
-class Clock:
-    """Of a machine on which time passes when the test says so."""
-
-    def __init__(self):
-        self.lasted = self.worked = 0.0
-
-    def perf_counter(self) -> float:
-        return self.lasted
-
-    def thread_time(self) -> float:
-        return self.worked
-
-    def work(self, item: float, share: float) -> float:
-        self.lasted += item
-        self.worked += item * share
-        return item
-
-
-class Counting(AtOnce):
-    def __init__(self):
-        self.items: list[float] = []
-
-    def submit(self, function, *arguments):
-        self.items += arguments
-        return super().submit(function, *arguments)
-
-
-@pytest.mark.parametrize(("share", "in_threads"), [(1.0, 0), (0.8, 0), (0.7, 10), (0.0, 10)])
-def test_threads_work_ahead_from_where_this_one_waits(monkeypatch, share, in_threads):
-    clock, pool = Clock(), Counting()
-    monkeypatch.setattr(look_ahead_module, "time", clock)
-    items = [0.02] * 13  # as 0.05 s are looked at, three of them
-    assert list(look_ahead_if_idle(partial(clock.work, share=share), items, pool, 2)) == items
-    assert len(pool.items) == in_threads
-
-
-def test_a_disk_that_becomes_slow_is_seen(monkeypatch):
-    clock, pool = Clock(), Counting()
-    monkeypatch.setattr(look_ahead_module, "time", clock)
-    items = [0.06] * 100 + [0.07] * 5
-    list(look_ahead_if_idle(lambda item: clock.work(item, 1.0 if item == 0.06 else 0.5), items, pool, 2))
-    assert pool.items == [0.07] * 4

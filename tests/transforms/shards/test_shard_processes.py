@@ -5,28 +5,24 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from math import inf
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-from recordmill.schemas.images import PictureRules
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace
-from recordmill.transforms.runtime import look_ahead, progress
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
-from recordmill.transforms.shards import shard_processes
 from recordmill.transforms.shards.shard_file import ShardFile
 from recordmill.transforms.shards.shard_processes import forked, forking
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
 
-HEADERS = PictureRules("header")
 HALVES = {ShardKey("train", 0, 2): slice(10), ShardKey("train", 1, 2): slice(10, 20)}
 
 
@@ -68,40 +64,6 @@ def test_they_write_the_same_and_what_they_have_done_is_seen(shard):
     size = sum(task.ref.size_bytes for task in shard.tasks)
     assert (seen.images_done, seen.bytes_done, seen.shards_done, seen.images_skipped) == (20, size, 2, 0)
     assert reset == progress.Progress()
-
-
-class NoThreads(ThreadPoolExecutor):
-    def submit(self, *_: object) -> NoReturn:
-        raise RuntimeError("a thread")
-
-
-def write_without_threads(shard: Shard, rules: PictureRules, threads: int | None, cores: int) -> None:
-    shard_processes.ThreadPoolExecutor = NoThreads
-    shard_processes.usable_cores = lambda: cores
-    look_ahead._LOOK_S = inf  # however busy the machine is
-    recipe, (labels, table) = shard.recipe(False, rules=rules), shard.CONTEXT
-    with forking(2):
-        forked().finish(recipe, labels, table, threads, ShardKey("train", 0, 2), [pack(shard.tasks[0])]).result()
-
-
-def test_a_process_with_a_core_of_its_own_begins_no_threads_where_they_would_wait_for_each_other(shard):
-    in_another(write_without_threads, shard, HEADERS, None, 2)
-
-
-@pytest.mark.parametrize(
-    ("rules", "threads", "cores"),
-    [
-        (HEADERS, 2, 2),
-        (HEADERS, None, 3),
-        (PictureRules("decode"), None, 2),
-        (PictureRules("none", format="jpeg"), None, 2),
-        (PictureRules("none", max_side=100), None, 2),
-        (PictureRules("none", raw_size=(8, 8)), None, 2),
-    ],
-)
-def test_it_begins_threads_where_they_are_asked_for_or_of_use(shard, rules, threads, cores):
-    with pytest.raises(RuntimeError, match="a thread"):
-        in_another(write_without_threads, shard, rules, threads, cores)
 
 
 def fail(shard: Shard) -> None:
