@@ -17,7 +17,6 @@ from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
-from recordmill.transforms.shards import shard_processes
 from recordmill.transforms.shards.shard_file import ShardFile
 from recordmill.transforms.shards.shard_processes import forked, forking
 from recordmill.transforms.shards.shard_writer import ShardWriter
@@ -89,7 +88,6 @@ def leave(shard: Shard) -> None:
         return append(file, *record)
 
     ShardFile.append = slowly
-    shard_processes._GRACE_S = 60.0  # a busy machine may need more than is given
     with forking(2):
         begun(shard)
         while len(shard.files()) < 2:
