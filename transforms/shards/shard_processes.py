@@ -9,11 +9,9 @@ import gc
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import NoReturn
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
@@ -23,13 +21,11 @@ from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.storage.resolve import storage_for
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 """What interrupts a command: its process ends the others."""
-_STOP = signal.SIGUSR1
-"""What makes a process leave nothing of the shard that it is writing, and end; and how long it has for that."""
-_GRACE_S = 2.0
 _LARGE_BYTES = 8 << 20
 """What is known of a shard's images from which on memory that it leaves free is worth giving back."""
 _THREADS_A_CORE = 2
@@ -46,6 +42,7 @@ class ShardProcesses:
     def __init__(self, number: int, executor: ProcessPoolExecutor):
         self.number = number
         self._executor = executor
+        self._outputs: set[str] = set()
 
     def finish(
         self,
@@ -62,8 +59,21 @@ class ShardProcesses:
             threads: that fetch and check images, in all; None for as many as there is work for.
         """
         at_once = min(self.number, key.count)
+        self._outputs.add(recipe.output)
         each = -(-(threads or _THREADS_A_CORE * usable_cores()) // at_once)
         return self._executor.submit(_finish, recipe, labels, table, each, key, packed)
+
+    def end(self) -> None:
+        """Kill them, wherever they are, and delete what they were writing."""
+        children = multiprocessing.active_children()
+        for process in children:
+            process.kill()
+        for process in children:
+            process.join()
+        self._executor.shutdown(cancel_futures=True)
+        for output in self._outputs:
+            with suppress(OSError):  # the error that ends the job is the one to be told; the next run deletes it
+                storage_for(output).delete_leftovers(output)
 
 
 _forked: ShardProcesses | None = None
@@ -81,26 +91,15 @@ def forking(number: int) -> Iterator[None]:
     gc.freeze()  # or each process would copy what its collector looks at
     progress.expect_forked()
     executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _begin, (os.getpid(),))
+    processes = ShardProcesses(number, executor)
     try:
         with _held_back(_OF_PARENT):  # in them for good; here, a fork must not be interrupted halfway
             executor.submit(os.getpid)  # all are forked with the first task, before the executor has a thread
-        _forked = ShardProcesses(number, executor)
+        _forked = processes
         yield
     finally:
         _forked = None
-        _end_children()
-        executor.shutdown(cancel_futures=True)
-
-
-def _end_children() -> None:
-    children = multiprocessing.active_children()
-    for process in children:
-        with suppress(ProcessLookupError):  # it has ended just now
-            os.kill(process.pid, _STOP)  # type: ignore[arg-type]
-    last = time.monotonic() + _GRACE_S
-    for process in children:
-        process.join(max(0.0, last - time.monotonic()))
-        process.kill()
+        processes.end()
 
 
 @contextmanager
@@ -117,23 +116,15 @@ def _begin(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-    signal.signal(_STOP, _stop)
     progress.is_forked()
     gc.enable()
-
-
-def _stop(*_: object) -> NoReturn:
-    raise SystemExit
 
 
 def _finish(
     recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: list[bytes]
 ) -> ShardResult:
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            result = ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
-    except SystemExit:  # or the executor would take it for an error of the shard, and have the next one written
-        os._exit(0)
+    with ThreadPoolExecutor(threads) as pool:
+        result = ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
     if sum(map(len, packed)) > _LARGE_BYTES:
         packed.clear()
         ctypes.CDLL(None).malloc_trim(0)  # glibc would keep it for a next shard, which there may not be

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.shards.shard_file import ShardFile
 from recordmill.transforms.shards.shard_processes import forked, forking
-from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
 
@@ -97,24 +95,6 @@ def leave(shard: Shard) -> None:
 def test_what_they_were_writing_is_gone_when_a_job_ends_early(shard):
     in_another(leave, shard)
     assert shard.files() == {}
-
-
-def get_stuck(shard: Shard) -> float:
-    def never_end(*_: object) -> None:
-        while True:
-            with suppress(SystemExit):
-                time.sleep(60)
-
-    ShardWriter.finish = never_end
-    began = time.monotonic()
-    with forking(2):
-        begun(shard)
-        time.sleep(0.2)
-    return time.monotonic() - began
-
-
-def test_one_that_does_not_end_is_killed(shard):
-    assert in_another(get_stuck, shard) < 30
 
 
 def signalled(shard: Shard, number: int) -> list[ShardResult]:
