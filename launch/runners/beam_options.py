@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from apache_beam.options.pipeline_options import (
     DebugOptions,
+    DirectOptions,
     GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
@@ -108,6 +109,11 @@ def runner_of(options: PipelineOptions) -> Runner:
         ConfigError: one that is not known to give the same records as the others.
     """
     return _named(options.view_as(StandardOptions).runner)
+
+
+def local_mode(options: PipelineOptions) -> str:
+    """How Beam's local runner is to run, `in_memory` where nothing is said; empty where another runs."""
+    return str(options.view_as(DirectOptions).direct_running_mode) if runner_of(options) is Runner.LOCAL else ""
 
 
 def _named(name: str | None) -> Runner:

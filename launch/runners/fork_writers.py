@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
-
 from recordmill.launch.runners import own_process
-from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
+from recordmill.launch.runners.beam_options import beam_options, local_mode
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.shard_processes import forking
 from recordmill.transforms.storage.interface import is_remote
@@ -36,7 +34,7 @@ def writers_forked(images: Sequence[str], threads: int | None, beam_arguments: S
     """
     number = min(usable_cores(), threads or _MOST, _MOST)
     with ExitStack() as stack:
-        if number > 1 and _may_fork() and _mode(beam_options(beam_arguments)) == "in_memory":
+        if number > 1 and _may_fork() and local_mode(beam_options(beam_arguments)) == "in_memory":
             try:
                 if _are_many(images):
                     stack.enter_context(forking(number))
@@ -47,7 +45,7 @@ def writers_forked(images: Sequence[str], threads: int | None, beam_arguments: S
 
 def slower_processes(beam_arguments: Sequence[str]) -> str:
     """What is to be said where a job of images is given Beam's processes, and its own could be forked; or nothing."""
-    if not _may_fork() or _mode(beam_options(beam_arguments)) != "multi_processing":
+    if not _may_fork() or local_mode(beam_options(beam_arguments)) != "multi_processing":
         return ""
     return (
         "--direct_running_mode=multi_processing starts Beam anew in each process, seconds before an image is read, and "
@@ -63,11 +61,6 @@ def _may_fork() -> bool:
         and threading.active_count() == 1
         and "tensorflow" not in sys.modules
     )
-
-
-def _mode(options: PipelineOptions) -> str:
-    """How Beam's local runner is to run; empty where another runs."""
-    return str(options.view_as(DirectOptions).direct_running_mode) if runner_of(options) is Runner.LOCAL else ""
 
 
 def _are_many(images: Sequence[str]) -> bool:

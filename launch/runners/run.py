@@ -8,7 +8,16 @@ from contextlib import AbstractContextManager, nullcontext
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from recordmill.launch.runners import garbage, known_beam, lean_buffers, remember_state, unsampled, watch, weigh_state
+from recordmill.launch.runners import (
+    garbage,
+    known_beam,
+    lean_buffers,
+    remember_state,
+    uncompressed,
+    unsampled,
+    watch,
+    weigh_state,
+)
 from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
 from recordmill.launch.runners.explain import explain
 from recordmill.launch.runners.quick_building import built_quickly
@@ -61,5 +70,6 @@ def _tuned(options: PipelineOptions) -> AbstractContextManager[None]:
     remember_state.install()
     weigh_state.install()
     lean_buffers.install(options)
+    uncompressed.install(options)
     unsampled.install()
     return built_quickly()
