@@ -221,6 +221,13 @@ def _warnings(
     if not total:
         yield f"column {name} has no value in any row; leave it out by --columns"
         return
+    if found.first_like_rows and found.like_rows * 2 >= found.of_lines:
+        file, row = found.first_like_rows
+        yield (
+            f"column {name} has lines in its cells that look like rows ({found.lines_in_cells:,} in "
+            f"{found.like_rows:,} of its cells), the first in {paths[file]} row {row}; where a quote there is not "
+            "closed, these rows are lost: double it, or put quotes around its cell"
+        )
     if column.type is ColumnType.FLOAT and found.rounded:
         yield (
             f"column {name}: {found.rounded:,} of {total:,} values lose more than a part in 10,000,000 as float32, "

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import Part, RowBatch, Seen, python_values, shown
+from recordmill.transforms.table.row_batch import CsvHead, Part, RowBatch, Seen, python_values, shown
+from recordmill.transforms.table.rows_in_cells import rows_in_cells
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
@@ -24,6 +25,10 @@ class ColumnStats(msgspec.Struct):
         missing: rows without a value.
         lists: rows with a list.
         rounded: how many values lose more than one part in 10⁷ as float32.
+        of_lines: cells of several lines, in CSV.
+        like_rows: those whose lines look like rows, see `rows_in_cells`.
+        lines_in_cells: over how many lines those go on, in all.
+        first_like_rows: the first of them: (file's number, line).
         distinct: values, of an enum, or of a column whose classes are asked for; None where there are more than
             MOST_DISTINCT, or longer ones than MOST_NAME_BYTES.
     """
@@ -33,6 +38,10 @@ class ColumnStats(msgspec.Struct):
     missing: int = 0
     lists: int = 0
     rounded: int = 0
+    of_lines: int = 0
+    like_rows: int = 0
+    lines_in_cells: int = 0
+    first_like_rows: tuple[int, int] | None = None
     distinct: set[str] | None = msgspec.field(default_factory=set)
 
     def add(self, other: "ColumnStats") -> None:
@@ -43,6 +52,11 @@ class ColumnStats(msgspec.Struct):
         self.missing += other.missing
         self.lists += other.lists
         self.rounded += other.rounded
+        self.of_lines += other.of_lines
+        self.like_rows += other.like_rows
+        self.lines_in_cells += other.lines_in_cells
+        firsts = filter(None, (self.first_like_rows, other.first_like_rows))
+        self.first_like_rows = min(firsts, default=None)
         if self.distinct is None or other.distinct is None or len(self.distinct | other.distinct) > MOST_DISTINCT:
             self.distinct = None
         else:
@@ -114,6 +128,8 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
             column.missing = rows - len(given)
             if name in distinct:
                 column.distinct = _distinct(given)
+            if batch.head:
+                _observe_lines(array, name, batch.head, batch.lines, file, column)
             _observe_texts(given, batch.lines[is_given], file, column)
             continue
         places = np.arange(rows)
@@ -178,6 +194,15 @@ def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: Column
         if is_such.any():
             texts, lines = texts.filter(pa.array(~is_such)), lines[~is_such]
     _note(column, Seen.TEXT, texts, lines, file)
+
+
+def _observe_lines(
+    cells: pa.Array, name: str, head: CsvHead, lines: np.ndarray, file: int, column: ColumnStats
+) -> None:
+    column.of_lines, found = rows_in_cells(cells, name, head)
+    if found:
+        column.like_rows, column.lines_in_cells = len(found), sum(found.values())
+        column.first_like_rows = file, int(lines[min(found)])
 
 
 def _observe_such(look: Seen, texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:

@@ -13,7 +13,7 @@ from pyarrow import csv as arrow_csv
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
+from recordmill.transforms.table.row_batch import BadRow, CsvHead, RowBatch, shown
 
 MOST_COLUMNS = 10_000
 _BLOCK_BYTES = 16 << 20
@@ -33,6 +33,7 @@ def read_csv(
     """
     quoted = _QuoteCounter(_as_utf8(stream, encoding))
     names = _head(path, quoted, delimiter, encoding)
+    head = CsvHead(tuple(names), delimiter)
     wanted = [name for name in names if not columns or name in columns]
     bad: list[BadRow] = []
     number, last = 0, None
@@ -44,7 +45,9 @@ def read_csv(
                 number = int(numbers[-1])
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
-                yield _checked(RowBatch(dict(zip(wanted, last.columns, strict=False)), numbers, before, False))
+                yield _checked(
+                    RowBatch(dict(zip(wanted, last.columns, strict=False)), numbers, before, False, head=head)
+                )
         if bad:
             yield RowBatch(
                 {name: pa.array([], pa.large_string()) for name in wanted}, np.zeros(0, np.int64), bad, False
@@ -188,4 +191,4 @@ def _checked(batch: RowBatch) -> RowBatch:
                     bad.append(BadRow(int(batch.lines[place]), Reason.NOT_TEXT, detail))
                 is_good[place] = False
     columns = {name: array.filter(pa.array(is_good)).cast(pa.large_string()) for name, array in batch.columns.items()}
-    return RowBatch(columns, batch.lines[is_good], batch.bad + bad, False)
+    return batch._replace(columns=columns, lines=batch.lines[is_good], bad=batch.bad + bad)

@@ -54,6 +54,13 @@ class Part(NamedTuple):
     values: pa.Array
 
 
+class CsvHead(NamedTuple):
+    """The columns of a CSV file, also those that are not read, and what separates them."""
+
+    names: tuple[str, ...]
+    delimiter: str
+
+
 class RowBatch(NamedTuple):
     """Rows that follow each other in a file.
 
@@ -64,6 +71,7 @@ class RowBatch(NamedTuple):
         bad: rows that are not in `columns`.
         is_typed: False where all values are texts that stand for what they may (CSV).
         parts: by name, of columns whose values are of several types, so that `columns` has them as texts.
+        head: of the file, if it is CSV.
     """
 
     columns: dict[str, pa.Array]
@@ -71,6 +79,7 @@ class RowBatch(NamedTuple):
     bad: list[BadRow]
     is_typed: bool
     parts: Mapping[str, Sequence[Part]] = {}
+    head: CsvHead | None = None
 
 
 def python_values(array: pa.Array) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import zipfile
 
 import msgspec
@@ -16,6 +17,7 @@ from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.read_csv_rows import read_csv
 from recordmill.transforms.table.read_json_rows import read_json
 from recordmill.transforms.table.read_rows import read_rows
 
@@ -49,6 +51,28 @@ def test_csv(tmp_path, data, cells):
     assert read(tmp_path / "x.csv", data)[0] == cells
     assert read(tmp_path / "y.csv.gz", gzip.compress(data))[0] == cells
     assert read(tmp_path / "z.csv", gzip.compress(data))[0] == cells, "known by its bytes"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'a,b,c\n1,x,y\n2,x,"y\n3,x,y\n4,x,y"z\n5,x,y\n', "[(]2 in 1 of its cells[)], the first in x.csv row 2"),
+        (b'a,b,c\r\n2,"x\r\n3,z" x,y\r\n4,"x\r\n5,z",y\r\n', "column b has .*[(]2 in 2 of its cells[)].* row 1;"),
+        (b'a,b,c\n1,x,"y\n3,x,y\n,"\n1,x,"1\n2"\n1,x,"1\n2"\n', None),  # most are of several lines
+        (b'a,b,c\n1,x,"y\n3,x,y,z\n4,x,y"z\n', None),
+        (b'a,b,c\n1,x,"y\n3,x\n4,x,y"z\n', None),
+        (b'a,b,c\n"1\n2",x,y\n', None),
+        (b'a\n"1\n2"\n', None),
+    ],
+)
+def test_lines_of_a_cell_that_look_like_rows_are_told(data, told):
+    stats = TableStats()
+    for batch in read_csv("x.csv", io.BytesIO(data), ",", "utf-8", ()):
+        stats.add(observe(batch, 0))
+    warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
+    found = [text for text in warnings if "look like rows" in text]
+    assert bool(found) == bool(told)
+    assert not told or re.search(told, found[0])
 
 
 def test_members_of_an_archive(tmp_path):
