@@ -68,6 +68,12 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
         console.print(f"{split.split}: {split.images:,} images{rows}, {size_text(split.image_bytes)}, are in {folder}")
         for document in split.documents:
             console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
+            if document.shared_ids:
+                console.print(
+                    f"    of which several share an id (number of such ids: {document.shared_ids:,}); tools that look "
+                    "annotations up by id, such as pycocotools, find one of each: number them anew if you evaluate "
+                    "with them"
+                )
     for note in notes:
         console.print(note)
     for split in splits:

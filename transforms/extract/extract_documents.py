@@ -24,10 +24,11 @@ ANNOTATIONS = "annotations"
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A file, and how many annotations, or labels, it has."""
+    """A file, how many annotations, or labels, it has, and how many ids several of these have."""
 
     file: str
     annotations: int
+    shared_ids: int = 0
 
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
@@ -79,10 +80,10 @@ def write_documents(
     if "image.class_name" in table.sources:
         file = f"{ANNOTATIONS}/labels_{split}.csv"
         documents.append(Document(file, write_labels(storage.join(folder, file), split, pieces.labels())))
-    for kind, annotations, categories in _contents(split, pieces, table, labels):
-        file = f"{ANNOTATIONS}/{kind}_{split}.json"
+    for name, kind, annotations, categories in _contents(split, pieces, table, labels):
+        file = f"{ANNOTATIONS}/{name}_{split}.json"
         number = write_document(storage.join(folder, file), pieces.images(), annotations, categories)
-        documents.append(Document(file, number))
+        documents.append(Document(file, number, pieces.shared_ids[kind]))
     counts = pieces.image_files()
     rows = sum(map(len, pieces.images()))
     return ExtractedSplit(split, rows, counts.files, counts.bytes, tuple(documents), pieces.faults)
@@ -161,16 +162,17 @@ def _csv(rows: Iterable[Sequence[str]]) -> bytes:
 
 def _contents(
     split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
-) -> Iterator[tuple[str, Iterable[Sequence[bytes]], list[Category] | None]]:
-    """Kind, JSON of annotations, categories (captions have none) of each file that the data set's records can fill."""
+) -> Iterator[tuple[str, Lines, Iterable[Sequence[bytes]], list[Category] | None]]:
+    """Name, lines, JSON of annotations, categories (captions have none) of each file that the data set's records can
+    fill."""
     if "objects.id" not in table.sources:
         return
     categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
-    yield "instances", pieces.objects(Lines.INSTANCES), categories
+    yield "instances", Lines.INSTANCES, pieces.objects(Lines.INSTANCES), categories
     if Part.KEYPOINTS in table.parts:
         figures = [category for category in categories if category.keypoints]
-        yield "person_keypoints", pieces.objects(Lines.KEYPOINTS), figures
+        yield "person_keypoints", Lines.KEYPOINTS, pieces.objects(Lines.KEYPOINTS), figures
     if Part.CAPTIONS in table.parts:
-        yield "captions", pieces.captions(), None
+        yield "captions", Lines.CAPTIONS, pieces.captions(), None
     if "panoptic.png" in table.sources:
-        yield "panoptic", pieces.panoptic(split), list(labels.segments)
+        yield "panoptic", Lines.PANOPTIC, pieces.panoptic(split), list(labels.segments)

@@ -12,7 +12,10 @@ from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows, panoptic_path
 from recordmill.transforms.runtime.line_blocks import ordered_bytes
 
-_KEY_BYTES = 16
+ID_BYTES = 8
+"""With which the keys of annotations begin; and those of captions that have no id."""
+NO_ID = ordered_bytes(0)
+_KEY_BYTES = 2 * ID_BYTES
 _NUMBER_BYTES = 4
 
 

@@ -1,6 +1,7 @@
 """The pieces of a split's shards, merged: what is in the records that are kept, in the order of the files that it goes
 to."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
@@ -11,6 +12,8 @@ import msgspec
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.extract.extract_lines import (
+    ID_BYTES,
+    NO_ID,
     FileLine,
     ImageLine,
     Line,
@@ -65,12 +68,14 @@ class SplitPieces:
     Attributes:
         faults: of the shards, and of what is left out.
         spoiled: paths of files that cannot be kept.
+        shared_ids: of the annotations of a kind that have been taken so far, how many ids several have.
     """
 
     def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable):
         self._folder = folder
         self._pieces = pieces
         self._left_out: set[RecordAt] = set()
+        self.shared_ids: Counter[Lines] = Counter()
         found = sorted(filter(None, map(collision, self._files_by_name())), key=attrgetter("first"))
         self.spoiled = {path for each in found for path in each.paths}
         twice = sorted(self._leave_out(table.record_of is RecordOf.IMAGE), key=attrgetter("file", "record"))
@@ -84,6 +89,18 @@ class SplitPieces:
     def _lines(self, kind: Lines) -> Iterator[list[Line]]:
         for lines in merged_pieces(self._folder, self._pieces, kind):
             yield [line for line in map(line_of, lines) if line.of not in self._left_out]
+
+    def _by_id(self, kind: Lines) -> Iterator[list[Line]]:
+        """Lines of annotations, of which those without an id have 0."""
+        before = shared = None
+        for lines in self._lines(kind):
+            for line in lines:
+                id_ = line.key[:ID_BYTES]
+                if id_ == before and id_ not in (shared, NO_ID):
+                    self.shared_ids[kind] += 1
+                    shared = id_
+                before = id_
+            yield lines
 
     def _groups(self, kind: Lines) -> Iterator[list[Line]]:
         """Lines of one key."""
@@ -127,14 +144,14 @@ class SplitPieces:
 
     def objects(self, kind: Lines) -> Iterator[list[bytes]]:
         """The JSON of INSTANCES or KEYPOINTS, by id."""
-        for lines in self._lines(kind):
+        for lines in self._by_id(kind):
             yield [line.data for line in lines]
 
     def captions(self) -> Iterator[list[bytes]]:
         """The JSON of captions by id; those without one are numbered from 1 on, by image id, in the order that their
         record has."""
         number = 0
-        for lines in self._lines(Lines.CAPTIONS):
+        for lines in self._by_id(Lines.CAPTIONS):
             rows = []
             for line in lines:
                 number += 1

@@ -74,6 +74,19 @@ def test_captions_are_numbered_by_image(tmp_path):
     assert written_captions(tmp_path, shards) == [(1, 2, "b"), (2, 2, "a"), (3, 9, "c")]
 
 
+def test_ids_that_several_annotations_have_are_counted(tmp_path):
+    """Of files that number theirs from 1 on each; of captions without ids there is nothing to tell."""
+    none = (CaptionRow(None, 4, "a"), CaptionRow(None, 4, "b"))
+    shards = [
+        write_piece(tmp_path, "one", record(0, 4, "a.jpg", instances=(row(1, 4), row(2, 4)), captions=none)),
+        write_piece(tmp_path, "two", record(0, 5, "b.jpg", instances=(row(2, 5), row(3, 5)))),
+        write_piece(tmp_path, "three", record(0, 6, "c.jpg", instances=(row(3, 6), row(2, 6), row(4, 6)))),
+    ]
+    table = LAYOUTS["detection"].with_parts((Part.CAPTIONS,))
+    split = write_documents("val", shards, str(tmp_path), table, LABELS)
+    assert [(document.annotations, document.shared_ids) for document in split.documents] == [(7, 2), (2, 0)]
+
+
 def test_captions_keep_their_ids(tmp_path):
     captions = (CaptionRow(5, 2, "b"), CaptionRow(3, 2, "a"), CaptionRow(0, 2, "first"))
     shard = write_piece(tmp_path, "one", record(0, 2, "b.jpg", captions=captions))
