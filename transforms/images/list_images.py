@@ -114,10 +114,18 @@ def list_images(
     """
     _LOGGER.info("Listing %s from %r to %r", folder, *part)
     files = storage_for(folder).walk(folder, part)
+    passed_over, first = 0, ""
     for file in listing.count(files) if listing else files:
         try:
             file.path.encode()
         except UnicodeEncodeError:
-            _LOGGER.warning("%r is passed over: its name is not UTF-8", file.path)
+            passed_over, first = passed_over + 1, min(first or file.path, file.path)
             continue
         yield name_key(file.name), ImageRef(file.path, file.size_bytes, file.version)
+    if passed_over:
+        _LOGGER.warning(
+            "%s: files whose names are not UTF-8 are passed over (number: %d), the first %r; rename them",
+            folder,
+            passed_over,
+            first,
+        )
