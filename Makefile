@@ -41,7 +41,7 @@ demo: $(VENV)/installed  ## Write the sample data set, convert it, verify the re
 	@ls -l $(DEMO)/tfrecords
 	@echo
 	@echo "The data set is in $(DEMO)/tfrecords. To look at next:"
-	@echo "  $(DEMO)/tfrecords/manifest.json         what was read and written"
+	@echo "  $(DEMO)/tfrecords/report.html           a page to look at: what was read, written and left out, pictures"
 	@echo "  $(BIN)/recordmill help coco             flags for your own data, and examples"
 	@echo "  $(BIN)/recordmill folder --images $(DEMO)/sample/classes --output $(DEMO)/classes"
 	@echo "                                         class folders, as of cats and dogs"
@@ -152,7 +152,7 @@ pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README
 	$(BIN)/python docs/make_pictures.py
 
 $(VENV)/installed: setup.py constraints.txt
-	@echo "Installing Apache Beam, TensorFlow and what they need into $(VENV): 2 GB, some minutes, and only once"
+	@echo "Installing Apache Beam, TensorFlow and what they need into $(VENV): 2.8 GB, some minutes, and only once"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[beam,tensorflow]"
 	touch $@

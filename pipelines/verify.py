@@ -17,6 +17,7 @@ from recordmill.schemas.models import recorded_model
 from recordmill.schemas.plan_report import ShardCheck
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
 from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.metadata.dataset_folder import require_manifest
@@ -124,6 +125,6 @@ def _judge(folder: str, checks: list[ShardCheck]) -> None:
         _LOGGER.error("%s: %s", folder, fault)
     named = "; ".join(map(str, faults.listed[:_NAMED_FAULTS])) + ("; …" if len(faults) > _NAMED_FAULTS else "")
     raise FaultyDatasetError(
-        f"{folder} is not what was written: {len(faults):,} faults in {read}: {named}. Nothing should train on it; "
-        "write it again, with --overwrite"
+        f"{folder} is not what was written: {number_text(len(faults), 'fault')} in {read}: {named}. Nothing should "
+        "train on it; write it again, with --overwrite"
     )

@@ -1,4 +1,13 @@
-"""Sizes in words."""
+"""Sizes and numbers in words."""
+
+
+def number_text(number: int, noun: str) -> str:
+    """So many of something.
+
+    >>> number_text(1, "fault"), number_text(1_000, "fault")
+    ('1 fault', '1,000 faults')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size_text(count: float) -> str:

@@ -13,6 +13,7 @@ from recordmill.launch.command_line.flags import integer, names, number, size_by
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.launch.command_line.hints import hint
 from recordmill.launch.command_line.verbs import VERBS, TerminalOptions, fields_of
+from recordmill.launch.terminal.error_stream import error_stream
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.schemas.errors import ConfigError
 
@@ -65,7 +66,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 
 def _answer(text: str, code: int = 0) -> NoReturn:
-    print(text, end="", file=sys.stderr if code else sys.stdout)
+    print(text, end="", file=error_stream() if code else sys.stdout)
     raise SystemExit(code)
 
 

@@ -179,6 +179,10 @@ class _BeamFlags(argparse.ArgumentParser):
         raise ConfigError(f"after --, {message}")
 
 
+_LIKE = 0.75
+"""How like a flag another has to be, to be the one that was meant; of one that is less like, nothing is said."""
+
+
 def _check_flags(beam_arguments: Sequence[str]) -> None:
     """Beam drops a flag that it does not know without a word, and ends the program where a value is wrong.
 
@@ -200,6 +204,6 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
         with_underscores = "--" + flag[2:].replace("-", "_")
         if runner is Runner.PORTABLE and with_underscores not in parser._option_string_actions:
             continue  # a job server has flags of its own
-        near = difflib.get_close_matches(flag, parser._option_string_actions, 1)
+        near = difflib.get_close_matches(flag, parser._option_string_actions, 1, _LIKE)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"after --, {argument} is no flag that Beam knows{hint}")

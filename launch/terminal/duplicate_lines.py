@@ -8,6 +8,7 @@ import msgspec
 from recordmill.launch.terminal.error_stream import printable
 from recordmill.schemas.duplicates import DUPLICATES
 from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.sizes import number_text
 
 _CLASSES_SHOWN = 5
 
@@ -23,12 +24,13 @@ def duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> It
         leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
         yield (
             "LEAKAGE",
-            f"{found.leaks:,} pictures are in several splits, exactly or nearly ({leaked}): a model is measured by "
-            f"what it was trained on. --groups {file} keeps each in one split, in the next run, into another --output",
+            f"{number_text(found.leaks, 'picture')} in several splits, exactly or nearly ({leaked}): a model is "
+            f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
+            "another --output",
         )
     for name, each in of.items():
         if each.exact or each.near:
-            differ = f"; {each.labels_differ:,} of them have other labels there" if each.labels_differ else ""
+            differ = f"; with other labels there: {each.labels_differ:,}" if each.labels_differ else ""
             text = f"{each.exact:,} images of {name} are there again exactly, {each.near:,} nearly{differ}; see {file}"
             yield "duplicates", text
     if missing := ", ".join(name for name in manifest.splits if name not in found.splits):

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from recordmill.launch.terminal.error_stream import printable
 from recordmill.schemas.plan_report import Check, Faults, ShardCheck
-from recordmill.schemas.sizes import size_text
+from recordmill.schemas.sizes import number_text, size_text
 
 if TYPE_CHECKING:
     from recordmill.transforms.extract.extract_documents import ExtractedSplit  # which imports Beam
@@ -50,7 +50,7 @@ def print_checks(
         most = max(each.difference for each in checks)
         console.print(f"{features:,} features made again: they differ by at most {most:.2g} of their largest number")
     if faults:
-        verdict = f"{len(faults):,} faults"
+        verdict = number_text(len(faults), "fault")
     elif unread:
         read = f"the {len(checks):,} of {len(checks) + unread:,} shards that were read"
         verdict = f"no fault in {read}: every record {_READ[check]}"
@@ -79,7 +79,7 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
     for split in splits:
         _print_faults(console, split.faults)
     if number := sum(len(split.faults) for split in splits):
-        console.print(f"{folder}: {number:,} faults in the records; what could be read is extracted")
+        console.print(f"{folder}: {number_text(number, 'fault')} in the records; what could be read is extracted")
 
 
 def _print_faults(console: Console, faults: Faults) -> None:

@@ -8,6 +8,7 @@ from recordmill.launch.terminal.searching import searching
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.options.index_options import IndexOptions
 from recordmill.schemas.shard_index import INDEX
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.index.build_index import check_indexable
 from recordmill.transforms.index.read_index import split_folder
 from recordmill.transforms.index.write_index import index_shard
@@ -50,4 +51,5 @@ def run_index(options: IndexOptions) -> None:
     for target in targets:
         storage_for(target).delete_leftovers(target)
     there = f"; {len(shards) - written:,} were there" if written < len(shards) else ""
-    terminal().print(f"Indexes of {len(shards):,} files with {passed:,} records are in {', '.join(targets)}{there}")
+    of = f"{number_text(len(shards), 'file')} with {passed:,} records"
+    terminal().print(f"Indexes of {of} are in {', '.join(targets)}{there}")

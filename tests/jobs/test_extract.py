@@ -306,7 +306,7 @@ def test_what_is_told(converted, tmp_path, recordmill):
     assert outcome.out.splitlines() == [
         f"train: 22 images, {size / 1000:.1f} kB, are in {tmp_path}/dir",
         *(f"  {tmp_path}/dir/annotations/{kind}_train.json  {n} annotations" for kind, n in counts.items()),
-        "not in the records, and so not here: as of any COCO file, info",
+        "not in the records, and so not here: of every COCO file: info",
         "layout detection does not keep the ids of captions: they are numbered from 1",
         "layout detection does not keep panoptic segments, but masks: those are written, and no panoptic JSON",
     ]

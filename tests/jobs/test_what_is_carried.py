@@ -29,7 +29,7 @@ def test_what_no_record_carries_is_in_plan_summary_and_manifest_and_extract_says
     row = {**annotation(1, 1), "segmentation": SQUARE, "score": 0.5, "keypoints": [0, 0, 0], "attributes": {}}
     path = inputs.file("instances.json", [row, {**row, "id": 2, "segmentation": []}])
     path.write_text(json.dumps({**json.loads(path.read_text()), "info": {"year": 2017}}))
-    lines = ["of annotations: segmentation 1 (--masks png), score 2", "as of any COCO file, info"]
+    lines = ["of annotations: segmentation 1 (--masks png), score 2", "of every COCO file: info"]
     for more in (["--dry-run"], []):
         outcome = recordmill(*inputs.flags("--instances", path, *more))
         assert outcome.code == 0

@@ -23,6 +23,12 @@ def test_an_interrupted_command_ends_though_a_step_has_left_a_thread():
     assert (ended.returncode, ended.stdout) == (130, b"told\n")
 
 
+def test_without_a_verb_its_use_is_told_where_others_are_hidden():
+    command = [sys.executable, "-m", "recordmill.launch.cli"]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr[:6]) == (2, b"", b"usage:")
+
+
 UNFORESEEN = """
 from recordmill.launch.cli import command
 command(lambda: {}["a\\nb"])

@@ -109,7 +109,12 @@ def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
     except ConfigError:
         raise
     except Exception as error:  # of downloads, of sizes that are too small …
-        raise ConfigError(f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {brief(error)}") from error
+        fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {brief(error)}"
+        if weights is None:
+            raise ConfigError(fault) from error
+        raise ConfigError(
+            f"{fault}; if its weights cannot be had, --weights FILE takes others, and --weights {RANDOM} random ones"
+        ) from error
     if weights is None:
         _draw_weights(model)
     return model

@@ -129,7 +129,8 @@ def check_findings(demands: Demands, rows: dict[str, Rows], rejected: SplitRuns,
     # Of images that files alone name, none is without its file.
     not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if images.number else 0
     total = sum(of_split.images for of_split in rows.values())
-    if not_found and sum(of_images.values()) >= total:
+    is_any_found = of_images.get(Reason.NO_GROUP.value, 0) > 0  # which is said of images that have a file
+    if not_found and sum(of_images.values()) >= total and not is_any_found:
         raise NoImageFoundError(
             f"none of the {total} {unit}s has a file in --images, so nothing is written: "
             f"{_compared(demands, images, files, is_all=True)}"

@@ -49,7 +49,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
         if texts:
             yield f"{where}: {', '.join(texts)}"
     if usual:
-        yield f"as of any COCO file, {', '.join(name for _, name in usual)}"
+        yield f"of every COCO file: {', '.join(name for _, name in usual)}"
 
 
 def _cure(kind: str, list_: str, name: str, layout: str) -> str:

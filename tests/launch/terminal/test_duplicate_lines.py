@@ -33,7 +33,7 @@ def test_leakage_is_told_before_all_else_with_its_cure():
 
 def test_of_each_split_the_numbers_are_told():
     ((_, text),) = lines(found(train=msgspec.structs.replace(TRAIN, leaked=0), test=SplitDuplicates()), "train", "test")
-    assert [part in text for part in ("1,234 images of train", "56 nearly", "3 of them")] == [True] * 3
+    assert [part in text for part in ("1,234 images of train", "56 nearly", "labels there: 3;")] == [True] * 3
     ((_, text),) = lines(found(train=SplitDuplicates(near=2)), "train")
     assert "labels" not in text
 

@@ -75,7 +75,7 @@ def test_a_clean_split(capsys):
 
 def test_what_is_not_carried_is_told_by_summary_and_plan(capsys):
     inputs = (InputRows("a.json", "instances", 4, 9, {"annotations": {"a\x1b[2J": 1}, "file": {"info": 1}}),)
-    told = ["  not carried  of annotations: a\\x1b[2J 1", "               as of any COCO file, info"]
+    told = ["  not carried  of annotations: a\\x1b[2J 1", "               of every COCO file: info"]
     assert shown(capsys, msgspec.structs.replace(CLEAN, inputs=inputs))[6:8] == told
     assert planned(capsys, msgspec.structs.replace(PLAN, inputs=inputs))[3:5] == told
 

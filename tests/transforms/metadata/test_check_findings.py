@@ -77,6 +77,9 @@ def test_rows_that_name_no_file_do_not_hide_that_no_other_has_one():
 def test_images_that_are_rejected_for_other_reasons_are_not_told_to_be_missing():
     with pytest.raises(TooManyRejectsError):
         check_findings(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE), NO_NAMES, NO_NAMES)
+    found = [*rejected(9, Reason.NO_GROUP), *rejected(1)]
+    with pytest.raises(TooManyRejectsError, match="no_group 9"):
+        check_findings(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"), NO_NAMES)
 
 
 def test_of_images_that_files_alone_name_no_name_is_compared():

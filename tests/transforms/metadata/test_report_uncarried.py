@@ -25,7 +25,7 @@ def test_fields_with_what_carries_them_and_those_of_every_file_in_a_line_of_thei
         "of images: lens 4",
         "of categories: synset 3",
         "of the file: videos 1",
-        "as of any COCO file, info, licenses, license, coco_url",
+        "of every COCO file: info, licenses, license, coco_url",
     ]
 
 
