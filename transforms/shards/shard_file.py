@@ -15,7 +15,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import encode_manifest, manifest_of
-from recordmill.schemas.shard_index import ShardIndex, encode_index, index_file, index_of
+from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace
 from recordmill.schemas.tfrecord import FRAME_BYTES, frame
@@ -149,6 +149,13 @@ def write_index(path: str, index: ShardIndex) -> IndexInfo:
     data = encode_index(index)
     storage_for(path).write(index_path(path), data)
     return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
+
+
+def folders_of(place: ShardPlace, split: str) -> set[str]:
+    """The folders that files of a split's shards are written in."""
+    join = storage_for(place.output).join
+    state = join(place.output, state_folder(split))
+    return {place.output, state, join(state, INDEX)}
 
 
 class Note(msgspec.Struct, frozen=True):

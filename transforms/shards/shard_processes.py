@@ -19,7 +19,7 @@ from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.shard_file import ShardRecipe, folders_of
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -42,7 +42,7 @@ class ShardProcesses:
     def __init__(self, number: int, executor: ProcessPoolExecutor):
         self.number = number
         self._executor = executor
-        self._outputs: set[str] = set()
+        self._folders: set[str] = set()
 
     def finish(
         self,
@@ -59,7 +59,7 @@ class ShardProcesses:
             threads: that fetch and check images, in all; None for as many as there is work for.
         """
         at_once = min(self.number, key.count)
-        self._outputs.add(recipe.output)
+        self._folders |= folders_of(recipe, key.split)
         each = -(-(threads or _THREADS_A_CORE * usable_cores()) // at_once)
         return self._executor.submit(_finish, recipe, labels, table, each, key, packed)
 
@@ -71,9 +71,9 @@ class ShardProcesses:
         for process in children:
             process.join()
         self._executor.shutdown(cancel_futures=True)
-        for output in self._outputs:
+        for folder in self._folders:
             with suppress(OSError):  # the error that ends the job is the one to be told; the next run deletes it
-                storage_for(output).delete_leftovers(output)
+                storage_for(folder).delete_leftovers(folder)
 
 
 _forked: ShardProcesses | None = None

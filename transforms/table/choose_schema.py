@@ -32,6 +32,10 @@ _TYPES = (
 )
 
 
+_FEW_CELLS, _FEW_OF = 3, 100
+"""How many cells of a file may look like rows by mistake: 3, or one in 100 rows."""
+
+
 class ColumnChoice(NamedTuple):
     """What the user says of columns.
 
@@ -98,7 +102,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         )
     _check_names(stats, choice, paths)
     columns: list[Column] = []
-    warnings: list[str] = []
+    warnings = list(_of_long_cells(stats, paths))
     for name, found in stats.columns.items():
         if not choice.is_written(name):
             continue
@@ -211,6 +215,20 @@ def _type(found: ColumnStats) -> ColumnType:
     return ColumnType.FLOAT if looks & {Seen.FLOAT, Seen.NOT_FINITE} and looks <= _NUMBERS else ColumnType.BYTES
 
 
+def _of_long_cells(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
+    """Of quotes that are perhaps not closed. They are few; where many cells look like rows, it is what they hold."""
+    for file, found in sorted(stats.long_cells.items()):
+        rows = stats.rows.get(file, 0)
+        are_few = found.like_rows <= max(_FEW_CELLS, rows // _FEW_OF) and 2 * found.like_rows <= rows
+        if found.first and are_few and 2 * found.lines >= found.cells:
+            row, name = found.first
+            yield (
+                f"{paths[file]} has lines within cells that look like rows ({found.lines:,} in cells of "
+                f"{found.like_rows:,} rows), the first in row {row}, column {name}; where a quote there is not closed, "
+                "these rows are lost: close it, or double a quote within a cell"
+            )
+
+
 def _warnings(
     column: Column, found: ColumnStats, stats: TableStats, choice: ColumnChoice, paths: Mapping[int, str]
 ) -> Iterator[str]:
@@ -221,13 +239,6 @@ def _warnings(
     if not total:
         yield f"column {name} has no value in any row; leave it out by --columns"
         return
-    if found.first_like_rows and found.like_rows * 2 >= found.of_lines:
-        file, row = found.first_like_rows
-        yield (
-            f"column {name} has lines in its cells that look like rows ({found.lines_in_cells:,} in "
-            f"{found.like_rows:,} of its cells), the first in {paths[file]} row {row}; where a quote there is not "
-            "closed, these rows are lost: double it, or put quotes around its cell"
-        )
     if column.type is ColumnType.FLOAT and found.rounded:
         yield (
             f"column {name}: {found.rounded:,} of {total:,} values lose more than a part in 10,000,000 as float32, "

@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import CsvHead, Part, RowBatch, Seen, python_values, shown
-from recordmill.transforms.table.rows_in_cells import rows_in_cells
+from recordmill.transforms.table.row_batch import NO_LONG_CELLS, LongCells, Part, RowBatch, Seen, python_values, shown
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
@@ -25,10 +24,6 @@ class ColumnStats(msgspec.Struct):
         missing: rows without a value.
         lists: rows with a list.
         rounded: how many values lose more than one part in 10⁷ as float32.
-        of_lines: cells of several lines, in CSV.
-        like_rows: those whose lines look like rows, see `rows_in_cells`.
-        lines_in_cells: over how many lines those go on, in all.
-        first_like_rows: the first of them: (file's number, line).
         distinct: values, of an enum, or of a column whose classes are asked for; None where there are more than
             MOST_DISTINCT, or longer ones than MOST_NAME_BYTES.
     """
@@ -38,10 +33,6 @@ class ColumnStats(msgspec.Struct):
     missing: int = 0
     lists: int = 0
     rounded: int = 0
-    of_lines: int = 0
-    like_rows: int = 0
-    lines_in_cells: int = 0
-    first_like_rows: tuple[int, int] | None = None
     distinct: set[str] | None = msgspec.field(default_factory=set)
 
     def add(self, other: "ColumnStats") -> None:
@@ -52,11 +43,6 @@ class ColumnStats(msgspec.Struct):
         self.missing += other.missing
         self.lists += other.lists
         self.rounded += other.rounded
-        self.of_lines += other.of_lines
-        self.like_rows += other.like_rows
-        self.lines_in_cells += other.lines_in_cells
-        firsts = filter(None, (self.first_like_rows, other.first_like_rows))
-        self.first_like_rows = min(firsts, default=None)
         if self.distinct is None or other.distinct is None or len(self.distinct | other.distinct) > MOST_DISTINCT:
             self.distinct = None
         else:
@@ -70,6 +56,7 @@ class TableStats(msgspec.Struct):
         rows: how many could be read, by the number of their file; of files without any, nothing.
         bad: how many could not, likewise.
         first_bad: the first of them: (file's number, line, what was found).
+        long_cells: by the number of the file.
         columns: in the order in which they are found.
         in_files: numbers of the files that have each column.
     """
@@ -77,6 +64,7 @@ class TableStats(msgspec.Struct):
     rows: dict[int, int] = {}
     bad: dict[int, int] = {}
     first_bad: tuple[int, int, str] | None = None
+    long_cells: dict[int, LongCells] = {}
     columns: dict[str, ColumnStats] = {}
     in_files: dict[str, set[int]] = {}
 
@@ -86,6 +74,8 @@ class TableStats(msgspec.Struct):
         for file, number in other.bad.items():
             self.bad[file] = self.bad.get(file, 0) + number
         self.first_bad = min(filter(None, (self.first_bad, other.first_bad)), default=None)
+        for file, found in other.long_cells.items():
+            self.long_cells[file] = self.long_cells.get(file, NO_LONG_CELLS).add(found)
         for name, stats in other.columns.items():
             self.columns.setdefault(name, ColumnStats()).add(stats)
         for name, files in other.in_files.items():
@@ -116,6 +106,8 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
     """
     rows = len(batch.lines)
     stats = TableStats({file: rows} if rows else {}, {file: len(batch.bad)})
+    if batch.long_cells.cells:
+        stats.long_cells = {file: batch.long_cells}
     if batch.bad:
         first = batch.bad[0]
         stats.first_bad = file, first.line, first.detail
@@ -128,8 +120,6 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
             column.missing = rows - len(given)
             if name in distinct:
                 column.distinct = _distinct(given)
-            if batch.head:
-                _observe_lines(array, name, batch.head, batch.lines, file, column)
             _observe_texts(given, batch.lines[is_given], file, column)
             continue
         places = np.arange(rows)
@@ -194,15 +184,6 @@ def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: Column
         if is_such.any():
             texts, lines = texts.filter(pa.array(~is_such)), lines[~is_such]
     _note(column, Seen.TEXT, texts, lines, file)
-
-
-def _observe_lines(
-    cells: pa.Array, name: str, head: CsvHead, lines: np.ndarray, file: int, column: ColumnStats
-) -> None:
-    column.of_lines, found = rows_in_cells(cells, name, head)
-    if found:
-        column.like_rows, column.lines_in_cells = len(found), sum(found.values())
-        column.first_like_rows = file, int(lines[min(found)])
 
 
 def _observe_such(look: Seen, texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:

@@ -12,8 +12,10 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.file_kinds import describe_table
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import BadRow, CsvHead, RowBatch, shown
+from recordmill.transforms.table.long_cells import lines_of, long_cells
+from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
 
 MOST_COLUMNS = 10_000
 _BLOCK_BYTES = 16 << 20
@@ -33,35 +35,39 @@ def read_csv(
     """
     quoted = _QuoteCounter(_as_utf8(stream, encoding))
     names = _head(path, quoted, delimiter, encoding)
-    head = CsvHead(tuple(names), delimiter)
     wanted = [name for name in names if not columns or name in columns]
     bad: list[BadRow] = []
+    malformed = _Malformed(len(names), delimiter.encode(), bad)
     number, last = 0, None
     try:
-        for batch in _open(quoted, names, wanted, delimiter, bad) if names else ():
+        for batch in _open(quoted, names, delimiter, malformed) if names else ():
             for start in range(0, len(batch), _BATCH_ROWS):
                 last = batch.slice(start, _BATCH_ROWS)
                 numbers = _numbers(number, len(last), {row.line for row in bad})
                 number = int(numbers[-1])
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
-                yield _checked(
-                    RowBatch(dict(zip(wanted, last.columns, strict=False)), numbers, before, False, head=head)
-                )
+                cells = dict(zip(names, last.columns, strict=True))
+                long = long_cells(cells, delimiter.encode(), numbers)
+                read = {name: cells[name] for name in wanted}
+                yield _checked(RowBatch(read, numbers, before, False, long_cells=long))
         if bad:
             yield RowBatch(
                 {name: pa.array([], pa.large_string()) for name in wanted}, np.zeros(0, np.int64), bad, False
             )
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        if malformed.fault:
+            raise AnnotationFileError(f"{path}: {malformed.fault}") from error
         if "straddling" in str(error):
             raise AnnotationFileError(
                 f"{path}: after row {number:,} a row is longer than {_BLOCK_BYTES >> 20} MB, or a quote is not closed"
             ) from error
         raise AnnotationFileError(f"{path}: after row {number:,}: {error}; is its encoding {encoding}?") from error
-    if last is not None and quoted.number % 2 and any(b"\n" in column[-1].as_py() for column in last.columns):
+    is_long = last is not None and any(len(lines_of(column[-1].as_py())) > 1 for column in last.columns)
+    if quoted.number % 2 and (malformed.is_long if malformed.number > number else is_long):
         raise AnnotationFileError(
-            f"{path}: row {number:,} has a quote that is not closed, so that all lines after it would be one cell; "
-            "close it, or double a quote within a cell"
+            f"{path}: row {max(number, malformed.number):,} has a quote that is not closed, so that all lines after it "
+            "would be one cell; close it, or double a quote within a cell"
         )
 
 
@@ -118,6 +124,12 @@ def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> li
         ) from error
     except csv.Error as error:
         raise AnnotationFileError(f"{path}: its first line does not name columns ({error})") from error
+    if "\0" in "".join(names):
+        raise AnnotationFileError(
+            f"{path}: its first line has NUL bytes, as that of a file in UTF-16; try --encoding utf-16-le, or utf-16-be"
+        )
+    if what := describe_table(delimiter.join(names)):
+        raise AnnotationFileError(f"{path} is no table, but {what}")
     if not any(names):
         raise AnnotationFileError(f"{path} is empty, or its first line is; it must name the columns")
     if len(names) > MOST_COLUMNS:
@@ -134,24 +146,48 @@ def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> li
     return names
 
 
-def _open(
-    stream: _QuoteCounter, names: list[str], wanted: list[str], delimiter: str, bad: list[BadRow]
-) -> Iterator[pa.RecordBatch]:  # each parameter is an option of Arrow's
-    def skip(row: Any) -> str:
+class _Malformed:
+    """What becomes of rows with too few cells, or too many: they are bad.
+
+    Attributes:
+        number: of the last of them.
+        is_long: whether that goes on over several lines.
+        fault: of one that has rows among its lines; Arrow would only print what is raised here.
+    """
+
+    def __init__(self, columns: int, delimiter: bytes, bad: list[BadRow]):
+        self.number, self.is_long, self.fault = 0, False, ""
+        self._columns = columns
+        self._delimiter = delimiter
+        self._bad = bad
+
+    def __call__(self, row: Any) -> str:
+        _, *lines = lines_of(row.text.encode())
+        self.number, self.is_long = row.number, bool(lines)
+        lost = sum(line.count(self._delimiter) == self._columns - 1 for line in lines[:-1]) if self._columns > 1 else 0
+        if lost:
+            self.fault = (
+                f"row {row.number:,} has {row.actual_columns} cells where there are {self._columns} columns, and goes "
+                f"on over {len(lines):,} more lines, of which {lost:,} look like rows; a quote there is not closed: "
+                "close it, or double a quote within a cell"
+            )
+            return "error"
         found = f"{row.actual_columns} cells where there are {row.expected_columns} columns"
-        bad.append(BadRow(row.number, Reason.MALFORMED_ROW, found))
+        self._bad.append(BadRow(row.number, Reason.MALFORMED_ROW, found))
         return "skip"
 
+
+def _open(stream: _QuoteCounter, names: list[str], delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
+    """All columns: an open quote may begin in one that is not wanted."""
     try:
         return arrow_csv.open_csv(
             pa.PythonFile(stream, "r"),
             arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=names),
-            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=malformed),
             arrow_csv.ConvertOptions(
                 check_utf8=False,
                 column_types=dict.fromkeys(names, pa.large_binary()),
                 strings_can_be_null=False,
-                include_columns=wanted or names[:1],  # of none, Arrow gives all
             ),
         )
     except pa.ArrowInvalid as error:

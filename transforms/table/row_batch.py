@@ -54,11 +54,27 @@ class Part(NamedTuple):
     values: pa.Array
 
 
-class CsvHead(NamedTuple):
-    """The columns of a CSV file, also those that are not read, and what separates them."""
+class LongCells(NamedTuple):
+    """Cells of several lines, of CSV: also of columns that are not read.
 
-    names: tuple[str, ...]
-    delimiter: str
+    Attributes:
+        cells: how many there are.
+        like_rows: those whose lines look like rows, see `long_cells`.
+        lines: over how many lines more those go on, in all.
+        first: the first of them: (line, see RowBatch.lines, and column).
+    """
+
+    cells: int
+    like_rows: int
+    lines: int
+    first: tuple[int, str] | None
+
+    def add(self, other: "LongCells") -> "LongCells":
+        first = min(filter(None, (self.first, other.first)), default=None)
+        return LongCells(self.cells + other.cells, self.like_rows + other.like_rows, self.lines + other.lines, first)
+
+
+NO_LONG_CELLS = LongCells(0, 0, 0, None)
 
 
 class RowBatch(NamedTuple):
@@ -71,7 +87,7 @@ class RowBatch(NamedTuple):
         bad: rows that are not in `columns`.
         is_typed: False where all values are texts that stand for what they may (CSV).
         parts: by name, of columns whose values are of several types, so that `columns` has them as texts.
-        head: of the file, if it is CSV.
+        long_cells: of CSV.
     """
 
     columns: dict[str, pa.Array]
@@ -79,7 +95,7 @@ class RowBatch(NamedTuple):
     bad: list[BadRow]
     is_typed: bool
     parts: Mapping[str, Sequence[Part]] = {}
-    head: CsvHead | None = None
+    long_cells: LongCells = NO_LONG_CELLS
 
 
 def python_values(array: pa.Array) -> list[Any]:

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from recordmill.schemas.shards import ShardKey, ShardResult
-from recordmill.schemas.statistics import RecordPlace
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
-from recordmill.transforms.shards.shard_file import ShardFile
 from recordmill.transforms.shards.shard_processes import forked, forking
+from recordmill.transforms.storage.local_storage import LocalUpload
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
 
@@ -78,23 +77,30 @@ def test_an_error_is_what_it_would_be_here(shard):
     assert str(there.value) == str(here.value)
 
 
-def leave(shard: Shard) -> None:
-    append = ShardFile.append
+def leave(shard: Shard, ending: str) -> None:
+    commit = LocalUpload.commit
 
-    def slowly(file: ShardFile, *record: bytes) -> RecordPlace:
-        time.sleep(0.05)
-        return append(file, *record)
+    def stuck(upload: LocalUpload, path: str | None = None) -> None:
+        while (path or upload._path).endswith(ending):
+            time.sleep(0.05)
+        commit(upload, path)
 
-    ShardFile.append = slowly
+    LocalUpload.commit = stuck
     with forking(2):
         begun(shard)
-        while len(shard.files()) < 2:
+        while len(temporary(shard, ending)) < 2:
             time.sleep(0.01)
 
 
-def test_what_they_were_writing_is_gone_when_a_job_ends_early(shard):
-    in_another(leave, shard)
-    assert shard.files() == {}
+def temporary(shard: Shard, name: str = "") -> list[Path]:
+    return [path for path in Path(shard.output).rglob(".*.tmp") if f"{name}." in path.name]
+
+
+@pytest.mark.parametrize("ending", ["00002", "00002.idx", "00002.json"])
+def test_what_they_were_writing_is_gone_when_a_job_ends_early(ending, shard):
+    """A shard, its index, and the note of it."""
+    in_another(leave, shard, ending)
+    assert not temporary(shard)
 
 
 def signalled(shard: Shard, number: int) -> list[ShardResult]:

@@ -56,23 +56,34 @@ def test_csv(tmp_path, data, cells):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b'a,b,c\n1,x,y\n2,x,"y\n3,x,y\n4,x,y"z\n5,x,y\n', "[(]2 in 1 of its cells[)], the first in x.csv row 2"),
-        (b'a,b,c\r\n2,"x\r\n3,z" x,y\r\n4,"x\r\n5,z",y\r\n', "column b has .*[(]2 in 2 of its cells[)].* row 1;"),
-        (b'a,b,c\n1,x,"y\n3,x,y\n,"\n1,x,"1\n2"\n1,x,"1\n2"\n', None),  # most are of several lines
-        (b'a,b,c\n1,x,"y\n3,x,y,z\n4,x,y"z\n', None),
-        (b'a,b,c\n1,x,"y\n3,x\n4,x,y"z\n', None),
-        (b'a,b,c\n"1\n2",x,y\n', None),
-        (b'a\n"1\n2"\n', None),
+        (b'1,x,"y\n3,x,y\n4,x,y"z\n', "x.csv has .*[(]2 in cells of 1 rows[)], the first in row 10, column c;"),
+        (b'2,"x\r\n3,z" x,y\r\n4,"x\r5,z",y\r\n', "[(]2 in cells of 2 rows[)], the first in row 10, column b;"),
+        (b'1,x,"y\n3,x,y\n4,x,y"z\n' + b'1,"x\ny\nz",y\n' * 3, "[(]2 in cells of 1 rows"),
+        (b'1,x,"y\n3,x,y\n,"\n' + b'1,"x\ny\nz",y\n' * 4, None),  # most are of several lines
+        (b'1,"Main St\nTown, IL",x\n' * 4, None),  # so many are no mistake
+        (b'1,x,"y\n3,x,y,z\n4,x,y"z\n', None),
+        (b'1,x,"y\n3,x\n4,x,y"z\n', None),
+        (b'"1\n2",x,y\n', None),
     ],
 )
 def test_lines_of_a_cell_that_look_like_rows_are_told(data, told):
-    stats = TableStats()
-    for batch in read_csv("x.csv", io.BytesIO(data), ",", "utf-8", ()):
-        stats.add(observe(batch, 0))
-    warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
-    found = [text for text in warnings if "look like rows" in text]
+    found = told_of_cells(b"a,b,c\n" + b"1,x,y\n" * 9 + data)
     assert bool(found) == bool(told)
     assert not told or re.search(told, found[0])
+
+
+def told_of_cells(data: bytes) -> list[str]:
+    """Where the column `a` alone is read."""
+    stats = TableStats()
+    for batch in read_csv("x.csv", io.BytesIO(data), ",", "utf-8", ("a",)):
+        stats.add(observe(batch, 0))
+    warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
+    return [text for text in warnings if "look like rows" in text]
+
+
+def test_of_one_column_a_very_long_cell_is_told():
+    assert told_of_cells(b'a\n1\n2\n3\n"4\n' + b"5\n" * 99 + b'6"\n')
+    assert not told_of_cells(b'a\n1\n2\n3\n"4\n' + b"5\n" * 98 + b'6"\n')
 
 
 def test_members_of_an_archive(tmp_path):
@@ -118,6 +129,14 @@ def test_a_text_that_is_not_of_the_encoding_is_told_with_it(tmp_path):
         (b"a\tb\n1\t2\n", r"are its cells separated by '\\t'"),
         (b"\xe9,b\n1,2\n", "first line cannot be read"),
         (b'a,b\n1,2\n3,"4\n5,6\n', "row 2 has a quote that is not closed"),
+        (b'a,b,c\n1,2,3\n1,"2,3\n4\n5', "row 2 has a quote that is not closed"),
+        (
+            b'a,b,c\n1,"2,3\n4,5,6\n4,5,"6\n7,8,9\n',
+            "row 1 has 2 cells .* 3 columns, and .* 2 more lines, of which 1 look",
+        ),
+        ("a,b\n1,2\n".encode("utf-16-be"), "utf-16-be"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "utf-16-le"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
         (b",".join(b"c%d" % number for number in range(100_000)) + b"\n1\n", "100,000 columns"),
         (b"a,b\n1," + b"x" * (40 << 20) + b"\n2,y\n", "longer than 16 MB"),
     ],
