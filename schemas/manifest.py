@@ -300,6 +300,10 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         for shard in split.shards:
             if not names.is_one(shard.file):
                 raise ConfigError(f"{path} lists {shard.file!r}, which is not the name of a shard of its split {name}")
+    try:
+        _ = manifest.table
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}; was it edited?") from error
     return manifest
 
 

@@ -112,7 +112,7 @@ def _split_table(manifest: Manifest, splits: dict[str, SplitManifest]) -> Iterat
 
 
 def _spread(sizes: Sequence[int]) -> str:
-    return " to ".join(dict.fromkeys((size_text(min(sizes)), size_text(max(sizes)))))
+    return " to ".join(dict.fromkeys(map(size_text, (min(sizes), max(sizes))))) if sizes else ""
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -137,8 +137,9 @@ def padded(text: str, width: int) -> str:
 def _class_lines(manifest: Manifest, splits: dict[str, SplitManifest], width: int, blocks: bool) -> Iterator[str]:
     """The classes with the most objects, or images, of all splits, each with its numbers and a bar of their sum."""
     names = [printable(category.name) for category in manifest.categories]
-    counts = [split.class_counts or (0,) * len(names) for split in splits.values()]
-    totals = [sum(numbers) for numbers in zip(*counts, strict=True)]
+    # An edited manifest may have fewer.
+    counts = [(*split.class_counts, *[0] * len(names))[: len(names)] for split in splits.values()]
+    totals = [sum(numbers[index] for numbers in counts) for index in range(len(names))]
     order = sorted(range(len(names)), key=lambda index: -totals[index])
     shown, others = order[:_CLASSES_SHOWN], order[_CLASSES_SHOWN:]
     name_width = min(_LONGEST_NAME, max(cell_len(names[index]) for index in shown))
@@ -179,7 +180,7 @@ def _reject_lines(splits: dict[str, SplitManifest]) -> Iterator[str]:
         for what, counts in (("images", split.images.rejected), ("annotations", split.annotations.rejected)):
             if counts:
                 is_any = True
-                reasons = ", ".join(f"{reason} {number:,}" for reason, number in counts.items())
+                reasons = ", ".join(f"{printable(reason)} {number:,}" for reason, number in counts.items())
                 yield f"rejected of {name}: {what} {reasons}, see {split_rejects(name)}"
     if not is_any:
         yield "nothing was rejected"

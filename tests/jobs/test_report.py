@@ -58,6 +58,20 @@ def test_statistics_that_were_edited_are_counted_again(tmp_path, copy_converted,
     assert (tmp_path / "statistics-train.json").read_bytes() == whole
 
 
+def test_what_was_edited_is_not_written_anew_as_if_it_were_not(tmp_path, copy_converted, recordmill):
+    copy_converted(tmp_path)
+    assert recordmill("report", tmp_path).code == 0
+    path = tmp_path / "manifest-train.json"
+    edited = path.read_bytes().replace(b'"image_missing": 1', b'"image_missing": 7')
+    path.write_bytes(edited)
+    assert recordmill("report", tmp_path).code == 0
+    (tmp_path / "statistics-train.json").unlink()
+    refused = recordmill("report", tmp_path)
+    assert refused.code == 2
+    assert f"{path} is not as a job wrote it" in refused.err
+    assert path.read_bytes() == edited
+
+
 def test_a_damaged_record_is_left_out_of_the_pictures_and_named_where_it_must_be_read(
     tmp_path, copy_converted, recordmill, caplog
 ):

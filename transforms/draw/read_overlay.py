@@ -186,13 +186,19 @@ def _nth(categories: tuple[Category, ...], index: int) -> Category | None:
 def _boxes(values: Values, size: tuple[int, int]) -> np.ndarray:
     """float [N, 4]: ymin, xmin, ymax, xmax as fractions, from whichever form the layout has."""
     if "objects.bbox_xywh_px" in values:
-        x, y, width, height = np.asarray(values["objects.bbox_xywh_px"], float).reshape(-1, 4).T
+        x, y, width, height = _fours(values["objects.bbox_xywh_px"]).astype(float).T
         return np.column_stack((y / size[1], x / size[0], (y + height) / size[1], (x + width) / size[0]))
     if "objects.bbox_yxyx" in values:
-        return np.asarray(values["objects.bbox_yxyx"]).reshape(-1, 4)
+        return _fours(values["objects.bbox_yxyx"])
     edges = [values.get(f"objects.{edge}", np.empty(0)) for edge in ("ymin", "xmin", "ymax", "xmax")]
     shortest = min(map(len, edges))
     return np.column_stack([edge[:shortest] for edge in edges])
+
+
+def _fours(numbers: Any) -> np.ndarray:
+    """[N, 4], as far as they go."""
+    listed = np.asarray(numbers)
+    return listed[: len(listed) // 4 * 4].reshape(-1, 4)
 
 
 def _masks(values: Values, size: tuple[int, int], faults: list[str]) -> Iterator[np.ndarray | None]:

@@ -15,7 +15,7 @@ from recordmill.schemas.dataset_files import (
 from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LABEL_FILES
-from recordmill.schemas.manifest import Manifest, SplitManifest, decode_manifest
+from recordmill.schemas.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
 from recordmill.schemas.shard_index import ENDING, INDEX, index_file
 from recordmill.schemas.statistics_file import REPORT, STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
@@ -83,6 +83,12 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
             raise ConfigError(f"{storage.join(output, file)} is not of the split {match[1]} alone; was it edited?")
         found[match[1]] = manifest
     return found
+
+
+def is_as_written(output: str, file: str, manifest: Manifest) -> bool:
+    """Whether the file of a manifest that has been read has the bytes that a job gave it."""
+    storage = storage_for(output)
+    return storage.read(storage.join(output, file)) == encode_manifest(manifest)
 
 
 def is_metadata(name: str) -> bool:

@@ -1,6 +1,5 @@
 """Anybody's TFRecord files are read, whatever they are called."""
 
-import io
 from collections.abc import Iterator
 
 from isal import igzip
@@ -11,7 +10,6 @@ from recordmill.transforms.records.shard_reader import GZIP_FAULTS
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
-_READ_BYTES = 1 << 20
 _HEADER_BYTES = 12
 
 
@@ -34,7 +32,7 @@ def open_records(path: str, version: str = "") -> Iterator[bytes]:
             raise ConfigError(f"{path} is no TFRecord file: it has {len(start)} bytes, and a record has 16 or more")
         stream: ByteStream = file  # without a larger buffer, out of which each record would be copied
         if is_packed:
-            stream = io.BufferedReader(igzip.IGzipFile(fileobj=file, mode="rb"), _READ_BYTES)  # type: ignore[type-var]
+            stream = igzip.IGzipFile(fileobj=file, mode="rb")  # a buffer around it would lose what comes before a fault
         read = 0
         try:
             for record in read_records(stream):

@@ -1,20 +1,20 @@
 """Statistics and fingerprints of splits that have none, as an older program wrote them: their records are read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 
 import msgspec
 
-from recordmill.schemas.dataset_files import split_manifest
+from recordmill.schemas.dataset_files import MANIFEST, split_manifest
 from recordmill.schemas.duplicates import DUPLICATES, Fingerprints, split_fingerprints
-from recordmill.schemas.errors import JobError, RecordError
+from recordmill.schemas.errors import ConfigError, JobError, RecordError
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, encode_manifest
 from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.shards import ShardInfo, index_of
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.statistics_file import split_statistics
 from recordmill.transforms.metadata.commit_splits import publish
-from recordmill.transforms.metadata.dataset_folder import read_split_manifests
+from recordmill.transforms.metadata.dataset_folder import is_as_written, read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines, read_fingerprints
 from recordmill.transforms.metadata.folder_statistics import read_file, statistics_files
 from recordmill.transforms.records.record_values import RecordParseError
@@ -32,15 +32,20 @@ def complete_statistics(folder: str, manifest: Manifest, read: Callable[[int], N
         read: is told how many records have been read.
 
     Raises:
+        ConfigError: something has to be written, and a manifest was edited.
         JobError: a shard is damaged.
         OSError: a shard is gone; nothing can be written there.
     """
-    _write_missing(folder, manifest)
+    alone = read_split_manifests(folder)
     lacking = [split for split in manifest.splits if not _is_counted(folder, manifest, split)]
+    is_published = not lacking and _is_published(folder, manifest)
+    if manifest.splits.keys() - alone.keys() or not is_published:
+        _check_unedited(folder, manifest, alone)
+    _write_missing(folder, manifest, alone.keys())
     seen = 0
     for split in lacking:
         seen = _count(folder, manifest, split, seen, read)
-    if lacking or not _is_published(folder, manifest):
+    if not is_published:
         publish(folder)
     return lacking
 
@@ -60,10 +65,22 @@ def _count(folder: str, manifest: Manifest, split: str, seen: int, read: Callabl
     return seen
 
 
-def _write_missing(folder: str, manifest: Manifest) -> None:
+def _check_unedited(folder: str, manifest: Manifest, alone: Mapping[str, Manifest]) -> None:
+    """Manifests are written anew, with their digest: one that was edited would no longer be found to be."""
+    files = {MANIFEST: manifest} | {split_manifest(split): of_one for split, of_one in alone.items()}
+    for file, of in files.items():
+        if not is_as_written(folder, file, of):
+            raise ConfigError(
+                f"{storage_for(folder).join(folder, file)} is not as a job wrote it, and would be taken for that once "
+                "it is written anew with the statistics that are missing; put the file back, or convert again with "
+                "--overwrite"
+            )
+
+
+def _write_missing(folder: str, manifest: Manifest, there: Collection[str]) -> None:
     """Write manifests of single splits that are not there, as only a part of the folder was copied: the one of all
     splits is made of them."""
-    for split in manifest.splits.keys() - read_split_manifests(folder).keys():
+    for split in manifest.splits.keys() - there:
         _write_manifest(folder, manifest, manifest.splits[split])
 
 

@@ -81,12 +81,13 @@ def _formats(statistics: SplitStatistics | None) -> str:
 
 
 def _shard_sizes(split: SplitManifest) -> str:
-    sizes = sorted(shard.bytes for shard in split.shards)
+    sizes = sorted(shard.bytes for shard in split.shards) or [0]
     return size_text(sizes[0]) if sizes[0] == sizes[-1] else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
 
 
 def _skew(split: SplitManifest) -> str:
-    return f"{max(shard.bytes for shard in split.shards) * len(split.shards) / max(1, split.bytes):.2f} times the mean"
+    largest = max((shard.bytes for shard in split.shards), default=0)
+    return f"{largest * len(split.shards) / max(1, split.bytes):.2f} times the mean"
 
 
 def _hosts(shards: int) -> str:

@@ -63,7 +63,7 @@ def describe_values(values: Values, shape: tuple[str, ...] = (), names: Sequence
     number = _sizes(len(values), shape) if shape or len(values) != 1 else ""
     if isinstance(values, list):
         return number + ", ".join(map(describe_bytes, values[:_MOST_VALUES]))
-    if names:
+    if names and values.dtype == np.int64:
         named = (f"{value} {names[value]}" if 0 <= value < len(names) else str(value) for value in values.tolist())
         return number + ", ".join(islice(named, _MOST_VALUES))
     if len(values) <= _MOST_VALUES:

@@ -16,7 +16,12 @@ from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics_file import STATISTICS, STATS_PB, split_statistics
 from recordmill.schemas.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
-from recordmill.transforms.metadata.dataset_folder import indexed_shards, read_split_manifests, require_manifest
+from recordmill.transforms.metadata.dataset_folder import (
+    indexed_shards,
+    is_as_written,
+    read_split_manifests,
+    require_manifest,
+)
 from recordmill.transforms.metadata.folder_statistics import file_sha256, read_file, statistics_files
 from recordmill.transforms.records.list_faults import FaultList
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
@@ -69,7 +74,7 @@ def _links(manifest: Manifest) -> Mapping[str, str]:
 
 
 def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:
-    if storage.read(storage.join(folder, MANIFEST)) != encode_manifest(manifest):
+    if not is_as_written(folder, MANIFEST, manifest):
         yield Fault(MANIFEST, None, "edited", _OTHER_CONTENT)
     if not manifest.splits:
         yield Fault(MANIFEST, None, "count", "it has no split")
@@ -83,7 +88,7 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
             yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
         elif encode_manifest(alone[name]) != encode_manifest(_of_one(manifest, name)):
             yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
-        elif storage.read(storage.join(folder, split_manifest(name))) != encode_manifest(alone[name]):
+        elif not is_as_written(folder, split_manifest(name), alone[name]):
             yield Fault(split_manifest(name), None, "edited", _OTHER_CONTENT)
     for name in sorted(alone.keys() - manifest.splits.keys()):
         yield Fault(

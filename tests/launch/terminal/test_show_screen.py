@@ -52,6 +52,19 @@ def test_a_data_set(tmp_path, copy_converted):
     assert max(map(len, lines[:11])) <= 80
 
 
+def test_of_a_manifest_that_was_edited(tmp_path, copy_converted):
+    """It may have fewer of what there is one a class of, or a shard; and reasons that would steer the terminal."""
+    copy_converted(tmp_path, "--num-shards", 3)
+    manifest = require_manifest(str(tmp_path))
+    split = manifest.splits["train"]
+    images = replace(split.images, rejected={"\x1b[2J": 1})
+    edited = replace(split, class_counts=split.class_counts[:2], shards=(), images=images)
+    text = "\n".join(data_set_lines("a", replace(manifest, splits={"train": edited}), ["train"], 80, blocks=False))
+    assert "images \\x1b[2J 1, see" in text
+    assert "3 classes have none" in text
+    assert list(data_set_lines("a", replace(manifest, splits={}), [], 80, blocks=False))
+
+
 def test_many_classes_are_cut_and_counted(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     manifest = require_manifest(str(tmp_path))

@@ -40,8 +40,10 @@ def test_boxes_of_each_layout():
         edges(BOX),
         {"objects.bbox_yxyx": np.float32(BOX)},
         {"objects.bbox_xywh_px": np.float32([1, 0.5, 2, 1])},
+        {"objects.bbox_yxyx": np.float32([*BOX, 0.5])},  # as far as they go
+        {"objects.bbox_xywh_px": np.float32([1, 0.5, 2, 1, 0.5])},
     )
-    assert [shapes(values)[0].box_yxyx_frac for values in same] == [BOX, BOX, BOX]
+    assert [[shape.box_yxyx_frac for shape in shapes(values)] for values in same] == [[BOX]] * 5
 
 
 def test_a_class_by_index_by_id_by_label_and_by_name():

@@ -1,4 +1,5 @@
 import gzip
+import random
 
 import pytest
 
@@ -58,6 +59,16 @@ def test_a_cut_file_is_told_by_its_offset(tmp_path):
     (tmp_path / "x").write_bytes(WHOLE[: SECOND + 40])
     records, error = read(tmp_path / "x")
     assert (records, error.reason, error.offset) == (RECORDS[:1], "truncated", SECOND)
+
+
+def test_records_before_the_damage_of_a_gzip_stream_are_there(tmp_path):
+    many = [random.Random(seed).randbytes(50_000) for seed in range(40)]
+    packed = gzip.compress(b"".join(map(framed, many)))
+    (tmp_path / "x").write_bytes(packed[:-100])
+    records, error = read(tmp_path / "x")
+    assert records == many[: len(records)]
+    assert len(records) > 20
+    assert f"after {len(records)} records its GZIP stream is damaged or cut" in str(error)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:20] + b"\xff\xff" + data[22:]])

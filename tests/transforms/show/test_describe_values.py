@@ -45,6 +45,7 @@ def test_bytes(value, text):
         (np.array([np.nan, 1.0] * 20, np.float32), (), (), "[40] 1 to 1, mean 1, 20 not finite"),
         (np.array([np.nan] * 40, np.float32), (), (), "[40] none of them finite"),
         ([b"a", b"b"], ("N",), (), "[2] a, b"),
+        (np.array([1, 0.5], np.float32), (), ("cat", "dog"), "[2] 1, 0.5"),
         ([b"a"] * 30, (), (), "[30] " + ", ".join("a" * 24)),
     ],
 )
