@@ -9,7 +9,7 @@ from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import JoinSide
-from recordmill.schemas.labels import LabelMap, misread_numbers
+from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.splits import Division
 from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
@@ -101,15 +101,16 @@ def _from_table(
 def _warnings(
     images: PCollection, labels: PCollection, options: LabelledOptions, splits: tuple[str, ...]
 ) -> PCollection:
-    of_numbers = beam.FlatMap(_of_numbers, options.classes, splits).with_output_types(Any)
-    warnings = [labels | "WarnOfNumbers" >> of_numbers]
+    of_names = beam.FlatMap(_of_names, options.classes, splits).with_output_types(Any)
+    warnings = [labels | "WarnOfNames" >> of_names]
     if _class_folders(options):
         warnings.append(images | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits))
     return warnings | "ClassWarnings" >> beam.Flatten()
 
 
-def _of_numbers(labels: LabelMap, asked: tuple[str, ...], splits: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [] if asked else [(split, text) for text in misread_numbers(labels) for split in splits]
+def _of_names(labels: LabelMap, asked: tuple[str, ...], splits: tuple[str, ...]) -> list[tuple[str, str]]:
+    texts = [] if asked else [*misread_numbers(labels), *alike_names(labels)]
+    return [(split, text) for text in texts for split in splits]
 
 
 def _class_folders(options: LabelledOptions) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -94,6 +95,26 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
         )
 
 
+def alike_names(labels: LabelMap) -> Iterator[str]:
+    """A sentence where names of classes differ in case, or in what stands between words, alone.
+
+    >>> next(alike_names(LabelMap((Category(0, "Hot dog"), Category(1, "hot_dog"))))).split(",")[0]
+    "the classes 'Hot dog' and 'hot_dog' may be one"
+    """
+    groups: dict[str, list[str]] = {}
+    for category in labels.categories:
+        words = _BETWEEN_WORDS.sub(" ", unicodedata.normalize("NFKC", category.name).casefold()).strip()
+        groups.setdefault(words, []).append(category.name)
+    alike = [names for words, names in groups.items() if words and len(set(names)) > 1]
+    if alike:
+        one, other, *_ = dict.fromkeys(alike[0])
+        yield (
+            f"the classes {one!r} and {other!r} may be one, as they differ in case or signs alone (number of such "
+            f"names: {len(alike):,}); all are kept apart: rename a folder, or mend the labels, if that is not meant"
+        )
+
+
+_BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 

@@ -35,7 +35,7 @@ def name_fault(file_name: str) -> str:
     """Why a name must not be looked up below an image folder; empty for a good one.
 
     >>> name_fault("train2017/a b.jpg"), name_fault("../x")
-    ('', 'leads out of the image folder')
+    ('', 'has .. in it')
     """
     if not file_name.strip():
         return "is empty"
@@ -46,7 +46,7 @@ def name_fault(file_name: str) -> str:
     if is_absolute(file_name):
         return "is an absolute path"
     if ".." in file_name and ".." in re.split(r"[/\\]", file_name):
-        return "leads out of the image folder"
+        return "has .. in it"
     return ""
 
 

@@ -61,6 +61,8 @@ def claim_target(folder: str, recipe: bytes) -> bool:
     """
     storage = storage_for(folder)
     note = storage.join(folder, _RECIPE)
+    if not is_remote(folder) and os.path.islink(os.path.join(folder, STATE)):
+        raise ConfigError(f"{os.path.join(folder, STATE)} is a link, through which nothing is written; delete it")
     if storage.size(note) is not None:
         if storage.read(note) == recipe:
             return True

@@ -342,10 +342,13 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
     (tmp_path / "mine" / "file").write_text("")
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / "images").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / ".recordmill-extract").symlink_to(tmp_path / "mine")
     for arguments, told in (
         ((folder, tmp_path / "mine"), "is not an empty folder"),
         ((folder, tmp_path / "mine" / "file"), "is not an empty folder"),
         ((folder, tmp_path / "link"), "is not an empty folder"),
+        ((folder, tmp_path / "state"), "state/.recordmill-extract is a link"),
         ((folder, folder), "is not an empty folder"),
         ((folder, tmp_path / "dir", "--split", "val"), "has no such split; it has train"),
         ((tmp_path / "mine", tmp_path / "dir"), "has no manifest.json"),

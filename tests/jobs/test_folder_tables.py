@@ -115,7 +115,11 @@ def test_every_bad_line_of_a_table_is_told(tmp_path, recordmill):
         ("train", "image_missing", "no file 'gone.jpg' under --images"): 1,
         ("train", "malformed_image", "labels.csv line 10: 'good.jpg' has no label"): 1,
         (fallback, "malformed_image", f"labels.csv line 11: 'good.jpg' is of split '../x', which {must}"): 1,
-        ("train", "unsafe_file_name", "labels.csv line 12: the path '../good.jpg' leads out of the image folder"): 1,
+        (
+            "train",
+            "unsafe_file_name",
+            "labels.csv line 12: the path '../good.jpg' has .. in it",
+        ): 1,
     }
     for split in ("train", "test"):
         images_of_split = counts(tmp_path / "out", split)

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.labels import LABEL_FILES, LabelMap, label_files, misread_numbers
+from recordmill.schemas.labels import LABEL_FILES, LabelMap, alike_names, label_files, misread_numbers
 
 GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth brush")))
 ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))
@@ -264,3 +264,17 @@ def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told(nam
     labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
     assert [text[: len(_COUNT + told)] for text in misread_numbers(labels)] == [_COUNT + told] * bool(told)
     assert all(("--classes" in text) == ("-1" not in names) for text in misread_numbers(labels))
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["cat", "Cat", "dog "], "the classes 'cat' and 'Cat' may be one"),
+        (["dog", "dog ", "hot dog", "hot__Dog"], "the classes 'dog' and 'dog ' may be one"),
+        (["\ufb01sh", "fish"], "the classes '\ufb01sh' and 'fish' may be one"),
+        (["cat", "cats", "_", "-", "cat"], ""),
+    ],
+)
+def test_classes_whose_names_are_alike_are_told(names, told):
+    labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
+    assert [text[: len(told)] for text in alike_names(labels)] == [told] * bool(told)

@@ -47,10 +47,10 @@ def test_good_names(name):
         ("\\\\host\\share\\a.jpg", "is an absolute path"),
         ("C:\\a.jpg", "is an absolute path"),
         ("c:a.jpg", "is an absolute path"),
-        ("..", "leads out of the image folder"),
-        ("a/../../b.jpg", "leads out of the image folder"),
-        ("a\\..\\..\\b.jpg", "leads out of the image folder"),
-        ("a/..", "leads out of the image folder"),
+        ("..", "has .. in it"),
+        ("a/../../b.jpg", "has .. in it"),
+        ("a\\..\\..\\b.jpg", "has .. in it"),
+        ("a/..", "has .. in it"),
     ],
 )
 def test_bad_names(name, fault):

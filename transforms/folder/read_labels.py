@@ -179,7 +179,7 @@ def label_rows(path: str, columns: LabelColumns) -> Iterator[LabelRow]:
                     yield _row(line, fields, header.indices)
                 line = rows.line_num + 2  # the header is not the reader's; a row begins where the last one ended
         except csv.Error as error:
-            raise AnnotationFileError(f"{path} line {line} cannot be read as CSV ({error})") from error
+            raise AnnotationFileError(f"{path} line {line} cannot be read as CSV ({error}){_CURE}") from error
 
 
 @contextmanager
@@ -228,6 +228,9 @@ class _Header(NamedTuple):
     indices: _ColumnIndices
 
 
+_CURE = "; is a quote not closed, or something behind one? Close it, or double a quote within a field"
+
+
 def _read_header(path: str, text: TextIO, columns: LabelColumns) -> _Header:
     first = text.readline(_MAX_LINE)
     if what := describe_table(first):
@@ -236,7 +239,7 @@ def _read_header(path: str, text: TextIO, columns: LabelColumns) -> _Header:
     try:
         names = next(csv.reader([first], delimiter=delimiter, strict=True), [])
     except csv.Error as error:
-        raise AnnotationFileError(f"{path} line 1 cannot be read as CSV ({error})") from error
+        raise AnnotationFileError(f"{path} line 1 cannot be read as CSV ({error}){_CURE}") from error
     return _Header(delimiter, _places(path, [name.strip() for name in names], columns))
 
 
@@ -257,11 +260,15 @@ def _places(path: str, names: list[str], columns: LabelColumns) -> _ColumnIndice
 
     path_index = index("path", columns.path, PATH_COLUMNS)
     label_index = index("label", columns.label, LABEL_COLUMNS)
+    split_index = index("split", columns.split, SPLIT_COLUMNS)
+    for chosen in (path_index, label_index, split_index):
+        if chosen is not None and names.count(names[chosen]) > 1:
+            raise AnnotationFileError(f"{path} has two columns {names[chosen]!r}; rename one")
     if path_index is None:
         raise missing("path", f"of paths ({', '.join(PATH_COLUMNS)})")
     if label_index is None:
         raise missing("label", f"of labels ({', '.join(LABEL_COLUMNS)})")
-    return _ColumnIndices(path_index, label_index, index("split", columns.split, SPLIT_COLUMNS))
+    return _ColumnIndices(path_index, label_index, split_index)
 
 
 def _row(line: int, fields: list[str], indices: _ColumnIndices) -> LabelRow:

@@ -128,6 +128,9 @@ def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> 
                 if may_match(data):
                     yield parse(shard, number, offset, data)
             offset += len(data) + FRAME_BYTES
+        if shard.records not in (None, number + 1):
+            found = f"it has {number + 1:,} records, where {shard.records:,} were written"
+            raise RecordError(f"{shard.path}: {found}; recordmill verify tells all that is wrong")
         before = max(0, before - number - 1)
     if not is_reached:
         total = first - before

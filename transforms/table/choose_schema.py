@@ -8,7 +8,7 @@ import msgspec
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.encoders import TextEncoder, TextForm
 from recordmill.schemas.errors import CategoryError, ConfigError
-from recordmill.schemas.labels import LabelMap, misread_numbers
+from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
 from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import (
@@ -118,7 +118,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
     labels = _labels(stats, choice)
     if not choice.classes:
-        warnings += misread_numbers(labels)
+        warnings += (*misread_numbers(labels), *alike_names(labels))
     return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings))
 
 

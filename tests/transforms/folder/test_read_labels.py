@@ -70,11 +70,10 @@ TWO = [good(2, "a.jpg", "cat"), good(3, "b c.jpg", "dog")]
         "label,more,path\ncat,,a.jpg\ndog,x,b c.jpg\n",
         " Path , LABEL \n a.jpg , cat \nb c.jpg,dog \n",
         "path,label,more\na.jpg,cat\nb c.jpg,dog,x,y,z\n",
-        "path,label,path\na.jpg,cat,x\nb c.jpg,dog,y\n",
     ],
     ids=[
         *("plain", "no last line break", "windows", "old mac", "semicolons", "tabs", "byte order mark", "excel"),
-        *("other order", "spaces and case", "short and long rows", "a column twice"),
+        *("other order", "spaces and case", "short and long rows"),
     ],
 )
 def test_tables_of_two_images(rows, table):
@@ -298,15 +297,16 @@ def test_names_of_splits_are_lower_case(rows, split):
         ),
         (
             b'path,label\n"a.jpg,cat\nb.jpg,dog\n',
-            r"labels\.csv line 2 cannot be read as CSV \(unexpected end of data\)",
+            r"labels\.csv line 2 cannot be read as CSV \(unexpected end of data\); is a quote not closed",
         ),
         (b'path,label\n"a.jpg"x,cat\n', r"labels\.csv line 2 cannot be read as CSV \(',' expected after '\"'\)"),
+        (b"path,label,path\na.jpg,cat,b.jpg\n", r"labels\.csv has two columns 'path'; rename one"),
         (
             b"path,label\n" + b"x" * (1 << 20) + b"x,cat\n",
             r"labels\.csv line 2 cannot be read as CSV \(field larger than",
         ),
     ],
-    ids=["latin-1", "utf-16", "unclosed quote", "text after a quote", "a field of a megabyte"],
+    ids=["latin-1", "utf-16", "unclosed quote", "text after a quote", "a column twice", "a field of a megabyte"],
 )
 def test_what_is_no_table_is_told_by_its_name(rows, data, told):
     with pytest.raises(AnnotationFileError, match=told):
@@ -414,7 +414,7 @@ def test_rows_become_images_and_rejects(tmp_path):
                 "image",
                 None,
                 Reason.UNSAFE_FILE_NAME,
-                "labels.csv line 4: the path '../3.jpg' leads out of the image folder",
+                "labels.csv line 4: the path '../3.jpg' has .. in it",
             ),
         ),
     ]
@@ -471,14 +471,14 @@ def test_a_whole_path_is_made_relative_to_the_innermost_folder_of_images_that_it
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        ("../x.jpg", "leads out of the image folder"),
-        ("images/../x.jpg", "leads out of the image folder"),
+        ("../x.jpg", "has .. in it"),
+        ("images/../x.jpg", "has .. in it"),
         ("/data/images/../x.jpg", "is an absolute path"),
         ("/data/imagesx/x.jpg", "is an absolute path"),
         ("/data/images", "is an absolute path"),
         ("gs://bucket/images/../x.jpg", "is a URL"),
         ("gs://bucket/imagesx/x.jpg", "is a URL"),
-        ("cat\\..\\..\\x.jpg", "leads out of the image folder"),
+        ("cat\\..\\..\\x.jpg", "has .. in it"),
         ('"a\nb.jpg"', "has a control character"),
     ],
 )

@@ -148,6 +148,17 @@ def test_classes_of_a_data_set_are_known_before_it_is_read(tmp_path, copy_conver
         chosen(tmp_path, feature="category", value="circel")
 
 
+def test_a_shard_that_lacks_records_at_its_end_is_told(tmp_path, copy_converted):
+    copy_converted(tmp_path)
+    (path,) = tmp_path.glob("*.tfrecord-*")
+    data = path.read_bytes()
+    path.write_bytes(data[: 16 + int.from_bytes(data[:8], "little")])
+    records = choose_records(find_shards(str(tmp_path), ""), Choice(), 99, lambda _: None)
+    assert next(records).number == 0
+    with pytest.raises(RecordError, match="it has 1 records, where 22 were written"):
+        next(records)
+
+
 def test_shards_before_a_number_are_not_read(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     (tmp_path / "coco-train.tfrecord-00000-of-00003").unlink()
