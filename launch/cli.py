@@ -13,6 +13,7 @@ from contextlib import nullcontext, suppress
 from importlib import import_module
 from typing import NoReturn
 
+from recordmill.launch.command_line.help import program_help
 from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.light_beam import import_light_beam
@@ -88,6 +89,9 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         handlers = None if debug else [ErrorStreamHandler()]
         form = "%(levelname)s %(name)s: %(message)s" if debug else "warning: %(message)s"
         logging.basicConfig(level=level, format=form, handlers=handlers)
+        if not own:
+            print(program_help(), end="", file=error_stream())
+            return ConfigError.exit_code
         command = parse(own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")

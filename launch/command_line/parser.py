@@ -4,7 +4,6 @@ option. All faults of a command are found before any is reported, which argparse
 import difflib
 import logging
 import re
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -13,7 +12,6 @@ from recordmill.launch.command_line.flags import integer, names, number, size_by
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.launch.command_line.hints import hint
 from recordmill.launch.command_line.verbs import VERBS, TerminalOptions, fields_of
-from recordmill.launch.terminal.error_stream import error_stream
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.schemas.errors import ConfigError
 
@@ -37,13 +35,14 @@ class Command(NamedTuple):
 def parse(arguments: Sequence[str]) -> Command:
     """The verb and its options.
 
+    Args:
+        arguments: one at least.
+
     Raises:
         ConfigError: with every fault: something that the verb does not know, a value that is none, options that are
             wrong.
-        SystemExit: help or the version was asked for, and has been printed; or nothing was asked for.
+        SystemExit: help or the version was asked for, and has been printed.
     """
-    if not arguments:
-        _answer(program_help(), 2)
     verb, *rest = arguments
     if verb in _HELP or (verb == "help" and not rest):
         _answer(program_help())
@@ -65,9 +64,9 @@ def parse(arguments: Sequence[str]) -> Command:
     return Command(verb, options, terminal)
 
 
-def _answer(text: str, code: int = 0) -> NoReturn:
-    print(text, end="", file=error_stream() if code else sys.stdout)
-    raise SystemExit(code)
+def _answer(text: str) -> NoReturn:
+    print(text, end="")
+    raise SystemExit(0)
 
 
 def _no_verb(word: str) -> str:

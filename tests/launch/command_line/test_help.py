@@ -29,10 +29,6 @@ def test_help_of_a_verb(verb, capsys):
         assert answer(capsys, *typed) == (0, verb_help(verb), "")
 
 
-def test_nothing_typed_is_answered_by_help_as_an_error(capsys):
-    assert answer(capsys) == (2, "", program_help())
-
-
 def test_version(capsys):
     assert answer(capsys, "--version") == (0, f"recordmill {version('recordmill')}\n", "")
 
