@@ -88,10 +88,10 @@ def _check(  # one parameter a side input
     images: Names,
     files: Names,
 ) -> dict[str, Rows]:
+    for text in sorted({text for _, text in warnings}):  # which may say why there is too much to reject
+        _LOGGER.warning(text)
     rows = count_rows(demands.splits, inputs, merged)
     check_findings(demands, rows, rejected, images, files)
-    for text in sorted({text for _, text in warnings}):
-        _LOGGER.warning(text)
     return rows
 
 

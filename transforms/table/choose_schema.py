@@ -102,7 +102,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         )
     _check_names(stats, choice, paths)
     columns: list[Column] = []
-    warnings = list(_of_long_cells(stats, paths))
+    warnings = [*_of_long_cells(stats, paths), *_of_escaped(stats, paths)]
     for name, found in stats.columns.items():
         if not choice.is_written(name):
             continue
@@ -227,6 +227,14 @@ def _of_long_cells(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]
                 f"{found.like_rows:,} rows), the first in row {row}, column {name}; where a quote there is not closed, "
                 "these rows are lost: close it, or double a quote within a cell"
             )
+
+
+def _of_escaped(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
+    for file, number in sorted(stats.escaped.items()):
+        yield (
+            f"{paths[file]} has quotes after a backslash (number: {number:,}): in CSV they end a cell all the same, "
+            "and a quote within one is doubled; write the file anew if they were meant as parts of their cells"
+        )
 
 
 def _warnings(

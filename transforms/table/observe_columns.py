@@ -56,7 +56,7 @@ class TableStats(msgspec.Struct):
         rows: how many could be read, by the number of their file; of files without any, nothing.
         bad: how many could not, likewise.
         first_bad: the first of them: (file's number, line, what was found).
-        long_cells: by the number of the file.
+        long_cells, escaped: see RowBatch; by the number of the file.
         columns: in the order in which they are found.
         in_files: numbers of the files that have each column.
     """
@@ -65,6 +65,7 @@ class TableStats(msgspec.Struct):
     bad: dict[int, int] = {}
     first_bad: tuple[int, int, str] | None = None
     long_cells: dict[int, LongCells] = {}
+    escaped: dict[int, int] = {}
     columns: dict[str, ColumnStats] = {}
     in_files: dict[str, set[int]] = {}
 
@@ -76,6 +77,8 @@ class TableStats(msgspec.Struct):
         self.first_bad = min(filter(None, (self.first_bad, other.first_bad)), default=None)
         for file, found in other.long_cells.items():
             self.long_cells[file] = self.long_cells.get(file, NO_LONG_CELLS).add(found)
+        for file, number in other.escaped.items():
+            self.escaped[file] = self.escaped.get(file, 0) + number
         for name, stats in other.columns.items():
             self.columns.setdefault(name, ColumnStats()).add(stats)
         for name, files in other.in_files.items():
@@ -108,6 +111,8 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
     stats = TableStats({file: rows} if rows else {}, {file: len(batch.bad)})
     if batch.long_cells.cells:
         stats.long_cells = {file: batch.long_cells}
+    if batch.escaped:
+        stats.escaped = {file: batch.escaped}
     if batch.bad:
         first = batch.bad[0]
         stats.first_bad = file, first.line, first.detail

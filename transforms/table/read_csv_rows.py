@@ -38,7 +38,7 @@ def read_csv(
     wanted = [name for name in names if not columns or name in columns]
     bad: list[BadRow] = []
     malformed = _Malformed(len(names), delimiter.encode(), bad)
-    number, last = 0, None
+    number, escaped, last = 0, 0, None
     try:
         for batch in _open(quoted, names, delimiter, malformed) if names else ():
             for start in range(0, len(batch), _BATCH_ROWS):
@@ -50,7 +50,8 @@ def read_csv(
                 cells = dict(zip(names, last.columns, strict=True))
                 long = long_cells(cells, delimiter.encode(), numbers)
                 read = {name: cells[name] for name in wanted}
-                yield _checked(RowBatch(read, numbers, before, False, long_cells=long))
+                yield _checked(RowBatch(read, numbers, before, False, {}, long, quoted.escaped - escaped))
+                escaped = quoted.escaped
         if bad:
             yield RowBatch(
                 {name: pa.array([], pa.large_string()) for name in wanted}, np.zeros(0, np.int64), bad, False
@@ -80,22 +81,29 @@ def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
 
 
 class _QuoteCounter:
-    """A stream that counts quotes, as Arrow takes the end of a file for the end of a cell."""
+    """A stream that counts quotes, as Arrow takes the end of a file for the end of a cell.
+
+    Attributes:
+        escaped: those after a backslash, which other programs take for a part of the cell.
+    """
 
     closed = False
 
     def __init__(self, stream: BinaryIO):
         self._stream = stream
-        self.number = 0
+        self._last = b""
+        self.number = self.escaped = 0
 
     def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.number += data.count(b'"')
-        return data
+        return self._counted(self._stream.read(size))
 
     def readline(self, size: int) -> bytes:
-        data = self._stream.readline(size)
+        return self._counted(self._stream.readline(size))
+
+    def _counted(self, data: bytes) -> bytes:
         self.number += data.count(b'"')
+        self.escaped += data.count(b'\\"') + (self._last + data[:1] == b'\\"')
+        self._last = data[-1:]
         return data
 
     def readable(self) -> bool:

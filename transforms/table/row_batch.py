@@ -88,6 +88,7 @@ class RowBatch(NamedTuple):
         is_typed: False where all values are texts that stand for what they may (CSV).
         parts: by name, of columns whose values are of several types, so that `columns` has them as texts.
         long_cells: of CSV.
+        escaped: quotes of CSV after a backslash, read since the batch before.
     """
 
     columns: dict[str, pa.Array]
@@ -96,6 +97,7 @@ class RowBatch(NamedTuple):
     is_typed: bool
     parts: Mapping[str, Sequence[Part]] = {}
     long_cells: LongCells = NO_LONG_CELLS
+    escaped: int = 0
 
 
 def python_values(array: pa.Array) -> list[Any]:

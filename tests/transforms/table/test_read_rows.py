@@ -17,7 +17,7 @@ from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.read_csv_rows import read_csv
+from recordmill.transforms.table.read_csv_rows import _QuoteCounter, read_csv
 from recordmill.transforms.table.read_json_rows import read_json
 from recordmill.transforms.table.read_rows import read_rows
 
@@ -79,6 +79,21 @@ def told_of_cells(data: bytes) -> list[str]:
         stats.add(observe(batch, 0))
     warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
     return [text for text in warnings if "look like rows" in text]
+
+
+@pytest.mark.parametrize(("data", "number"), [(b'1,"a \\"b\\""\n2,x\n', 2), (b'1,"a ""b"" \\ "\n', 0)])
+def test_quotes_after_a_backslash_are_counted(data, number):
+    for size in (1, 1 << 20):
+        stream = _QuoteCounter(io.BytesIO(data))
+        while stream.read(size):
+            pass
+        assert stream.escaped == number
+    stats = TableStats()
+    for _ in range(2):
+        for batch in read_csv("x.csv", io.BytesIO(b"a,b\n" + data), ",", "utf-8", ()):
+            stats.add(observe(batch, 0))
+    warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
+    assert [f"(number: {2 * number})" in text for text in warnings if "backslash" in text] == [True] * bool(number)
 
 
 def test_of_one_column_a_very_long_cell_is_told():
