@@ -14,6 +14,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.tables import ColumnType, RowsFile
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.table import read_csv_rows
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import TableStats, observe
@@ -59,14 +60,16 @@ def test_csv(tmp_path, data, cells):
         (b'1,x,"y\n3,x,y\n4,x,y"z\n', "x.csv has .*[(]2 in cells of 1 rows[)], the first in row 10, column c;"),
         (b'2,"x\r\n3,z" x,y\r\n4,"x\r5,z",y\r\n', "[(]2 in cells of 2 rows[)], the first in row 10, column b;"),
         (b'1,x,"y\n3,x,y\n4,x,y"z\n' + b'1,"x\ny\nz",y\n' * 3, "[(]2 in cells of 1 rows"),
-        (b'1,x,"y\n3,x,y\n,"\n' + b'1,"x\ny\nz",y\n' * 4, None),  # most are of several lines
+        (b'1,x,"y\n3,x,y\n4,x,y"z\n' + b'1,"x\ny\nz",y\n' * 4, None),  # most are of several lines
+        (b'1,x,"y\n3,x,y\n4"\n', None),
         (b'1,"Main St\nTown, IL",x\n' * 4, None),  # so many are no mistake
         (b'1,x,"y\n3,x,y,z\n4,x,y"z\n', None),
         (b'1,x,"y\n3,x\n4,x,y"z\n', None),
         (b'"1\n2",x,y\n', None),
     ],
 )
-def test_lines_of_a_cell_that_look_like_rows_are_told(data, told):
+def test_lines_of_a_cell_that_look_like_rows_are_told(data, told, monkeypatch):
+    monkeypatch.setattr(read_csv_rows, "_BATCH_ROWS", 10)
     found = told_of_cells(b"a,b,c\n" + b"1,x,y\n" * 9 + data)
     assert bool(found) == bool(told)
     assert not told or re.search(told, found[0])
@@ -82,7 +85,8 @@ def told_of_cells(data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize(("data", "number"), [(b'1,"a \\"b\\""\n2,x\n', 2), (b'1,"a ""b"" \\ "\n', 0)])
-def test_quotes_after_a_backslash_are_counted(data, number):
+def test_quotes_after_a_backslash_are_counted(data, number, monkeypatch):
+    monkeypatch.setattr(read_csv_rows, "_BATCH_ROWS", 1)
     for size in (1, 1 << 20):
         stream = _QuoteCounter(io.BytesIO(data))
         while stream.read(size):
@@ -94,6 +98,10 @@ def test_quotes_after_a_backslash_are_counted(data, number):
             stats.add(observe(batch, 0))
     warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
     assert [f"(number: {2 * number})" in text for text in warnings if "backslash" in text] == [True] * bool(number)
+
+
+def test_of_so_few_rows_that_most_have_such_cells_nothing_is_told():
+    assert not told_of_cells(b"a,b,c\n" + b'1,"x\n2,y",z\n' * 3)
 
 
 def test_of_one_column_a_very_long_cell_is_told():
