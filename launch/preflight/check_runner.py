@@ -128,7 +128,7 @@ def _dataflow_faults(options: PipelineOptions) -> Iterator[str]:
     for name in ("temp_location", "staging_location"):
         path = getattr(cloud, name)
         if path and not _BUCKET_PATH.fullmatch(path):
-            yield (f"--{name}={path} must be in a bucket, whose name has 3 letters or more: gs://BUCKET/FOLDER")
+            yield f"--{name}={path} must be in a bucket, whose name has 3 letters or more: gs://BUCKET/FOLDER"
     if cloud.job_name and not _JOB_NAME.fullmatch(cloud.job_name):
         yield (
             f"--job_name={cloud.job_name}: Dataflow takes small letters, digits and -, beginning with a letter and not "

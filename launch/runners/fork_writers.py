@@ -50,7 +50,7 @@ def slower_processes(beam_arguments: Sequence[str]) -> str:
     return (
         "--direct_running_mode=multi_processing starts Beam anew in each process, seconds before an image is read, and "
         "passes all that is known of images between them; without it this command writes shards in processes of its "
-        f"own where it has {_WORTH_IT:,} images, in less time"
+        f"own from {_WORTH_IT:,} images on, in less time"
     )
 
 

@@ -14,7 +14,7 @@ from recordmill.launch.terminal.error_stream import printable
 from recordmill.schemas.dataset_files import split_rejects
 from recordmill.schemas.features import Part, RecordOf
 from recordmill.schemas.manifest import Manifest, SplitManifest
-from recordmill.schemas.sizes import size_text
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.show.choose_records import Record
 from recordmill.transforms.show.describe_values import describe_record
 from recordmill.transforms.show.find_shards import Shard, Shards
@@ -63,8 +63,7 @@ def files_lines(path: str, shards: Sequence[Shard]) -> Iterator[str]:
     sizes = [storage_for(shard.path).size(shard.path) or 0 for shard in shards]
     known = [shard.records for shard in shards if shard.records is not None]
     records = f", {sum(known):,} records" if len(known) == len(shards) else ""
-    files = f"{len(shards):,} files" if len(shards) > 1 else "1 file"
-    yield f"{printable(path)}: {files} of {size_text(sum(sizes))}{records}"
+    yield f"{printable(path)}: {number_text(len(shards), 'file')} of {size_text(sum(sizes))}{records}"
 
 
 def data_set_lines(path: str, manifest: Manifest, names: Sequence[str], width: int, blocks: bool) -> Iterator[str]:

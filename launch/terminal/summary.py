@@ -17,7 +17,7 @@ from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.schemas.sizes import size_text
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import FINDINGS
 from recordmill.schemas.statistics_file import STATISTICS, SplitComparison
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
@@ -283,7 +283,7 @@ def _num_classes(number: int) -> str:
 
 def _core_time(seconds: float) -> str:
     whole = max(1, round(seconds))
-    return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {whole} second{'s' if whole > 1 else ''}"
+    return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {number_text(whole, 'second')}"
 
 
 def _reasons(counts: dict[str, int]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.manifest import Manifest, SplitManifest
-from recordmill.schemas.sizes import size_text
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics_file import SplitStatistics
 
 _HOSTS = 10
@@ -94,7 +94,7 @@ def _hosts(shards: int) -> str:
     """How many hosts may read a split at once."""
     many = shards // _HOSTS
     each = f"; {_HOSTS} shards each for {many:,}" if many else ""
-    return f"up to {shards:,} host{'s' if shards > 1 else ''}{each}"
+    return f"up to {number_text(shards, 'host')}{each}"
 
 
 def value_rows(of: Mapping[str, Mapping[str, object]]) -> list[SplitRow]:

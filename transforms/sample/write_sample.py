@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.sample.draw_odd import draw_odd
 from recordmill.transforms.sample.draw_scene import (
     KEYPOINTS,
@@ -248,7 +249,7 @@ def _labelled(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
 def _captions(scene: Scene) -> tuple[str, str]:
     named = [f"a {thing.colour} {thing.category.name}" for thing in scene.things]
     first = f"{', '.join(named) or 'nothing'} before sky and ground"
-    return first, f"a drawing of {len(named)} object{'s' if len(named) != 1 else ''}"
+    return first, f"a drawing of {number_text(len(named), 'object')}"
 
 
 def _stuff(scene: Scene, image_id: int) -> Iterator[dict]:

@@ -136,9 +136,10 @@ class _Boxes:
 
     def __init__(self, images: Sequence[ImageFacts]):
         annotated = [facts for facts in images if facts.boxes]
+        boxes = [facts.boxes for facts in images if facts.boxes]
         edges = [
             # As records have them, so that those that are read back give the same.
-            np.array([value for facts in annotated for value in facts.boxes[edge]], np.float32).astype(np.float64)  # type: ignore[index]
+            np.array([value for each in boxes for value in each[edge]], np.float32).astype(np.float64)
             for edge in range(4)
         ]
         self._ymin, self._xmin, self._ymax, self._xmax = edges

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import NO_LONG_CELLS, LongCells
+from recordmill.transforms.table.row_batch import LongCells
 
 _MANY_LINES = 100
 """Of a cell in a table of one column, which has no separators to tell rows by."""
@@ -20,16 +20,17 @@ def long_cells(columns: Mapping[str, pa.Array], delimiter: bytes, lines: np.ndar
     that rows would have there.
 
     Args:
-        columns: all that the file has, in order; bytes.
+        columns: all that the file has, in order; large_binary [rows] each.
+        lines: int64 [rows]: see RowBatch.
     """
-    found = NO_LONG_CELLS
+    found = LongCells()
     for before, (name, cells) in enumerate(columns.items()):
         is_long = pc.or_(pc.match_substring(cells, b"\n"), pc.match_substring(cells, b"\r"))
         places = pc.indices_nonzero(is_long)
         like = [
             (place, len(after))
             for place, text in zip(places.to_pylist(), cells.take(places).to_pylist(), strict=True)
-            if looks_like_rows(after := lines_of(text)[1:], before, len(columns) - 1, delimiter)
+            if _looks_like_rows(after := lines_of(text)[1:], before, len(columns) - 1, delimiter)
         ]
         first = (int(lines[like[0][0]]), name) if like else None
         found = found.add(LongCells(len(places), len(like), sum(number for _, number in like), first))
@@ -37,10 +38,11 @@ def long_cells(columns: Mapping[str, pa.Array], delimiter: bytes, lines: np.ndar
 
 
 def lines_of(text: bytes) -> list[bytes]:
+    """Its lines, whichever of CRLF, LF and CR ends them."""
     return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
 
 
-def looks_like_rows(after: Sequence[bytes], before: int, between: int, delimiter: bytes) -> bool:
+def _looks_like_rows(after: Sequence[bytes], before: int, between: int, delimiter: bytes) -> bool:
     """Whether the lines of a cell after its first are rows: all but the last have the separators of a row, `between`,
     and the last, which the cell ends in, those `before` its column."""
     if not between:

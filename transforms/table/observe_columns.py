@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import NO_LONG_CELLS, LongCells, Part, RowBatch, Seen, python_values, shown
+from recordmill.transforms.table.row_batch import LongCells, Part, RowBatch, Seen, python_values, shown
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
@@ -76,7 +76,7 @@ class TableStats(msgspec.Struct):
             self.bad[file] = self.bad.get(file, 0) + number
         self.first_bad = min(filter(None, (self.first_bad, other.first_bad)), default=None)
         for file, found in other.long_cells.items():
-            self.long_cells[file] = self.long_cells.get(file, NO_LONG_CELLS).add(found)
+            self.long_cells[file] = self.long_cells.get(file, LongCells()).add(found)
         for file, number in other.escaped.items():
             self.escaped[file] = self.escaped.get(file, 0) + number
         for name, stats in other.columns.items():
@@ -109,8 +109,8 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
     """
     rows = len(batch.lines)
     stats = TableStats({file: rows} if rows else {}, {file: len(batch.bad)})
-    if batch.long_cells.cells:
-        stats.long_cells = {file: batch.long_cells}
+    if (long := batch.long_cells()).cells:
+        stats.long_cells = {file: long}
     if batch.escaped:
         stats.escaped = {file: batch.escaped}
     if batch.bad:

@@ -5,6 +5,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -48,7 +49,7 @@ def read_csv(
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
                 cells = dict(zip(names, last.columns, strict=True))
-                long = long_cells(cells, delimiter.encode(), numbers)
+                long = partial(long_cells, cells, delimiter.encode(), numbers)
                 read = {name: cells[name] for name in wanted}
                 yield _checked(RowBatch(read, numbers, before, False, {}, long, quoted.escaped - escaped))
                 escaped = quoted.escaped

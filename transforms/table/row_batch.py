@@ -1,6 +1,6 @@
 """Rows as they are read: columns of a batch of rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -64,17 +64,14 @@ class LongCells(NamedTuple):
         first: the first of them: (line, see RowBatch.lines, and column).
     """
 
-    cells: int
-    like_rows: int
-    lines: int
-    first: tuple[int, str] | None
+    cells: int = 0
+    like_rows: int = 0
+    lines: int = 0
+    first: tuple[int, str] | None = None
 
     def add(self, other: "LongCells") -> "LongCells":
         first = min(filter(None, (self.first, other.first)), default=None)
         return LongCells(self.cells + other.cells, self.like_rows + other.like_rows, self.lines + other.lines, first)
-
-
-NO_LONG_CELLS = LongCells(0, 0, 0, None)
 
 
 class RowBatch(NamedTuple):
@@ -87,7 +84,7 @@ class RowBatch(NamedTuple):
         bad: rows that are not in `columns`.
         is_typed: False where all values are texts that stand for what they may (CSV).
         parts: by name, of columns whose values are of several types, so that `columns` has them as texts.
-        long_cells: of CSV.
+        long_cells: looks for those of CSV; it takes a while, and once is enough.
         escaped: quotes of CSV after a backslash, read since the batch before.
     """
 
@@ -96,7 +93,7 @@ class RowBatch(NamedTuple):
     bad: list[BadRow]
     is_typed: bool
     parts: Mapping[str, Sequence[Part]] = {}
-    long_cells: LongCells = NO_LONG_CELLS
+    long_cells: Callable[[], LongCells] = LongCells
     escaped: int = 0
 
 
