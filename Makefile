@@ -24,7 +24,7 @@ NEEDS = $(BIN)/python -c "import sys; from importlib.metadata import requires; \
     print(*(need for line in requires('recordmill') for need, _, when in [line.partition('; ')] \
         if not when or when in extras), sep='\n')"
 
-.PHONY: demo test test-airflow test-browser test-consumers test-consumers-all test-engines test-faults lint format bench bench-engines bench-peers lock lock-image lock-consumers templates pictures clean
+.PHONY: demo test test-airflow test-browser test-consumers test-consumers-all test-engines test-faults test-recorded lint format bench bench-engines bench-peers lock lock-image lock-consumers templates pictures clean
 
 # One after the other in as many lanes as there are jobs, as each is a process of its own.
 define test_environments
@@ -55,6 +55,9 @@ test: $(VENV)/installed-dev  ## Run the tests
 
 test-faults: $(VENV)/installed-dev  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 	$(BIN)/python -m pytest -n $(JOBS) tests/faults $(PYTEST_ARGS)
+
+test-recorded: $(VENV)/installed-dev  ## Compare the outputs of recorded jobs with their SHA-256
+	$(BIN)/python -m tests.recorded.check
 
 test-consumers: $(VENV)/installed-dev $(GARDEN)/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
 	$(BIN)/python -m pytest -n $(JOBS) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)
