@@ -1,4 +1,4 @@
-"""Input data sets of the recorded jobs: the sample data set, and sets with everything that real data has and a sample lacks."""
+"""Input data sets of the recorded jobs: the sample data set, and sets with what real data has and a sample lacks."""
 
 import csv
 import gzip
@@ -56,8 +56,11 @@ def _pack(folder: Path) -> None:
 
 
 def _draw_odd(folder: Path) -> None:
-    """500 images and some 6,000 objects in two blocks of JSON (more than 8 MB): ids of 2^62, repeated ids, boxes over the
-    edge, images without size, turned pictures, grey and PNG pictures, missing and broken files, three files to join."""
+    """500 images and some 6,000 objects in two blocks of JSON (more than 8 MB), and two more files to join with them.
+
+    They have ids of 2^62, repeated ids, boxes over the edge, images without size, turned and grey images, PNGs, missing
+    and broken files.
+    """
     rng = random.Random(5)
     images, annotations = [], []
     for i in range(500):
@@ -82,7 +85,10 @@ def _draw_odd(folder: Path) -> None:
             row |= {"iscrowd": int(rng.random() < 0.05), "segmentation": [polygon]}
             annotations.append(row | ({"area": rng.uniform(1, 9000)} if rng.random() < 0.8 else {}))
     (folder / "images" / "13.jpg").write_bytes(b"\xff\xd8\xff\xe0broken")
-    of = lambda number: images[number]["id"]  # noqa: E731
+
+    def of(number: int) -> int:
+        return images[number]["id"]
+
     bad = [
         {"id": 900000001, "image_id": of(5), "category_id": 4444, "bbox": [1, 1, 5, 5]},
         {"id": 900000002, "image_id": 123, "category_id": 1, "bbox": [1, 1, 5, 5]},
@@ -127,7 +133,8 @@ def _draw_shapes(folder: Path) -> None:
     forms: list[object] = [
         [square], [square, [2, 2, 8, 2, 8, 8]], [[5, 5, 9, 9]], [],
         {"size": [40, 50], "counts": [0, 400, 1600]}, {"size": [40, 50], "counts": [100, 20, 1880]},
-        {"size": [40, 50], "counts": compressed}, {"size": [41, 50], "counts": [2050]}, [[1, 2, 3]], "polygon", [[1, None, 3, 4, 5, 6]],
+        {"size": [40, 50], "counts": compressed}, {"size": [41, 50], "counts": [2050]},
+        [[1, 2, 3]], "polygon", [[1, None, 3, 4, 5, 6]],
     ]  # fmt: skip
     images, annotations = [], []
     for i in range(8):
@@ -175,7 +182,7 @@ def _draw_many_rejects(folder: Path) -> None:
 
 
 def _draw_classes(folder: Path) -> None:
-    """Class folders with JPEG and PNG of all modes, WebP, 16 bits, turned, empty and broken files, odd names; duplicates."""
+    """Class folders: JPEG and PNG of all modes, WebP, 16 bits; turned, empty and broken files, duplicates."""
     for i in range(48):
         class_ = ("Cat", "big dog", "Öl", "10", "9")[i * i % 5]
         mode = ("RGB", "L", "RGBA", "LA")[i % 4]
@@ -192,12 +199,12 @@ def _draw_classes(folder: Path) -> None:
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["path", "label", "split"])
-        rows.writerows([name, "ab"[i % 2], ("train", "val")[i % 3 == 0]] for i, name in enumerate(names))
+        rows.writerows([name, "ab"[i % 2], "train" if i % 3 else "val"] for i, name in enumerate(names))
         rows.writerow(["absent.jpg", "a", "train"])
 
 
 def _write_tables(folder: Path) -> None:
-    """CSV with quotes, missing values, lists and malformed rows; JSON Lines with nested values; Parquet of many types."""
+    """CSV with quotes, missing values, lists and malformed rows; JSON Lines with nested values; Parquet."""
     import pyarrow
     from pyarrow import parquet
 
@@ -208,7 +215,8 @@ def _write_tables(folder: Path) -> None:
         rows.writerow(["key", "whole", "part", "text", "flag", "class", "split", "list"])
         for i in range(700):
             text = f'say "{i}", ü\nnext' if i % 50 == 0 else f"the {rng.choice(['red', 'blue'])} word {i % 7}"
-            values = [f"k{i}", i - 300, rng.uniform(-5, 5), text, i % 2 == 0, f"c{i % 4}", ("train", "val")[i % 5 == 0]]
+            split = "train" if i % 5 else "val"
+            values = [f"k{i}", i - 300, rng.uniform(-5, 5), text, i % 2 == 0, f"c{i % 4}", split]
             rows.writerow([*values, f"[{i}, {i + 1}]"] if i % 71 else ["k", ""])
     with (folder / "rows.jsonl").open("w", encoding="utf-8") as file:
         for i in range(300):

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """The recorded jobs: one line of arguments each, relative to the folder of the inputs. `{out}` is the job's own folder."""
 
 _SAMPLE = "--images sample/images --instances sample/annotations/instances.json --max-rejects 0.2"
