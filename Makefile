@@ -112,17 +112,17 @@ bench-peers: $(VENV)/installed-dev $(GARDEN)/installed $(PEERS:%=.peers/%/instal
 lock: $(VENV)/installed-dev  ## Pin the newest versions that setup.py allows
 	$(BIN)/pip install --quiet uv
 	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in setup.py."; \
-	 $(BIN)/uv pip compile setup.py --universal --python-version 3.10 --no-python-downloads --extra beam \
-	    --extra tensorflow --extra dev --no-header --no-annotate --quiet) > constraints.new
+	 $(BIN)/uv pip compile setup.py --universal --python-version 3.10 --no-python-downloads --extra all \
+	    --extra dev --no-header --no-annotate --quiet) > constraints.new
 	mv constraints.new constraints.txt
 	$(MAKE) lock-image
 
 # The second has what the first has not. A platform is named, as the image has one, whatever machine this is run on.
 lock-image: $(VENV)/installed-dev  ## Pin what Dataflow's image installs, as constraints.txt has it, by digest
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile setup.py --extra beam $(LOCK_IMAGE) > requirements.new
+	$(BIN)/uv pip compile setup.py --extra gcp $(LOCK_IMAGE) > requirements.new
 	sed -n 's/^\([A-Za-z0-9._-]*\).*==.*/--no-emit-package \1/p' requirements.new \
-	    | xargs $(BIN)/uv pip compile setup.py --extra beam --extra tensorflow $(LOCK_IMAGE) > launch/dataflow/requirements-embed.txt
+	    | xargs $(BIN)/uv pip compile setup.py --extra all $(LOCK_IMAGE) > launch/dataflow/requirements-embed.txt
 	mv requirements.new launch/dataflow/requirements.txt
 
 lock-consumers: $(VENV)/installed-dev  ## Pin what consumers need, where it can be as in constraints.txt
@@ -157,12 +157,12 @@ pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README
 $(VENV)/installed: setup.py constraints.txt
 	@echo "Installing Apache Beam, TensorFlow and what they need into $(VENV): 2.8 GB, some minutes, and only once"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[beam,tensorflow]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "Installing what tests and checks need into $(VENV), once"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[beam,tensorflow,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all,dev]"
 	touch $@
 
 # $(VENV) is on the path last, so that what an environment has of its own comes first. pip is not to see it.
@@ -199,7 +199,7 @@ $(BROWSER)/installed: tests/browser/install.sh tests/browser/package-lock.json
 # Without the wheel: workers are to see only what was shipped. setuptools builds what --setup_file stages.
 $(WORKER)/installed: $(VENV)/installed
 	$(PYTHON) -m venv --clear $(WORKER)
-	$(NEEDS) beam > $(WORKER)/requirements.txt
+	$(NEEDS) gcp > $(WORKER)/requirements.txt
 	$(WORKER)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -r $(WORKER)/requirements.txt setuptools
 	touch $@
 

@@ -2,6 +2,12 @@
 
 from setuptools import setup
 
+STORAGE = ["google-cloud-storage>=3.2,<4"]
+BEAM_VERSIONS = ">=2.70,<3"
+ARROW = ["pyarrow>=16"]
+TENSORFLOW = ["tensorflow>=2.19,<3"]
+GCP = [f"apache-beam[gcp]{BEAM_VERSIONS}", *ARROW, *STORAGE]
+
 # The folders keep their places at the top and are installed under one name: `schemas` or `launch` alone are names that
 # half of all projects have.
 FOLDERS = [
@@ -58,9 +64,8 @@ setup(
         "recordmill.consumers": ["*.yaml"],
         "recordmill.transforms.report": ["page.html"],
     },
-    # All that readers need, and that workers need besides Beam, which their images have.
+    # What the readers and the verbs without a pipeline need, on local files.
     install_requires=[
-        "google-cloud-storage>=3.2,<4",
         "google-crc32c>=1.5,<2",
         "isal>=1.7,<2",
         "jinja2>=3.1.5,<4",
@@ -74,8 +79,11 @@ setup(
         "rich>=13.7,<16",
     ],
     extras_require={
-        "beam": ["apache-beam[gcp]>=2.70,<3", "pyarrow>=16"],
-        "tensorflow": ["tensorflow>=2.19,<3"],
+        "gs": STORAGE,  # gs:// paths
+        "beam": [f"apache-beam{BEAM_VERSIONS}", *ARROW],  # pipelines: converting verbs, verify, extract
+        "gcp": GCP,  # pipelines on gs:// paths and on Dataflow
+        "tensorflow": TENSORFLOW,  # embed, verify with TensorFlow's decoder, tf.data
+        "all": [*GCP, *TENSORFLOW],
         "dev": [
             "hypothesis>=6.100",
             "kubernetes-validate>=1.30",

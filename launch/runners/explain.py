@@ -1,9 +1,9 @@
 """The exception of a failed pipeline is explained in one line."""
 
 import re
+import sys
 
 import grpc
-from google.api_core.exceptions import GoogleAPICallError
 
 from recordmill.schemas import errors
 from recordmill.transforms.storage.os_errors import explain_text
@@ -20,7 +20,8 @@ def explain(error: Exception) -> errors.RecordmillError:
     """The one-line error that is at the root of a failed pipeline's exception."""
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
         return errors.JobError(f"the job server is gone, and perhaps the job with it ({_of_connection(error)})")
-    if isinstance(error, GoogleAPICallError):
+    of_google = sys.modules.get("google.api_core.exceptions")  # imported where one of its exceptions was raised
+    if of_google and isinstance(error, of_google.GoogleAPICallError):
         if error.code == 409:
             return errors.JobError(_of_active_job(error.message))
         advice = " (docs/dataflow.md has the roles)" if error.code in (401, 403) else ""

@@ -121,7 +121,7 @@ def test_all_that_the_wheel_and_beam_require_is_installed_and_tensorflow_for_emb
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = email.message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])
-    required = {Requirement(line).name for line in lines if "extra ==" not in line or 'extra == "beam"' in line}
+    required = {Requirement(line).name for line in lines if "extra ==" not in line or 'extra == "gcp"' in line}
     base, embed = listed("requirements.txt"), listed("requirements-embed.txt")
     assert "apache-beam" in required
     assert required <= base.keys()
