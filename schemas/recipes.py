@@ -13,8 +13,7 @@ LISTING = "images"
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it); of a table of
-    BigQuery, `bigquery:project.dataset.table`, its etag.
+    """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
 
     Attributes:
         kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,

@@ -8,12 +8,11 @@ from recordmill.launch.preflight.check_inputs import check_table_inputs
 from recordmill.launch.preflight.choose_encoders import choose_encoder, saved_classes
 from recordmill.launch.preflight.find_rows import find_rows
 from recordmill.launch.preflight.recipe import rows_inputs, table_recipes
-from recordmill.launch.terminal.summary import terminal
 from recordmill.launch.verbs.convert import Conversion, of_images
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.recipes import InputFile, Recipe
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -45,13 +44,16 @@ def rows_of(options: TableOptions) -> Rows:
         ConfigError: a file that they name is not there.
         AnnotationFileError: a file cannot be read.
     """
-    paths, inputs = _rows(options)
+    paths = find_rows(options.rows)
+    check_table_inputs(options, paths)
     options = _with_saved_classes(options)
     splits = _splits(options, paths)
     texts = tuple(
         choose_encoder(options, options.text_form, column, options.output, splits) for column in options.encoded_columns
     )
-    return Rows(splits, lambda: table_recipes(options, inputs(), splits, texts), _Job(options, paths, splits, texts))
+    return Rows(
+        splits, lambda: table_recipes(options, rows_inputs(paths), splits, texts), _Job(options, paths, splits, texts)
+    )
 
 
 def _with_saved_classes(options: TableOptions) -> TableOptions:
@@ -63,19 +65,6 @@ def _with_saved_classes(options: TableOptions) -> TableOptions:
             "index would stand for two classes; leave --classes out"
         )
     return replace(options, classes=saved or options.classes)
-
-
-def _rows(options: TableOptions) -> tuple[tuple[str, ...], Callable[[], tuple[InputFile, ...]]]:
-    """The files of rows; and what gives their versions, which reads them."""
-    if options.rows:
-        paths = find_rows(options.rows)
-        check_table_inputs(options, paths)
-        return paths, lambda: rows_inputs(paths)
-    from recordmill.launch.preflight.export_bigquery import export_rows
-
-    check_table_inputs(options, ())
-    export = export_rows(options, terminal().print)
-    return export.paths, lambda: export.inputs
 
 
 def _files(paths: Sequence[str]) -> tuple[RowsFile, ...]:

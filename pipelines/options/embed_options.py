@@ -22,6 +22,7 @@ class EmbedOptions(LabelledOptions):
     rows: tuple[str, ...] = redefined(
         TableOptions,
         "rows",
+        (),
         help="CSV, TSV, JSON Lines or Parquet whose rows name images, instead of --labels; repeatable",
         docs=(
             "CSV, TSV, JSON Lines or Parquet whose rows name images, as `recordmill table` reads them, instead of "

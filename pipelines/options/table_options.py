@@ -1,6 +1,5 @@
 """What `recordmill table` is asked to do."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,16 +12,12 @@ from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.table_splits import RowSplits
 
-_BIGQUERY = "([^ :]+:)?[^ :.]+[:.][^ :.]+[.][^ :.]+"
-"""A project's name may begin with that of a domain, and a colon."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(TextOptions, RowPictureOptions):
     """What `recordmill table` is asked to do. Names are those of the flags; see docs/cli.md."""
 
     rows: tuple[str, ...] = option(
-        (),
         kind=Kind.PATHS,
         group=READ,
         metavar="FILE|GLOB",
@@ -31,31 +26,6 @@ class TableOptions(TextOptions, RowPictureOptions):
             "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`), the first three also as `.gz`; local or "
             "gs://, `*` and `?` in the file's name; repeatable. Files of one table may be of several formats"
         ),
-    )
-    bigquery: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=READ,
-        metavar="PROJECT:DATASET.TABLE",
-        help="a table of BigQuery, instead of --rows",
-        docs="a table of BigQuery, instead of `--rows`: it is exported into `--export`, see [tables.md](tables.md)",
-        pattern=_BIGQUERY,
-    )
-    query: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=READ,
-        metavar="SQL",
-        help="likewise, what a query gives",
-        docs="likewise, what a query in GoogleSQL gives",
-    )
-    export: str | None = option(
-        None,
-        kind=Kind.PATH,
-        group=READ,
-        metavar="gs://…",
-        help="folder for BigQuery's exports",
-        docs="folder in a bucket for BigQuery's exports. They stay, and serve again while the table is as it was",
     )
     columns: tuple[str, ...] = option(
         (),
@@ -194,12 +164,7 @@ class TableOptions(TextOptions, RowPictureOptions):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return (*self.rows, *filter(None, [self.schema, self.export]), *super().paths)
-
-    @property
-    def bigquery_table(self) -> str:
-        """`--bigquery` as GoogleSQL has it, PROJECT.DATASET.TABLE; empty without."""
-        return re.sub(r":([^:.]+[.][^:.]+)$", r".\1", self.bigquery or "")
+        return (*self.rows, *filter(None, [self.schema]), *super().paths)
 
     @property
     def text_form(self) -> TextForm:
@@ -217,7 +182,7 @@ class TableOptions(TextOptions, RowPictureOptions):
 
     @property
     def name_sources(self) -> NameSources:
-        return NameSources(self.images, self.rows or (f"bigquery:{self.bigquery or self.query}",))
+        return NameSources(self.images, self.rows)
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -261,8 +226,6 @@ class TableOptions(TextOptions, RowPictureOptions):
         return {
             **super().record_options,
             **self.division_options,
-            **({"bigquery": self.bigquery} if self.bigquery else {}),
-            **({"query": self.query} if self.query else {}),
             "classes": list(self.classes),
             "columns": list(self.columns),
             "default": list(self.default),
@@ -279,7 +242,6 @@ class TableOptions(TextOptions, RowPictureOptions):
 
     def _faults(self) -> Iterator[str]:
         yield from super()._faults()
-        yield from self._source_faults()
         for name in ("default", "rename"):
             values = getattr(self, name)
             if wrong := [value for value in values if not value.partition("=")[0] or "=" not in value]:
@@ -311,20 +273,6 @@ class TableOptions(TextOptions, RowPictureOptions):
             "".encode(self.encoding)
         except LookupError:
             yield f"--encoding {self.encoding} is none that Python knows"
-
-    def _source_faults(self) -> Iterator[str]:
-        given = [name for name in ("rows", "bigquery", "query") if getattr(self, name)]
-        if not given:
-            yield "--rows is missing (CSV, TSV, JSON Lines or Parquet), or --bigquery or --query"
-        if len(given) > 1:
-            yield f"{' and '.join(map(flag, given))} contradict each other: give one"
-        is_exported = bool(self.bigquery or self.query)
-        if is_exported and not (self.export or "").startswith("gs://"):
-            yield "BigQuery exports into a bucket: give a folder for it, --export gs://BUCKET/FOLDER"
-        if self.export and not is_exported:
-            yield "--export is of --bigquery and --query, and none is given"
-        if self.bigquery and not re.fullmatch(_BIGQUERY, self.bigquery):
-            yield f"--bigquery {self.bigquery!r}: a table is PROJECT:DATASET.TABLE"
 
     def _text_column_faults(self) -> Iterator[str]:
         form = self.text_form

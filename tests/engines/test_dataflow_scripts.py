@@ -121,7 +121,7 @@ def test_a_value_for_which_gcloud_has_no_delimiter_is_refused(scripts):
 
 @pytest.mark.parametrize("command", TEMPLATES)
 def test_each_command_has_a_template_of_its_own(scripts, command):
-    others = {"table": ["bigquery=p-1:d.t", PATHS[1]], "verify": ["folder=gs://b-1/o", "check=decode"]}
+    others = {"table": ["rows=gs://b-1/r.csv", PATHS[1]], "verify": ["folder=gs://b-1/o", "check=decode"]}
     paths = others.get(command, PATHS)
     assert scripts("run.sh", command, *RUN[1:], "--", *paths).returncode == 0
     assert value(scripts.calls[0], "--template-file-gcs-location") == f"gs://t-1/templates/{command}.json"

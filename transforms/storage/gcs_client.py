@@ -220,17 +220,15 @@ def _make_client(emulator: str) -> "Client":
     from google.cloud.storage import Client
     from requests.adapters import HTTPAdapter
 
-    credentials = AnonymousCredentials() if emulator else find_credentials(Client.SCOPE)[0]
+    credentials = AnonymousCredentials() if emulator else find_credentials(Client.SCOPE)
     client = Client(project="none", credentials=credentials)  # a project is needed to make buckets only
     for scheme in ("http://", "https://"):
         client._http.mount(scheme, HTTPAdapter(pool_maxsize=POOL_SIZE))
     return client
 
 
-def find_credentials(
-    scopes: tuple[str, ...], service: str = "Google Cloud Storage"
-) -> tuple["Credentials", str | None]:
-    """Credentials, and the project that they are of, where it is known.
+def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
+    """Return credentials from the environment or from the machine's metadata server.
 
     Raises:
         ConfigError: there are none.
@@ -256,8 +254,8 @@ def find_credentials(
             return super().__call__(url, method, body, headers, timeout, **options)
 
     try:
-        return google.auth.default(scopes, Search())
+        return google.auth.default(scopes, Search())[0]
     except GoogleAuthError as error:
-        message = f"there are no credentials for {service} ({words_of(error)}); {CREDENTIALS_CURE}"
+        message = f"there are no credentials for Google Cloud Storage ({words_of(error)}); {CREDENTIALS_CURE}"
         _found_none = time.monotonic(), message
         raise ConfigError(message) from error

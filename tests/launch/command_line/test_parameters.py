@@ -32,9 +32,8 @@ def test_what_must_be_given_is_what_the_command_misses(command):
     with pytest.raises(ConfigError) as caught:
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
-    more = {"table": set(), "embed": {"--images", "--model"}}.get(command, {"--images"})
+    more = {"table": {"--rows"}, "embed": {"--images", "--model"}}.get(command, {"--images"})
     assert required == {"--output", *more} <= missing
-    assert (command == "table") == ("--rows" in missing), "which BigQuery may stand for"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -74,7 +73,6 @@ NEEDS_ANOTHER = {
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename"),
-    *("bigquery", "query"),
 }
 """What is refused, or does nothing, without another option."""
 
