@@ -1,10 +1,13 @@
 """What `recordmill coco` does with metadata, without pictures: memory, processor time, and what crosses each shuffle.
 
-    python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--folder DIR]
+    python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--flags "…"] [--elements 1] [--folder DIR]
 
-It draws an annotation file of so many images with so many boxes each, and polygons of so many points. The job is the
-real one, in a process of its own, but for two things: names of images come from the same drawing, not from a folder,
-and no picture is read, so that no record is made. At its end the job says that no image has an object.
+It draws an annotation file with `--images` images, `--boxes` boxes per image and polygons of `--points` points. The job
+is the real one, in a separate process, with two exceptions: names of images come from the same drawing, not from a
+folder, and no image is read, so that no record is made. At its end the job reports that no image has an object.
+
+It prints the number of fused stages and the bytes per image that the shuffles group. `--elements 1` also prints the
+largest element and the largest group of a shuffle; this decodes each element a second time, so the times are not valid.
 """
 
 import json
@@ -15,8 +18,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from arguments import read_arguments
 
@@ -71,7 +76,7 @@ def _objects(rng: random.Random, boxes: int, points: int) -> list[str]:
     return texts
 
 
-def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
+def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[str]) -> None:
     """The job, in this process, and a table of its stages and shuffles."""
     from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
 
@@ -96,8 +101,7 @@ def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
 
     list_images.list_images = listed
     encode_pictures.EncodePictures.start = start  # type: ignore[method-assign, assignment]
-    report: list[str] = []
-    _measure_stages(fn_runner, execution, report)
+    shuffles = _Shuffles(fn_runner, execution, with_elements)
     (output.parent / "images").mkdir(exist_ok=True)
     (output.parent / "images" / _name(0)).write_bytes(b"")
     arguments = ["--images", str(output.parent / "images"), "--instances", str(path), "--output", str(output)]
@@ -106,7 +110,11 @@ def job(path: Path, images: int, output: Path, flags: list[str]) -> None:
     code = cli.main(["coco", *arguments, "--progress", "none", *flags])
     if code != EmptyDatasetError.exit_code or not Path(rejects_path(str(output), "train")).exists():
         sys.exit("the job did not come to its end")
-    print("\n".join(report))
+    print("\n".join(shuffles.report))
+    print(f"{len(shuffles.stages)} fused stages, {shuffles.total_bytes / images:,.0f} bytes per image through shuffles")
+    if with_elements:
+        element, group = shuffles.largest_element_bytes, shuffles.largest_group_bytes
+        print(f"largest element of a shuffle {element / 1e6:.2f} MB, largest group {group / 1e6:.2f} MB")
     seconds = _processor_s()
     print(f"{seconds - before:.1f} s of processor after imports, {seconds:.1f} s in all, {_peak_mb():,.0f} MB")
 
@@ -142,37 +150,55 @@ def _resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
 
 
-def _measure_stages(fn_runner, execution, report: list[str]) -> None:
-    """Beam's local runner tells of each stage, and of what it groups."""
-    crossed = [0]
-    memory = _Memory()
-    append, run_bundle = execution.GroupingBuffer.append, fn_runner.FnApiRunner._execute_bundle
+class _Shuffles:
+    """Measures each stage of Beam's local runner, and the elements that it groups."""
 
-    def counted(buffer, data: bytes) -> None:
-        crossed[0] += len(data)
-        append(buffer, data)
+    def __init__(self, fn_runner: Any, execution: Any, with_elements: bool):
+        self.report: list[str] = []
+        self.stages: dict[int, Any] = {}
+        self.total_bytes = self.largest_element_bytes = self.largest_group_bytes = 0
+        self._groups: dict[object, Counter[bytes]] = {}  # bytes by key, of each shuffle
+        append, run_bundle = execution.GroupingBuffer.append, fn_runner.FnApiRunner._execute_bundle
+        memory = _Memory()
 
-    def timed(runner, context, bundle_context, *rest):
-        crossed[0] = 0
-        began = _processor_s()
-        result = run_bundle(runner, context, bundle_context, *rest)
-        seconds = _processor_s() - began
-        most = memory.most_mb()
-        if seconds > 0.2:
-            label = bundle_context.stage.name.strip("(").split(")")[0][-60:]
-            report.append(f"{seconds:7.1f} s, {crossed[0] / 1e6:7.1f} MB grouped, at most {most:6.0f} MB: from {label}")
-        return result
+        def counted(buffer, data: bytes) -> None:
+            self.total_bytes += len(data)
+            if with_elements:
+                self._measure_elements(buffer, execution.create_InputStream(data))
+            append(buffer, data)
 
-    execution.GroupingBuffer.append = counted
-    fn_runner.FnApiRunner._execute_bundle = timed
+        def timed(runner, context, bundle_context, *rest):
+            before, began = self.total_bytes, _processor_s()
+            result = run_bundle(runner, context, bundle_context, *rest)
+            seconds, most = _processor_s() - began, memory.most_mb()
+            name = bundle_context.stage.name
+            self.stages[id(bundle_context.stage)] = bundle_context.stage
+            if seconds > 0.2:
+                label, grouped = name.strip("(").split(")")[0][-60:], (self.total_bytes - before) / 1e6
+                self.report.append(f"{seconds:7.1f} s, {grouped:7.1f} MB grouped, at most {most:6.0f} MB: from {label}")
+            return result
+
+        execution.GroupingBuffer.append = counted
+        fn_runner.FnApiRunner._execute_bundle = timed
+
+    def _measure_elements(self, buffer: Any, stream: Any) -> None:
+        coder, key_coder = buffer._pre_grouped_coder.get_impl(), buffer._key_coder.get_impl()
+        groups = self._groups.setdefault(buffer, Counter())
+        while rest := stream.size():
+            key, _ = coder.decode_from_stream(stream, True).value
+            size = rest - stream.size()
+            groups[encoded := key_coder.encode(key)] += size
+            self.largest_element_bytes = max(self.largest_element_bytes, size)
+            self.largest_group_bytes = max(self.largest_group_bytes, groups[encoded])
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--job"]:
-        path, images, output, *flags = sys.argv[2:]
-        job(Path(path), int(images), Path(output), flags)
+        path, images, with_elements, output, *flags = sys.argv[2:]
+        job(Path(path), int(images), with_elements == "1", Path(output), flags)
         return
-    arguments, folder = read_arguments(__doc__, images=120_000, boxes=10, points=0, flags="--num-shards 64")
+    defaults = {"images": 120_000, "boxes": 10, "points": 0, "elements": 0, "flags": "--num-shards 64"}
+    arguments, folder = read_arguments(__doc__, **defaults)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{arguments.images}-{arguments.boxes}-{arguments.points}.json"
     if not path.exists():
@@ -185,6 +211,7 @@ def main() -> None:
         "--job",
         str(path),
         str(arguments.images),
+        str(arguments.elements),
         str(output),
         *arguments.flags.split(),
     ]
