@@ -92,6 +92,7 @@ setup(
             "pytest-xdist>=3.6",
             "ruff>=0.8",
             "scikit-learn>=1.5",
+            "uv>=0.9",
             # With Python 3.10 its tensorflow-metadata wants an older protobuf than Beam's proto-plus.
             "tensorflow-datasets>=4.9.7; python_version >= '3.11'",
         ],

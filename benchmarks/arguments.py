@@ -1,7 +1,8 @@
-"""What a benchmark is told on its command line, and the folder that it works in."""
+"""Command-line arguments of a benchmark, and its working folder."""
 
 import argparse
 import atexit
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -9,17 +10,20 @@ from pathlib import Path
 
 
 def read_arguments(description: str, **defaults: int | str) -> tuple[argparse.Namespace, Path]:
-    """Flags by name with their defaults, and --folder.
+    """Parse flags with the names and types of `defaults`, and `--folder`.
 
     Returns:
-        what was given; and the folder, a temporary one that goes with this process if none was given.
+        The arguments, and the working folder. Without `--folder` it is a temporary one, deleted when this process ends.
     """
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile a clone's modules anew, 0.2 s
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise each process compiles a clone's modules again, 0.2 s
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--folder", help="where data and output go; made and kept (default: a temporary folder)")
     arguments = parser.parse_args()
+    beam = importlib.util.find_spec("apache_beam")
+    if not beam or not beam.cached or not os.path.exists(beam.cached):
+        parser.exit(2, "apache_beam has no bytecode: its import takes twice as long. Install it by `make`.\n")
     if arguments.folder:
         return arguments, Path(arguments.folder)
     folder = Path(tempfile.mkdtemp(prefix="recordmill-bench-"))

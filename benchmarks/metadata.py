@@ -1,6 +1,6 @@
 """What `recordmill coco` does with metadata, without pictures: memory, processor time, and what crosses each shuffle.
 
-    python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--flags "…"] [--elements 1] [--folder DIR]
+    python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--flags …] [--elements 1] [--folder DIR]
 
 It draws an annotation file with `--images` images, `--boxes` boxes per image and polygons of `--points` points. The job
 is the real one, in a separate process, with two exceptions: names of images come from the same drawing, not from a

@@ -4,9 +4,9 @@
     python -m tests.mutants trace mutants.json -- -n 2 tests/transforms > hits.json
     python -m tests.mutants run mutants.json hits.json > results.json
 
-`trace` and `run` edit the source files and restore them, so run them in a clone. A mutant is known by its file, function,
-kind, source text and ordinal, so that it can be found again after other lines have changed. `draw --since` takes only
-lines that were added since a revision.
+`trace` and `run` edit the source files and restore them, so run them in a clone. A mutant is known by its file,
+function, kind, source text and ordinal, so that it can be found again after other lines have changed. `draw --since`
+takes only lines that were added since a revision.
 """
 
 import argparse
@@ -26,12 +26,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 CODE = ("recordmill", "pipelines", "transforms", "schemas", "launch")
 MAX_TEST_SECONDS = 120  # per mutant; the fastest tests run first
-SWAPS = {
-    **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
-    **{ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is"},
-    **{ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Div: "*", ast.LShift: ">>", ast.And: "or"},
-    ast.Or: "and",
-}
+COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+TESTS = {ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is", ast.And: "or", ast.Or: "and"}
+NUMBERS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Div: "*", ast.LShift: ">>"}
+SWAPS: dict[type, str] = COMPARISONS | TESTS | NUMBERS  # type: ignore[operator]
 HITS = """
 import os
 _seen = set()
@@ -116,8 +114,8 @@ def draw(seed: int, count: int, since: str | None, skip: list[str]) -> list[Muta
 
 
 def _added(name: str, since: str) -> set[int]:
-    diff = subprocess.run(["git", "diff", "-U0", since, "--", name], cwd=ROOT, capture_output=True, text=True, check=True)
-    spans = re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))?", diff.stdout, re.MULTILINE)
+    diff = subprocess.check_output(["git", "diff", "-U0", since, "--", name], cwd=ROOT, text=True)
+    spans = re.findall(r"^@@ \S+ \+(\d+)(?:,(\d+))?", diff, re.MULTILINE)
     return {int(start) + i for start, length in spans for i in range(int(length or 1))}
 
 
@@ -127,17 +125,18 @@ def trace(mutants: list[Mutant], pytest_arguments: list[str]) -> dict[int, dict[
     for mutant in mutants:
         if found := _find(mutant):
             source, _, statement = found
-            line = statement.lineno
-            while re.match(r"\s*(elif|else|except|case)\b", source.splitlines()[line - 1]):  # the probe goes before the `if`
+            line, text = statement.lineno, source.splitlines()
+            while re.match(r"\s*(elif|else|except|case)\b", text[line - 1]):  # the probe goes before the `if`
                 line -= 1
-                while not re.match(r"\s*(if|elif|for|while|try|match)\b", source.splitlines()[line - 1]):
+                while not re.match(r"\s*(if|elif|for|while|try|match)\b", text[line - 1]):
                     line -= 1
             probes[mutant["path"]].append((line, mutant["number"], 0))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "mutant_hits.py").write_text(HITS)
         hits, report = Path(folder, "hits"), Path(folder, "report.xml")
         hits.touch()
-        environment = os.environ | {"MUTANT_HITS": str(hits), "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
+        paths = os.pathsep.join((folder, os.environ.get("PYTHONPATH", "")))
+        environment = os.environ | {"MUTANT_HITS": str(hits), "PYTHONPATH": paths}
         originals = {path: (ROOT / path).read_text() for path in probes}
         try:
             for path, marks in probes.items():
@@ -151,10 +150,8 @@ def trace(mutants: list[Mutant], pytest_arguments: list[str]) -> dict[int, dict[
         finally:
             for path, text in originals.items():
                 (ROOT / path).write_text(text)
-        seconds = {
-            f"{file}::{name}": float(time)
-            for file, name, time in re.findall(r'file="([^"]*)" line="\d+" name="([^"]*)" time="([^"]*)"', _unescaped(report))
-        }
+        cases = re.findall(r'file="([^"]*)" line="\d+" name="([^"]*)" time="([^"]*)"', _unescaped(report))
+        seconds = {f"{file}::{name}": float(time) for file, name, time in cases}
         rows = [line.split("\t") for line in hits.read_text().splitlines()]
     found = defaultdict(dict)
     for number, test in rows:
