@@ -6,19 +6,14 @@ data["train"][17]["boxes"]
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.recipes import Recipe
 from recordmill.split import Contents, Shard, Split
-from recordmill.transforms.metadata.dataset_folder import read_manifest, require_manifest
+from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
-
-if TYPE_CHECKING:
-    from recordmill.unfinished import Unfinished
 
 
 class DataSet:
@@ -70,34 +65,17 @@ class DataSet:
         return f"DataSet({self.path!r}, layout {self.manifest.layout}, {splits}, {self.num_classes:,} classes)"
 
 
-def open(path: str | os.PathLike[str], *, unfinished: bool = False) -> DataSet:
+def open(path: str | os.PathLike[str]) -> DataSet:
     """Open a data set, local or in a bucket: one read, of its manifest.
 
-    Args:
-        unfinished: open splits that a job has not finished, too, if there are some: the shards that are, which stay as
-            they are, in the order of the finished split. What has been finished since is there when it is opened again.
-
     Raises:
-        ConfigError: `path` is no folder, or has no manifest: it is no data set of Recordmill's, or not finished; or
-            nothing of an unfinished one can be read.
+        ConfigError: `path` is no folder, or has no manifest: it is no data set of Recordmill's, or not finished.
         OSError: storage fails; a PermissionError: it may not be read.
     """
     path = os.fsdecode(path)
     path = path if is_remote(path) else os.path.abspath(path)
-    if not unfinished:
-        manifest = require_manifest(path)
-        return DataSet(path, manifest, _complete(path, manifest))
-    from recordmill.unfinished import read_unfinished
-
-    found, complete = read_unfinished(path), read_manifest(path)
-    splits = {name: _unfinished(path, each) for name, each in found.items()}
-    splits |= _complete(path, complete) if complete else {}
-    if not splits:
-        raise ConfigError(
-            f"{path} has no split, and no job has finished a shard of one there; with --writer beam none is before the "
-            "job ends"
-        )
-    return DataSet(path, complete or next(iter(found.values())).described, splits)
+    manifest = require_manifest(path)
+    return DataSet(path, manifest, _complete(path, manifest))
 
 
 def _complete(path: str, manifest: Manifest) -> dict[str, Split]:
@@ -107,16 +85,6 @@ def _complete(path: str, manifest: Manifest) -> dict[str, Split]:
         shards = [Shard(storage.join(path, info.file), info) for info in entry.shards]
         splits[name] = Split(name, path, shards, _contents(manifest, entry.recipe), entry.compression)
     return splits
-
-
-def _unfinished(path: str, found: "Unfinished") -> Split:
-    storage, recipe = storage_for(path), found.recipe
-    folder = storage.join(path, state_folder(recipe.split))
-    names = ((result.info, result.info.file) for result in found.results)
-    shards = [Shard(storage.join(folder, file), info, storage.join(path, file)) for info, file in names]
-    compression = "GZIP" if recipe.options["gzip"] else ""
-    missing = found.shards - len(shards)
-    return Split(recipe.split, path, shards, _contents(found.described, recipe), compression, missing)
 
 
 def _contents(manifest: Manifest, recipe: Recipe) -> Contents:

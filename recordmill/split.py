@@ -35,11 +35,10 @@ class Contents(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """A file of records, and what the manifest says of it; and where a job that has not ended will move it."""
+    """A file of records, and what the manifest says of it."""
 
     path: str
     info: ShardInfo
-    later_path: str = ""
 
 
 class Piece(NamedTuple):
@@ -69,7 +68,6 @@ class Split:
         shards: in the order of the data set.
         contents: what is in the records.
         compression: `GZIP`, or nothing.
-        missing: how many shards a job has yet to finish; their records are not counted.
     """
 
     def __init__(
@@ -79,14 +77,12 @@ class Split:
         shards: Sequence[Shard],
         contents: Contents,
         compression: str = "",
-        missing: int = 0,
     ):
         self.name = name
         self.folder = folder
         self.shards = tuple(shards)
         self.contents = contents
         self.compression = compression
-        self.missing = missing
         self._readings = readings_of(contents.table, contents.feature_shape)
         self._ends = tuple(accumulate(shard.info.examples for shard in shards))
         self._numbers = range(self._ends[-1] if shards else 0)
@@ -100,8 +96,7 @@ class Split:
         return len(self._numbers)
 
     def __repr__(self) -> str:
-        missing = f", {self.missing:,} more are not finished" if self.missing else ""
-        shards = f"{len(self.pieces()):,} shards{missing}"
+        shards = f"{len(self.pieces()):,} shards"
         return f"Split({self.name!r}, {len(self):,} records in {shards}: {', '.join(self._readings)})"
 
     @overload
@@ -155,7 +150,7 @@ class Split:
         except RecordError as error:
             absolute = self._global(number)
             shard = bisect_right(self._ends, absolute)
-            path, info, _ = self.shards[shard]
+            path, info = self.shards[shard]
             within = absolute - (self._ends[shard] - info.examples)
             raise RecordError(f"{path}: record {within} {error}; recordmill verify tells more") from error
 
@@ -183,7 +178,7 @@ class Split:
             yield record
             number += 1
         if number < piece.end:
-            path, info, _ = piece.shard
+            path, info = piece.shard
             raise RecordError(f"{path}: it ends after {number:,} records, where the manifest has {info.examples:,}")
 
     # As many arguments as tf.data has steps that every training wants.

@@ -3,8 +3,6 @@
 MANIFEST = "manifest.json"
 RECIPE = "recipe.json"
 """In the folder of a split's state: the recipe of a run that is not finished."""
-DESCRIPTION = "description.json"
-"""There, too, as soon as a shard is finished: what is in the records, as a manifest without splits."""
 REJECTS = "rejects.jsonl"
 """Likewise: the rejects of a run that failed."""
 

@@ -80,10 +80,6 @@ class ShardInfo(msgspec.Struct, frozen=True):
     index: IndexInfo | msgspec.UnsetType = msgspec.UNSET
 
 
-PlanPosition = tuple[tuple[int, int], bytes, str, str, int]
-"""Where an image, or one object of it, stands in the order of its split: that of tasks, then the annotation's id."""
-
-
 class ShardResult(msgspec.Struct, frozen=True):
     """The outcome of writing a shard; kept as its resume state.
 
@@ -95,9 +91,6 @@ class ShardResult(msgspec.Struct, frozen=True):
         statistics: of its records.
         class_counts: see SplitManifest; by class index.
         fingerprints: of its pictures; None where records have none.
-        span: the first and the last that was to be in it. Shards of one plan follow one another; where those of two
-            overlap, an image may be in both. None where nothing was, and of rows, whose plan hangs on nothing but the
-            recipe.
     """
 
     key: ShardKey
@@ -109,7 +102,6 @@ class ShardResult(msgspec.Struct, frozen=True):
     statistics: Statistics
     class_counts: dict[int, int] = {}
     fingerprints: Fingerprints | None = None
-    span: tuple[PlanPosition, PlanPosition] | None = None
 
 
 class ShardNames(msgspec.Struct, frozen=True):

@@ -7,9 +7,6 @@ from recordmill.schemas.statistics import Example, Finding
 STATISTICS = "statistics.json"
 """Of all splits; made of the statistics of each."""
 
-STATS_PB = "stats.pb"
-"""Likewise, for TensorFlow Data Validation and Facets."""
-
 REPORT = "report.html"
 """The page about all splits."""
 

@@ -5,12 +5,11 @@ import difflib
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from recordmill.launch.command_line.flags import integer, names, number, size_bytes, split_shares
 from recordmill.launch.command_line.help import program_help, verb_help
-from recordmill.launch.command_line.hints import hint
 from recordmill.launch.command_line.verbs import VERBS, TerminalOptions, fields_of
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.schemas.errors import ConfigError
@@ -20,6 +19,10 @@ _LOGGER = logging.getLogger(__name__)
 _HELP = ("-h", "--help")
 _UNEXPECTED_SHOWN = 2
 _NEGATIVE = re.compile(r"-\.?\d")
+_BEAM_FLAGS = ("--project", "--region", "--runner")
+"""Beam's flags without an underscore; all others of Beam's have one."""
+_CLOSE = 0.75
+"""Similarity cutoff of flags, 0 to 1; difflib's default of 0.6 takes --frobnicate for --writer."""
 
 _Options = TypeVar("_Options", bound=Options)
 
@@ -118,9 +121,9 @@ class _Typed:
         name, equals, value = word.partition("=")
         each = self._flags.get(name)
         if each is None:
-            said = hint(name, self._flags)
-            self.faults.append(said.text)
-            each = self._flags.get(said.meant)
+            meant, advice = _meant_flag(name, self._flags)
+            self.faults.append(f"unknown flag {name}{advice}")
+            each = self._flags.get(meant)
         has_value_next = bool(waiting) and not _is_flag(waiting[0])
         if each is None:
             if has_value_next and not equals and not self._takes_arguments:
@@ -156,6 +159,19 @@ class _Typed:
             return each.default
         stand_in = each.typed if each.name in self._unusable else ""  # so that it is not said to be missing, too
         return tuple(filter(None, [stand_in])) if each.option.kind in _LISTS else stand_in
+
+
+def _meant_flag(name: str, known: Collection[str]) -> tuple[str, str]:
+    """Return the known flag that an unknown one probably stands for, or an empty string, and the advice to print.
+
+    >>> _meant_flag("--num_shards", ["--num-shards", "--workers"])
+    ('--num-shards', '; did you mean --num-shards?')
+    """
+    plain = "--" + name.lstrip("-").replace("_", "-").lower()
+    if plain not in known and name.startswith("--") and ("_" in name or name in _BEAM_FLAGS):
+        return "", "; Beam's flags go after a lone --"
+    near = [plain] if plain in known else difflib.get_close_matches(plain, known, 1, _CLOSE)
+    return (near[0], f"; did you mean {near[0]}?") if near else ("", "")
 
 
 def _is_flag(word: str) -> bool:

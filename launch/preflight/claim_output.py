@@ -17,7 +17,7 @@ from recordmill.launch.preflight.check_other_splits import (
     check_same_division,
     check_unfinished,
 )
-from recordmill.schemas.dataset_files import DESCRIPTION, RECIPE, state_folder
+from recordmill.schemas.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
@@ -177,11 +177,7 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
     """How many finished shards unfinished runs have left; a rerun keeps those that it would write as they are."""
     storage = storage_for(output)
     folders = (storage.join(output, state_folder(recipe.split)) for recipe in recipes)
-    return sum(
-        name not in (RECIPE, DESCRIPTION) and name.endswith(".json")
-        for folder in folders
-        for name in storage.names(folder)
-    )
+    return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
 
 
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:

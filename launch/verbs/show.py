@@ -4,14 +4,13 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 from PIL import Image
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.error_stream import printable
-from recordmill.launch.terminal.picture_protocols import picture_protocol
 from recordmill.launch.terminal.searching import searching
 from recordmill.launch.terminal.show_screen import print_overview, print_records, records_side_by_side, screen_width
 from recordmill.launch.terminal.summary import terminal
@@ -34,19 +33,18 @@ _LONGEST_ID = 60
 
 
 def run_show(options: ShowOptions) -> None:
-    """Print what there is, or save or view pictures of it.
+    """Print what there is, or save pictures of it.
 
     Raises:
-        ConfigError: there is nothing of that kind; the terminal shows no pictures; a record holds none.
+        ConfigError: there is nothing of that kind; a record holds none.
         RecordError: a file is damaged; what comes before has been shown.
     """
-    view = _view_of_terminal() if options.view else None
     if options.save and (fault := _target_fault(options)):
         raise ConfigError(f"--save: {fault}")
     shards = find_shards(options.path, options.split)
     choice = Choice(options.id, options.index, *options.found)
     console = terminal()
-    if choice == Choice() and not (options.json or options.save or options.view):
+    if choice == Choice() and not (options.json or options.save):
         print_overview(console, options.path, shards)
     with searching() as search:
         records = search.pausing(choose_records(shards, choice, _count(options), search.read))
@@ -55,23 +53,8 @@ def run_show(options: ShowOptions) -> None:
         elif options.save:
             for record in records:
                 console.print(_save(options, record, shards))
-        elif view is not None:
-            for record in records:
-                picture, overlay = drawn(record, options.side)
-                print(view(picture))
-                console.print(_title(record, overlay))
         else:
             print_records(console, records, screen_width(), name_layout=shards.manifest is None)
-
-
-def _view_of_terminal() -> Callable[[Image.Image], str]:
-    view = picture_protocol(os.environ) if sys.stdout.isatty() else None
-    if view is None:
-        raise ConfigError(
-            "--view: this is no terminal that is known to show pictures (kitty, Ghostty, iTerm2, WezTerm, mintty, "
-            "foot and mlterm do, outside tmux and screen); --save record.png writes a file instead"
-        )
-    return view
 
 
 def _count(options: ShowOptions) -> int:
@@ -79,7 +62,7 @@ def _count(options: ShowOptions) -> int:
         return options.count
     if options.save:
         return 1 if options.is_for_one_picture else _SAVED
-    is_one = options.id or options.index is not None or options.view or options.json
+    is_one = options.id or options.index is not None or options.json
     return 1 if is_one else records_side_by_side(screen_width())
 
 
@@ -114,8 +97,8 @@ def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
         ) from fault
     if picture is None:
         raise ConfigError(
-            f"{where} holds no picture that is known as one, so there is nothing to draw; without --save and --view "
-            "its values are printed"
+            f"{where} holds no picture that is known as one, so there is nothing to draw; without --save its "
+            "values are printed"
         )
     overlay = record.overlay(record.values, picture.size)
     return draw_record(picture, overlay, side), overlay

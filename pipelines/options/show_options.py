@@ -61,12 +61,6 @@ class ShowOptions(Options):
         metavar="FILE.png|DIR",
         help="save the picture with boxes, masks, keypoints and names drawn in; several into a folder",
     )
-    view: bool = option(
-        False,
-        kind=Kind.SWITCH,
-        group=WRITE,
-        help="show that picture here, in a terminal that can: kitty's, iTerm2's and sixel",
-    )
     side: int = option(
         1024,
         kind=Kind.INTEGER,
@@ -89,9 +83,8 @@ class ShowOptions(Options):
         return name, value
 
     def _faults(self) -> Iterator[str]:
-        given = [name for name in ("save", "view", "json") if getattr(self, name)]
-        if len(given) > 1:
-            yield f"{' and '.join(f'--{name}' for name in given)} each say what becomes of a record; give one of them"
+        if self.save and self.json:
+            yield "--save and --json each say what becomes of a record; give one of them"
         if self.find and not all(self.found):
             yield f"--find {self.find!r} must be category=NAME, or FEATURE=VALUE"
         if self.id and self.find:

@@ -345,7 +345,6 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
         "report.html",
         "statistics-train.json",
         "statistics.json",
-        "stats.pb",
     ]
 
 
@@ -412,13 +411,7 @@ def test_a_killed_run_leaves_whole_shards_only_and_goes_on(sample, tmp_path, rec
     left = {name: path.read_bytes() for name, path in staged_shards(folder).items()}
     assert len(left) == 2
     assert [path.name for path in folder.iterdir() if path.name[0] != "."] == []
-    finished = package.open(str(folder), unfinished=True)
-    seen = [int(example["image_id"]) for example in finished["train"]]
-    assert (finished.num_classes, finished["train"].missing) == (5, 2)
     assert recordmill(*flags).code == 0
-    whole = [int(example["image_id"]) for example in package.open(str(folder), unfinished=True)["train"]]
-    assert [id_ for id_ in whole if id_ in seen] == seen
-    assert 8 < len(seen) < len(whole) == 22
     undisturbed = tmp_path / "undisturbed"
     copy_converted(undisturbed, "--num-shards", 4)
     assert shard_bytes(folder) == shard_bytes(undisturbed)

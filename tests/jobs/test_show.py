@@ -1,9 +1,6 @@
 """`recordmill show` as a person calls it."""
 
-import io
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -99,16 +96,14 @@ def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_
     [
         (["--save", "{}/a.png"], "holds no picture"),
         (["--index", "1", "--save", "{}/a.png"], "cannot be drawn"),
-        (["--view"], "--save record.png"),
-        (["--view", "--json"], "give one of them"),
+        (["--save", "{}/a.png", "--json"], "give one of them"),
         (["--save", "{}/a.png", "--count", "2"], "name a folder"),
         (["--find", "star"], "category=NAME"),
         (["--id", "1", "--find", "a=b"], "give one of them"),
         (["--save", "{}/x.tfrecord"], "is a file"),
     ],
 )
-def test_what_cannot_be_done_is_refused(flags, told, tmp_path, recordmill, monkeypatch):
-    monkeypatch.setenv("TERM", "xterm-kitty")  # but this is no terminal
+def test_what_cannot_be_done_is_refused(flags, told, tmp_path, recordmill):
     path = write(
         tmp_path / "x.tfrecord", example(a=[1]), example(image__encoded=[picture(400, 300)[:-300]], height=[1])
     )
@@ -130,22 +125,6 @@ def test_a_damaged_file_is_shown_as_far_as_it_goes(tmp_path, recordmill):
         assert "the first" in outcome.out
         assert f"{path}: record 1 at byte " in outcome.err
     assert len(json.loads(outcome.out)["records"]) == 1
-
-
-def test_a_terminal_that_shows_pictures(out):
-    """A process, as it has to have a terminal of its own."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "recordmill.launch.cli", "show", str(out), "--view", "--side", "64"]
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm-kitty"})
-    os.close(theirs)
-    shown = io.BytesIO()
-    while True:
-        try:
-            shown.write(os.read(ours, 1 << 16))
-        except OSError:  # the terminal is closed
-            break
-    assert process.wait() == 0
-    assert shown.getvalue().startswith(b"\x1b_Ga=T,f=100,m=")
 
 
 def test_neither_beam_nor_tensorflow_is_imported(out):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import finalize
 
@@ -55,13 +55,11 @@ class RecordFile:
 
     Args:
         expected: what the manifest says of the file; None where none does.
-        later_path: where a job moves the file when it ends, and where it is then read on; empty where none does.
     """
 
-    def __init__(self, path: str, expected: ShardInfo | None = None, later_path: str = ""):
+    def __init__(self, path: str, expected: ShardInfo | None = None):
         self.path = path
         self._expected = expected
-        self._later_path = later_path
         if not is_remote(path):
             _ = self._found  # for another file of this name may come before the first record is read
 
@@ -86,7 +84,7 @@ class RecordFile:
         is_new = "_found" not in vars(self)
         version = self._file.version
         now = None if is_new else storage_for(self.path).stat(self.path)
-        if not is_new and (now is None or now.version != version) and not self._follow():
+        if not is_new and (now is None or now.version != version):
             raise self._changed()
 
     @cached_property
@@ -95,10 +93,9 @@ class RecordFile:
 
     @cached_property
     def _file(self) -> StoredFile:
-        if self._found is None and not self._follow():
-            raise RecordError(f"{self.path}: no such file")
         file, expected = self._found, self._expected
-        assert file is not None
+        if file is None:
+            raise RecordError(f"{self.path}: no such file")
         if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
             found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
             if file.size_bytes == expected.bytes:
@@ -110,28 +107,12 @@ class RecordFile:
         finalize(self, storage_for(self.path).release, self.path, file.version).atexit = False
         return file
 
-    def _follow(self) -> bool:
-        """Go on where a job has moved the file meanwhile, if it is the one there."""
-        file, before, expected = None, self._found, self._expected
-        if self._later_path:
-            file = storage_for(self._later_path).stat(self._later_path)
-        if file is None or expected is None or file.crc32c not in ("", expected.crc32c):
-            return False
-        if before and not file.crc32c and file.version != before.version:
-            return False
-        self.path, self._later_path = self._later_path, ""
-        vars(self).pop("_file", None)
-        self._found = file
-        return True
-
     @cached_property
     def index(self) -> ShardIndex:
         """See `read_index`, also for what it raises."""
         try:
             return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
         except FileNotFoundError as error:
-            if self._follow():
-                return self.index
             raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
         except IndexMismatchError as error:
             found = storage_for(self.path).stat(self.path)
@@ -193,24 +174,18 @@ class RecordFile:
             RecordError: one is damaged, or the file has changed since it was opened.
             OSError: storage fails.
         """
-        version, read = self._file.version, 0
+        version = self._file.version
         try:
-            for record in open_records(self.path, version):
-                yield record
-                read += 1
+            yield from open_records(self.path, version)
         except FileNotFoundError as error:
-            if not self._follow():
-                raise self._changed() from error
-            yield from islice(self.in_order(), read, None)
+            raise self._changed() from error
 
     def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         version = self._file.version
         try:
             return storage_for(self.path).read_ranges(self.path, ranges, version)
         except FileNotFoundError as error:
-            if not self._follow():
-                raise self._changed() from error
-            return self._read(ranges)
+            raise self._changed() from error
 
     def _changed(self) -> RecordError:
         return RecordError(

@@ -28,12 +28,12 @@ from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_manifest
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import IndexInfo, ShardInfo
-from recordmill.schemas.statistics_file import REPORT, STATISTICS, STATS_PB, split_statistics
+from recordmill.schemas.statistics_file import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
 from recordmill.transforms.metadata.folder_duplicates import duplicates_of
-from recordmill.transforms.metadata.folder_statistics import file_sha256, statistics_files
+from recordmill.transforms.metadata.folder_statistics import file_sha256, folder_statistics
 from recordmill.transforms.rejects.write_rejects import rejects_path
 from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
@@ -244,8 +244,8 @@ def _write_companions(output: str, manifest: Manifest) -> None:
     for_tfds = tfds_files(manifest).keys()
     if not (is_readable(manifest) and _link_shards(output, manifest)):
         files = {name: data for name, data in files.items() if name not in for_tfds}
-    files |= statistics_files(output, manifest.splits)
-    for name in {*LABEL_FILES, *SCHEMA_FILES, STATISTICS, STATS_PB, *for_tfds} - files.keys():
+    _write_or_delete(storage, storage.join(output, STATISTICS), folder_statistics(output, manifest.splits))
+    for name in {*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - files.keys():
         storage.delete(storage.join(output, name))
     for name, data in files.items():
         storage.write(storage.join(output, name), data)

@@ -3,7 +3,6 @@
 import re
 
 from recordmill.schemas.dataset_files import (
-    DESCRIPTION,
     MANIFEST,
     RECIPE,
     REJECTS,
@@ -17,13 +16,13 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LABEL_FILES
 from recordmill.schemas.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
 from recordmill.schemas.shard_index import ENDING, INDEX, index_file
-from recordmill.schemas.statistics_file import REPORT, STATISTICS, STATS_PB, split_statistics
+from recordmill.schemas.statistics_file import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
-    rf"{REJECTS}|{DESCRIPTION}|{DUPLICATES}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
+    rf"{REJECTS}|{DUPLICATES}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
     rf"rows-\d{{5,}}-\d{{5,}}|{reject_run('[0-9a-f]{32}')}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Finished shards, their indexes, and notes of them; records that have no shard yet, and rejects that are in no list
@@ -99,7 +98,7 @@ def is_metadata(name: str) -> bool:
     """
     if _OF_A_SPLIT.fullmatch(name):
         return True
-    others = (MANIFEST, STATISTICS, STATS_PB, DUPLICATES, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
+    others = (MANIFEST, STATISTICS, DUPLICATES, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
     return name in others or name.endswith(".labels.txt")
 
 

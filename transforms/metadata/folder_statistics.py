@@ -8,22 +8,18 @@ from hashlib import sha256
 import msgspec
 
 from recordmill.schemas.manifest import encode_json
-from recordmill.schemas.statistics_file import STATISTICS, STATS_PB, SplitStatistics, split_statistics
+from recordmill.schemas.statistics_file import SplitStatistics, split_statistics
 from recordmill.transforms.statistics.compare_splits import compare_splits
-from recordmill.transforms.statistics.encode_stats import encode_stats
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
 
-def statistics_files(output: str, splits: Iterable[str]) -> dict[str, bytes]:
-    """The files of all splits' statistics by name, from those of each; none where none has one. A split that an older
-    program wrote has none."""
+def folder_statistics(output: str, splits: Iterable[str]) -> bytes | None:
+    """Return the content of statistics.json, made of the statistics of each split; None if no split has any."""
     found = dict(_files(output, sorted(splits)))
-    known = _decoded(found)
-    comparison = compare_splits(known)
+    comparison = compare_splits(_decoded(found))
     compared = {} if comparison is None else {"across_splits": comparison}
-    files = {STATISTICS: encode_json({"splits": found} | compared)} if found else {}
-    return files | ({STATS_PB: encode_stats(known)} if known else {})
+    return encode_json({"splits": found} | compared) if found else None
 
 
 def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:

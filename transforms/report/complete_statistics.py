@@ -12,11 +12,11 @@ from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, en
 from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.shards import ShardInfo, index_of
 from recordmill.schemas.statistics import Statistics
-from recordmill.schemas.statistics_file import split_statistics
+from recordmill.schemas.statistics_file import STATISTICS, split_statistics
 from recordmill.transforms.metadata.commit_splits import publish
 from recordmill.transforms.metadata.dataset_folder import is_as_written, read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines, read_fingerprints
-from recordmill.transforms.metadata.folder_statistics import read_file, statistics_files
+from recordmill.transforms.metadata.folder_statistics import folder_statistics, read_file
 from recordmill.transforms.records.record_values import RecordParseError
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.statistics.add_statistics import add_statistics
@@ -112,8 +112,7 @@ def _is_counted(folder: str, manifest: Manifest, split: str) -> bool:
 
 def _is_published(folder: str, manifest: Manifest) -> bool:
     """Whether what is of all splits is as it should be: it was not edited, and no older program has written it."""
-    of_all = statistics_files(folder, manifest.splits)
-    if any(read_file(folder, name) != data for name, data in of_all.items()):
+    if read_file(folder, STATISTICS) != folder_statistics(folder, manifest.splits):
         return False
     data, noted = read_file(folder, DUPLICATES), manifest.duplicates
     if noted is msgspec.UNSET:

@@ -133,16 +133,13 @@ def _without_statistics(parts: PageParts) -> list[str]:
 def _template() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from recordmill.transforms.report.compiled_template import CompiledTemplate
-
-    options: dict[str, Any] = {
-        "autoescape": True,
-        "undefined": StrictUndefined,
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-    }
-    loader = PackageLoader("recordmill.transforms.report", ".")
-    environment = Environment(loader=loader, bytecode_cache=CompiledTemplate(options), **options)
+    environment = Environment(
+        loader=PackageLoader("recordmill.transforms.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {"number": _number, "size": size_text, "plain": _plain}
     return environment.get_template("page.html")
 

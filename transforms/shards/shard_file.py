@@ -9,12 +9,9 @@ from typing import NamedTuple
 import google_crc32c
 import msgspec
 
-from recordmill.schemas.dataset_files import DESCRIPTION, state_folder
+from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.duplicates import FINGERPRINT_VERSION
-from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import encode_manifest, manifest_of
 from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import RecordPlace
@@ -163,17 +160,14 @@ class Note(msgspec.Struct, frozen=True):
 
     sha256: str
     result: msgspec.Raw
-    described: str = ""
 
 
-def decode_note(data: bytes, described: bytes | None = None) -> ShardResult | None:
-    """What a note says; None of one that is damaged, or whose records are not those of the description `described`."""
+def _decode_note(data: bytes) -> ShardResult | None:
+    """Return the result in a note; None if the note is damaged."""
     try:
         note = msgspec.json.decode(data, type=Note)
         result = msgspec.json.decode(note.result, type=ShardResult)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if described is not None and note.described != hashlib.sha256(described).hexdigest():
         return None
     return result if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
@@ -182,34 +176,18 @@ class FinishedShards:
     """The shards that runs have finished: each leaves its ShardResult beside it, until its split's manifest is
     written."""
 
-    def __init__(self, place: ShardPlace, labels: LabelMap, table: FeatureTable):
+    def __init__(self, place: ShardPlace):
         self._place = place
         self._storage = storage_for(place.output)
-        self._described = encode_manifest(manifest_of(place.name, labels, table, {}))
-        self._has_described: set[str] = set()
 
     def _note(self, key: ShardKey) -> str:
         names = shard_names(self._place.name, key.split, self._place.layout)
         return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
     def note(self, result: ShardResult) -> None:
-        self._describe(result.key.split)
         data = msgspec.json.encode(result)
-        note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data), hashlib.sha256(self._described).hexdigest())
+        note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
         self._storage.write(self._note(result.key), msgspec.json.encode(note))
-
-    def _describe(self, split: str) -> None:
-        """Say what is in the split's records, unless that is said already; a run before may have had other classes."""
-        if split in self._has_described:
-            return
-        path = self._storage.join(self._place.output, f"{state_folder(split)}/{DESCRIPTION}")
-        try:
-            found = self._storage.read(path)
-        except FileNotFoundError:
-            found = b""
-        if found != self._described:
-            self._storage.write(path, self._described)
-        self._has_described.add(split)
 
     def find(self, key: ShardKey, plan: str) -> ShardResult | None:
         """A shard of the same plan and versions, whose file is there with the same checksum, and its index."""
@@ -217,7 +195,7 @@ class FinishedShards:
         if self._storage.size(note) is None:
             return None
         try:
-            result = decode_note(self._storage.read(note))
+            result = _decode_note(self._storage.read(note))
         except FileNotFoundError:  # another run may be done just now
             return None
         if result is None or (result.plan, result.made_by) != (plan, made_by(self._place.layout)):

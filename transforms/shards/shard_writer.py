@@ -9,11 +9,10 @@ from typing import overload
 
 import msgspec
 
-from recordmill.schemas.features import RecordOf
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.shards import PlanPosition, ShardKey, ShardResult
+from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.runtime import progress
@@ -64,7 +63,7 @@ class ShardWriter:
         self.recipe = recipe
         self.labels = of.labels
         self.table = of.table
-        self._finished = FinishedShards(recipe, of.labels, of.table)
+        self._finished = FinishedShards(recipe)
         self._make = recipe.maker.start(of)
 
     def finish(self, key: ShardKey, packed: Iterable[bytes]) -> ShardResult:
@@ -135,16 +134,4 @@ class ShardWriter:
             images.statistics(shard.info.file),
             dict(classes),
             fingerprints.of_shard(shard.info.file) if has_picture(self.table) else None,
-            self._span(tasks),
         )
-
-    def _span(self, tasks: PlannedTasks) -> tuple[PlanPosition, PlanPosition] | None:
-        """See ShardResult; of tasks in order."""
-        if not tasks:
-            return None
-        first, last = tasks[0], tasks[-1]
-        ids = [0, 0]
-        if self.table.record_of is RecordOf.ANNOTATION:  # of an image, two shards may have some each
-            ids = [task.annotations[end].id if task.annotations else 0 for task, end in ((first, 0), (last, -1))]
-        seed = self.recipe.seed
-        return (*task_order(seed, first), ids[0]), (*task_order(seed, last), ids[1])

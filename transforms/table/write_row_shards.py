@@ -77,7 +77,7 @@ def _write(
 ) -> ShardResult:
     recipe = recipes[shard.key.split]
     place = ShardPlace(output, recipe.name, recipe.layout, bool(recipe.options["gzip"]))
-    finished = FinishedShards(place, chosen.labels, chosen.schema.table())
+    finished = FinishedShards(place)
     plan = _digest(shard, recipe, chosen)
     if done := finished.find(shard.key, plan):
         _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)

@@ -13,7 +13,7 @@ from recordmill.schemas.manifest import Manifest, SplitManifest, encode_manifest
 from recordmill.schemas.plan_report import Fault, Faults, ShardCheck
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
-from recordmill.schemas.statistics_file import STATISTICS, STATS_PB, split_statistics
+from recordmill.schemas.statistics_file import STATISTICS, split_statistics
 from recordmill.schemas.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.commit_splits import companions
 from recordmill.transforms.metadata.dataset_folder import (
@@ -22,7 +22,7 @@ from recordmill.transforms.metadata.dataset_folder import (
     read_split_manifests,
     require_manifest,
 )
-from recordmill.transforms.metadata.folder_statistics import file_sha256, read_file, statistics_files
+from recordmill.transforms.metadata.folder_statistics import file_sha256, folder_statistics, read_file
 from recordmill.transforms.records.list_faults import FaultList
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
@@ -147,13 +147,11 @@ def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Faul
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
     """Those of all splits follow from each one's own."""
-    expected = statistics_files(folder, manifest.splits)
-    for name in (STATISTICS, STATS_PB):
-        found = read_file(folder, name)
-        if name in expected and found is None:
-            yield Fault(name, None, "missing", _GONE)
-        elif expected.get(name) != found:
-            yield Fault(name, None, "edited", "it says otherwise than the statistics of the splits")
+    expected, found = folder_statistics(folder, manifest.splits), read_file(folder, STATISTICS)
+    if expected is not None and found is None:
+        yield Fault(STATISTICS, None, "missing", _GONE)
+    elif expected != found:
+        yield Fault(STATISTICS, None, "edited", "it says otherwise than the statistics of the splits")
 
 
 def _encoder_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:

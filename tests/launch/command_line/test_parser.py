@@ -194,6 +194,9 @@ def test_all_faults_of_values_are_told_at_once():
     [
         (("coco", "--imagse", "x"), "unknown flag --imagse; did you mean --images?"),
         (("coco", "--imagse=x"), "unknown flag --imagse; did you mean --images?"),
+        (("coco", "--Images", "x"), "unknown flag --Images; did you mean --images?"),
+        (("coco", "--num_shards", "3"), "unknown flag --num_shards; did you mean --num-shards?"),
+        (("coco", "--region", "us-east1"), "unknown flag --region; Beam's flags go after a lone --"),
         (("coco", "--temp_location=gs://b/t"), "unknown flag --temp_location; Beam's flags go after a lone --"),
         (("coco", "--runner", "DataflowRunner"), "unknown flag --runner"),
         (("coco", "-x"), "unknown flag -x"),
@@ -247,13 +250,13 @@ def test_what_is_no_verb(arguments, told):
 
 def test_faults_of_every_kind_are_told_at_once_and_each_once():
     message = fault(
-        *("coco", "--num-shards", "x", "--shard-size", "big", "--boxes", "y", "--gzip=1", "--image_dir", "i"),
+        *("coco", "--num-shards", "x", "--shard-size", "big", "--boxes", "y", "--gzip=1", "--imagse", "i"),
         *("--instances", "a", "--categories", ",", "--output", "--split", "a-b"),
     )
     faults = message.removesuffix(" (recordmill coco --help lists the flags)").split("; ")
     assert [each[:24] for each in faults] == [
         "--gzip takes no value, a",
-        "unknown flag --image_dir",
+        "unknown flag --imagse",
         "did you mean --images?",
         "--output needs a value (",
         "--shard-size 'big': a si",
@@ -271,7 +274,7 @@ def test_the_value_of_an_unknown_flag_is_no_fault_of_its_own():
 
 
 def test_what_was_probably_meant_counts_as_given():
-    message = fault("coco", "--image_dir", "i", "--num_shards", "x", "--instances", "a", "--output", "o")
+    message = fault("coco", "--imagse", "i", "--num_shards", "x", "--instances", "a", "--output", "o")
     assert "is missing" not in message
     assert "--num-shards 'x': a whole number is expected" in message
 

@@ -165,18 +165,6 @@ def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
     assert (result.counted[Metric.IMAGES], result.counted[Metric.OF_REJECTED_IMAGES]) == (1, 1)
 
 
-@pytest.mark.parametrize(("layout", "table", "ids"), [("detection", TABLE, [0, 0]), ("keras", KERAS, [5, 7])])
-def test_the_span_of_a_shard_is_its_first_and_last_image_or_object(tmp_path, tasks, layout, table, ids):
-    objects = (INSIDE, OUTSIDE, msgspec.structs.replace(INSIDE, id=7))
-    ordered = sorted(tasks, key=lambda task: image_order(0, task.image_id))
-    written = [msgspec.structs.replace(task, annotations=objects) for task in ordered]
-    result = finish(reversed(written), recipe(tmp_path, layout=layout), table=table)
-    ends = [(image_order(0, task.image_id), id_) for task, id_ in zip((ordered[0], ordered[-1]), ids, strict=True)]
-    assert [(end[0], end[-1]) for end in result.span] == ends
-    assert finish(written, recipe(tmp_path, layout=layout), table=table).span == result.span  # of its note
-    assert finish([], recipe(tmp_path, layout=layout), table=table).span is None
-
-
 def test_a_shard_whose_fingerprints_an_older_program_made_is_written_again(tmp_path, tasks, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(fingerprint_images, "FINGERPRINT_VERSION", 0)

@@ -166,8 +166,6 @@ def renamed_and_sealed(folder: Path) -> None:
         (edited("statistics-train.json", "}", ""), ("statistics-train.json", "edited")),
         (edited("statistics.json", "train", "trail"), ("statistics.json", "edited")),
         (lambda folder: (folder / "statistics.json").unlink(), ("statistics.json", "missing")),
-        (edited("stats.pb", "train", "trail"), ("stats.pb", "edited")),
-        (lambda folder: (folder / "stats.pb").unlink(), ("stats.pb", "missing")),
         (edited("label_map.json", "dog", "cow"), ("label_map.json", "edited")),
         (edited("label_map.pbtxt", "dog", "cow"), ("label_map.pbtxt", "edited")),
         (edited("labels.csv", "dog", "cow"), ("labels.csv", "edited")),

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import recordmill
 from tests.consumers.pages import run_section
-from tests.recordmill.test_unfinished import claim, finish
 
 
 @pytest.fixture(autouse=True)
@@ -55,23 +53,3 @@ def test_a_detector_in_keras_hub():
     classes = set(np.unique(found[1].numpy())) - {-1.0, -2.0}  # background, and what is left out
     assert classes
     assert classes <= set(targets["labels"].numpy().ravel().tolist())
-
-
-def test_a_job_s_finished_shards_train_as_they_come(tmp_path, monkeypatch):
-    (tmp_path / "classes").mkdir()
-    claim(tmp_path / "classes")
-    finish(str(tmp_path / "classes"), 3)
-    opened = recordmill.open
-
-    def open_and_finish_one(path: str, **options: bool):
-        """A job finishes a shard each time that the code opens the data set."""
-        data = opened(path, **options)
-        finish(path, 2 - len(finished))
-        finished.append(path)
-        return data
-
-    finished: list[str] = []
-    monkeypatch.setattr(recordmill, "open", open_and_finish_one)
-    left = run_section("training.md", "While a job still converts", SIZE=8, BATCH=2, EPOCHS=2)
-    assert left["records"] == [4, 6]
-    assert left["train"].missing == 1
