@@ -164,7 +164,7 @@ def test_missing_rights_to_the_staging_bucket_are_told_before_anything_is_done(g
     assert time.monotonic() - began < 240  # Beam tries for eight minutes
     last = ended.err.splitlines()[-1]
     assert last.startswith("recordmill: --staging_location=gs://staging/x cannot be written and read, and the job's ")
-    assert "storage.objects.create" in last
+    assert "does not have storage.objects access" in last
     assert (dataflow.requests, written(gcs)) == ([], {})
 
 

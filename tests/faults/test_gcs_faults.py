@@ -162,12 +162,16 @@ def check_failed_and_goes_on(gcs: GcsStandIn, job, expected: dict[str, bytes], *
 
 def test_no_right_to_read_one_image(gcs, expected, job):
     gcs.faults = [refusal("read", "even/8.jpg")]
-    check_failed_and_goes_on(gcs, job, expected, f"{ROOT}/even/8.jpg", f"{ACCOUNT} does not have storage.objects.get")
+    check_failed_and_goes_on(
+        gcs, job, expected, f"{ROOT}/even/8.jpg", f"{ACCOUNT} does not have storage.objects access to read"
+    )
 
 
 def test_no_right_to_read_an_archive_any_more(gcs, expected, job):
     gcs.faults = [refusal("read", "odd.zip", first=3)]
-    check_failed_and_goes_on(gcs, job, expected, f"{ROOT}/odd.zip", f"{ACCOUNT} does not have storage.objects.get")
+    check_failed_and_goes_on(
+        gcs, job, expected, f"{ROOT}/odd.zip", f"{ACCOUNT} does not have storage.objects access to read"
+    )
 
 
 def test_a_server_that_stays_away(gcs, monkeypatch, expected, job):

@@ -1,4 +1,4 @@
-"""A stand-in for Google Cloud Storage on loopback: what google-cloud-storage and Beam's GcsIO ask, and what goes wrong.
+"""A stand-in for Google Cloud Storage on loopback: what google-cloud-storage asks, and what goes wrong.
 
     with running() as gcs:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
@@ -12,13 +12,11 @@ It keeps everything in memory and knows nothing of credentials. Operations, as t
     bucket  metadata of a bucket                 upload  an object in one request, metadata first or not
     list    names of a bucket                    start   of an upload in chunks (a session)
     stat    metadata of an object                chunk   of such an upload, or the question how far it is
-    read    bytes of an object, or a range       batch   several requests in one, each logged by itself too
-    delete  an object                            copy    an object, within this server
+    read    bytes of an object, or a range       copy    an object, within this server
+    delete  an object
 """
 
-from tests.gcs_stand_in.answers import ACCOUNT, REQUESTER_PAYS
 from tests.gcs_stand_in.requests import Call, Fault, Kind
-from tests.gcs_stand_in.server import running
-from tests.gcs_stand_in.service import BUCKET, GcsStandIn
+from tests.gcs_stand_in.server import ACCOUNT, BUCKET, REQUESTER_PAYS, GcsStandIn, running
 
 __all__ = ["ACCOUNT", "BUCKET", "REQUESTER_PAYS", "Call", "Fault", "GcsStandIn", "Kind", "running"]

@@ -48,9 +48,9 @@ FAILURES = {
     ),
     "a folder for a file": (nothing, {"instances": f"{ROOT}/in/annotations"}, 2, ["is a folder; give the file"]),
     "no bucket named": (nothing, {"images": "gs://"}, 2, ["'gs://' is no path of Google Cloud Storage", "gs://bucket"]),
-    "no right to list": (refuse("list", "*"), {}, 2, [OUT, f"{DENIED}.list access"]),
-    "no right to read annotations": (refuse("read", "*.json"), {}, 1, [INSTANCES, f"{DENIED}.get access"]),
-    "no right to write": (refuse("upload", "*"), {}, 2, [f"{OUT}/", f"{DENIED}.create access"]),
+    "no right to list": (refuse("list", "*"), {}, 2, [OUT, DENIED]),
+    "no right to read annotations": (refuse("read", "*.json"), {}, 1, [INSTANCES, DENIED]),
+    "no right to write": (refuse("upload", "*"), {}, 2, [f"{OUT}/", DENIED]),
     "readers pay": (
         refuse("*", "*", status=400, message=REQUESTER_PAYS),
         {},

@@ -3,12 +3,10 @@
 import csv
 import gzip
 import json
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from recordmill.launch.cli import main
 from tests.conftest import (
@@ -150,28 +148,6 @@ def test_a_folder_of_classes(gcs, classes, tmp_path, recordmill, flags):
     if "whole.csv" not in flags[1]:
         assert convert(there, f"{ROOT}/images.zip", f"{OUT}-zip") == 0
         assert shards_of(objects_of(gcs, "out-zip")) == shards_of(local)
-
-
-def test_beam_s_own_sink_writes_the_same_records(gcs, sample, local_run, tmp_path, recordmill):
-    source = Path(sample.images).parent
-    upload(gcs, source, "sample")
-    flags = in_bucket(layout_flags(sample, "detection", False), source, "sample")
-    assert recordmill(*flags, "--output", OUT, "--writer", "beam").code == 0
-    expected = Counter(read_records(shards_of(files_of(local_run())), tmp_path))
-    assert Counter(read_records(shards_of(objects_of(gcs, "out")), tmp_path)) == expected
-    assert sum(expected.values()) == 22
-    check_all_accounted(shown(gcs))
-    assert [name for name in gcs.objects() if "temp" in name] == []
-
-
-def read_records(shards: dict[str, bytes], scratch: Path) -> list[bytes]:
-    """All records, as TensorFlow reads them."""
-    found = []
-    for number, data in enumerate(shards.values()):
-        path = scratch / f"{number}.tfrecord"
-        path.write_bytes(data)
-        found += tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    return found
 
 
 def test_rows_of_a_table_in_a_bucket(gcs, sample, tmp_path):

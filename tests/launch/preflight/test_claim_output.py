@@ -636,10 +636,10 @@ def test_damaged_shards(tmp_path):
 # A bucket that keeps what is written
 
 
-@pytest.mark.parametrize("kept", [{"kept_until": "2026-12-24T18:30:00.000Z"}, {"held": True}])
+@pytest.mark.parametrize("kept", [{"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}, {"eventBasedHold": True}])
 def test_a_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
     output = path_of("out")
-    vars(gcs).update(kept)
+    gcs.protection = kept
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"^gs://bucket/out/\.recordmill-train/recipe\.json can be neither"):
             claim_output(output, [RECIPE], overwrite=False)
@@ -654,7 +654,7 @@ def test_a_bucket_that_lets_go_is_taken(gcs):
 
 def test_what_is_complete_stays_so_in_a_bucket_that_was_given_a_policy_since(gcs, tmp_path):
     finish(tmp_path, RECIPE)
-    gcs.kept_until = "2026-12-24T18:30:00.000Z"
+    gcs.protection = {"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}
     for name, data in contents(tmp_path).items():
         gcs.put(f"out/{name}", data)
     assert claim_output(path_of("out"), [RECIPE], overwrite=False) == [OutputState.COMPLETE]

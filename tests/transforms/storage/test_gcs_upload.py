@@ -134,12 +134,6 @@ def test_a_checksum_that_the_server_refuses_is_tried_anew(gcs):
     assert gcs.objects() == {"a": BYTES}
 
 
-def test_a_slow_upload_ends_well(gcs):
-    gcs.faults.append(Fault(Kind.SLOW, "upload", seconds=0.1))
-    STORAGE.write(path_of("a"), BYTES * 3)
-    assert gcs.objects() == {"a": BYTES * 3}
-
-
 # While it is being written
 
 
