@@ -1,0 +1,497 @@
+"""Options are checked at once: which flags are at fault, what is allowed, and what decides the records."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
+from recordmill.pipelines.options.convert_options import DEFAULT_SHARD_BYTES, MAX_SHARDS
+from recordmill.pipelines.options.embed_options import EmbedOptions
+from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.option import Options
+from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.pipelines.options.verify_options import VerifyOptions
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.encoders import TextForm, TextSettings
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import Part
+from recordmill.schemas.image_labels import LabelColumns, PathLabels
+from recordmill.schemas.images import PictureRules
+from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS
+from recordmill.schemas.names import NameSources
+from recordmill.schemas.shards import ShardSizing
+from recordmill.schemas.splits import Division, SplitShares
+
+
+def shares(text: str) -> tuple[tuple[str, Fraction], ...]:
+    pairs = (part.split("=") for part in text.split(","))
+    return tuple((name, Fraction(share)) for name, share in pairs)
+
+
+HALVES = shares("a=1/2,b=1/2")
+GIVEN = {
+    CocoOptions: {"images": ("images",), "instances": ("a.json",), "output": "out"},
+    FolderOptions: {"images": ("images",), "output": "out"},
+    TableOptions: {"rows": ("r.csv",), "output": "out"},
+    EmbedOptions: {"images": ("images",), "model": "m", "output": "out"},
+    VerifyOptions: {"folder": "out"},
+}
+LABELS = {"labels": ("labels.csv",)}
+PANOPTIC = {"panoptic": ("p.json",), "panoptic_masks": ("m",)}
+CAPTIONS = {"captions": ("c.json",), "caption_text": "counts"}
+ROWS = {"rows": ("t.csv",), "image_column": "path", "label": "kind"}
+PICTURES = {"images": ("pics",), "image_column": "path"}
+TEXTS = {"text_column": ("t",), "text": "counts"}
+BEYOND = (1 << 63, -(1 << 63) - 1)
+
+
+def options(kind: type[Options], **more) -> Options:
+    return kind(**GIVEN[kind] | more)
+
+
+# What is refused: options, and the flags that the faults begin with.
+
+REFUSED = [
+    (CocoOptions, {"images": ()}, "--images"),
+    (CocoOptions, {"instances": ()}, "--instances"),
+    (CocoOptions, {"output": ""}, "--output"),
+    (CocoOptions, {"images": ("a", "b", "a")}, "--images"),
+    (CocoOptions, {"instances": ("a.json",) * 3}, "--instances"),
+    (CocoOptions, {"keypoints": ("a.json", "b.json", "a.json")}, "--keypoints"),
+    *((CocoOptions, {"name": name}, "--name") for name in ("a/b", ".a", "é", "a\n")),
+    *((CocoOptions, {"split": shares(f"{name}=1")}, "--split") for name in ("a-b", "all", "x" * 81)),
+    (CocoOptions, {"split": HALVES, "layout": "keras"}, "--layout"),
+    (CocoOptions, {"layout": "keras", "writer": "beam"}, "--writer"),
+    (CocoOptions, {"group_from": "x"}, "--group-from"),
+    (CocoOptions, {"groups": "x"}, "--groups"),
+    (CocoOptions, {"split": HALVES, "groups": "x", "group_from": "x"}, "--groups"),
+    (CocoOptions, {"split": HALVES, "group_from": "a("}, "--group-from"),
+    *((CocoOptions, {name: "x"}, f"--{name}") for name in ("layout", "boxes", "check", "writer", "masks", "format")),
+    *((CocoOptions, {"num_shards": number}, "--num-shards") for number in (0, MAX_SHARDS + 1)),
+    (CocoOptions, {"examples_per_shard": -1}, "--examples-per-shard"),
+    (CocoOptions, {"num_shards": 2, "shard_size": 3}, "--num-shards"),
+    (CocoOptions, {"num_shards": 2, "shard_size": 3, "examples_per_shard": 4}, "--num-shards"),
+    (CocoOptions, {"writer": "beam", "shard_size": 5}, "--writer"),
+    (CocoOptions, {"writer": "beam", "examples_per_shard": 5}, "--writer"),
+    *((CocoOptions, {"min_area": area}, "--min-area") for area in (-0.5, math.inf, math.nan)),
+    *((CocoOptions, {"max_rejects": share}, "--max-rejects") for share in (1.5, -0.1, math.nan)),
+    *((CocoOptions, {"workers": number}, "--workers") for number in (0, 257)),
+    *((CocoOptions, {"max_side": side}, "--max-side") for side in (0, 65_501)),
+    *((CocoOptions, {"jpeg_quality": quality}, "--jpeg-quality") for quality in (0, 101)),
+    *((CocoOptions, {"seed": seed}, "--seed") for seed in BEYOND),
+    (CocoOptions, {"panoptic": ("p.json", "p.json"), "panoptic_masks": ("m", "n")}, "--panoptic"),
+    (CocoOptions, {"panoptic": ("p.json",)}, "--panoptic"),
+    (CocoOptions, {"panoptic_masks": ("m",)}, "--panoptic"),
+    (CocoOptions, {**PANOPTIC, "stuff": ("s.json",)}, "--panoptic"),
+    (CocoOptions, {"masks": "png", "instances": (), "captions": ("c.json",)}, "--masks"),
+    (CocoOptions, {"layout": "keras", "masks": "rle"}, "--layout"),
+    (CocoOptions, {"layout": "keras", **PANOPTIC}, "--layout"),
+    (CocoOptions, {"layout": "tfds", "stuff": ("s.json",)}, "--layout"),
+    (CocoOptions, {"layout": "keras", **CAPTIONS}, "--layout --layout"),
+    (CocoOptions, {"no_list": True, "images": ("a", "b")}, "--no-list"),
+    (CocoOptions, {"no_list": True, "images": ("a.zip",)}, "--no-list"),
+    (CocoOptions, {"no_list": True, "match": "name"}, "--match"),
+    (CocoOptions, {"images": (), "name": "/", "boxes": "x", "workers": 0}, "--images --boxes --workers --name"),
+    # texts
+    (CocoOptions, {**CAPTIONS, "caption_text": "raw", "ngrams": "1,2"}, "--ngrams"),
+    (CocoOptions, {**CAPTIONS, "caption_text": "raw", "encoders": ("e",)}, "--encoders"),
+    (CocoOptions, {"caption_text": "counts"}, "--caption-text"),
+    (CocoOptions, {**CAPTIONS, "caption_text": "tokens", "ngrams": "1,2"}, "--ngrams"),
+    *((CocoOptions, {**CAPTIONS, "ngrams": ngrams}, "--ngrams") for ngrams in ("2,1", "1", "1,10")),
+    *((CocoOptions, {**CAPTIONS, "min_df": number}, "--min-df") for number in ("0", "2.0", "0.0")),
+    (CocoOptions, {**CAPTIONS, "text_features": 0}, "--text-features"),
+    (CocoOptions, {**CAPTIONS, "fit_split": "a-b"}, "--fit-split"),
+    (CocoOptions, {**CAPTIONS, "encoders": ("e",), "min_df": "2", "no_lower": True}, "--encoders"),
+    *(
+        (CocoOptions, {**CAPTIONS, "text_names": names}, "--text-names")
+        for names in ("tokens=a", "index=a,index=b", "index=a,value=", "index=a,value=a", "index=image/width")
+    ),
+    (CocoOptions, {**CAPTIONS, "layout": "tfds", "text_names": "index=captions/i"}, "--text-names"),
+    # folder
+    (FolderOptions, {"labels": ("a.csv", "b.csv", "a.csv")}, "--labels"),
+    (FolderOptions, {"layout": "detection"}, "--layout"),
+    (FolderOptions, {"label_from": "exif"}, "--label-from"),
+    (FolderOptions, {"label_separator": "", "label_from": "name"}, "--label-separator"),
+    *((FolderOptions, {"label_separator": "-", **more}, "--label-separator") for more in ({}, LABELS)),
+    *((FolderOptions, {name: "x"}, flag) for name, flag in (("path_column", "--path-column"),)),
+    (FolderOptions, {"split_column": "x"}, "--split-column"),
+    (FolderOptions, {"label_column": "x"}, "--label-column"),
+    (FolderOptions, {**LABELS, "label_from": "name"}, "--labels"),
+    (FolderOptions, {"classes": ("cat", "dog", "cat", "cat")}, "--classes"),
+    (FolderOptions, {"stratify": True}, "--stratify"),
+    (FolderOptions, {"split_seed": 3}, "--split-seed"),
+    (FolderOptions, {"stratify": True, "split_seed": 1, "split": shares("val=1")}, "--stratify --split-seed"),
+    *((FolderOptions, {"split": HALVES, "split_seed": seed}, "--split-seed") for seed in BEYOND),
+    (FolderOptions, {"split": HALVES, "stratify": True, "group_from": "x"}, "--stratify"),
+    *(
+        (FolderOptions, {"split": shares(text)}, "--split")
+        for text in ("val=0.5,Val=0.5", "a=0,b=1", "a=0.8,b=0.1", "a=1.5", "a=1e400,b=1", "a=0.5,a=0.5")
+    ),
+    (FolderOptions, {"split": shares("a=1,a=1")}, "--split --split"),
+    # table
+    (TableOptions, {"rows": ()}, "--rows"),
+    (TableOptions, {"images": ("pics",)}, "--images"),
+    (
+        TableOptions,
+        {"raw_size": "2x2", "check": "none", "max_side": 9, "workers": 2},
+        "--raw-size --check --max-side --workers",
+    ),
+    (TableOptions, {"image_column": "path"}, "--image-column"),
+    (TableOptions, {**PICTURES, "raw_size": "12"}, "--raw-size"),
+    (TableOptions, {**PICTURES, "raw_size": "2x2", "format": "png", "check": "header"}, "--check --format"),
+    (TableOptions, {"split": HALVES, "stratify": True}, "--stratify"),
+    (TableOptions, {"label": "kind", "stratify": True}, "--stratify"),
+    (TableOptions, {"label": "kind", "split": HALVES, "stratify": True, "group_column": "g"}, "--stratify"),
+    (TableOptions, {"label": "kind", "stratify": True, "split_column": "s"}, "--stratify"),
+    (TableOptions, {"split": HALVES, "split_column": "s"}, "--split-column"),
+    (TableOptions, {"group_column": "g"}, "--group-column"),
+    (TableOptions, {"rename": ("a",)}, "--rename"),
+    (TableOptions, {"default": ("a=1", "a=2")}, "--default"),
+    (TableOptions, {"classes": ("a",)}, "--classes"),
+    (TableOptions, {"label": "k", "classes": ("a", "a")}, "--classes"),
+    (TableOptions, {"encoding": "runes"}, "--encoding"),
+    (TableOptions, {"text_column": ("t",)}, "--text-column"),
+    (TableOptions, {"text": "counts"}, "--text"),
+    (TableOptions, {**TEXTS, "text_column": ("t", "t")}, "--text-column"),
+    (TableOptions, {**TEXTS, "split": HALVES}, "--text-column"),
+    *(
+        (TableOptions, {**TEXTS, "label": "kind", "text_column": (name,)}, "--text-column")
+        for name in ("kind", "classes")
+    ),
+    (TableOptions, {**TEXTS, "text_names": "tokens=a"}, "--text-names"),
+    (TableOptions, {**TEXTS, "text_column": ("s", "t"), "text_names": "index=a"}, "--text-names"),
+    # embed
+    (EmbedOptions, {"input_size": "12"}, "--input-size"),
+    (EmbedOptions, {"key": "id"}, "--key"),
+    (EmbedOptions, {"image_column": "path"}, "--image-column"),
+    (EmbedOptions, {"split_column": "set"}, "--split-column"),
+    (EmbedOptions, {**ROWS, "label": None}, "--label"),
+    (EmbedOptions, {**ROWS, "image_column": None}, "--image-column"),
+    (EmbedOptions, {**ROWS, **LABELS}, "--labels"),
+    (EmbedOptions, {**ROWS, "label_from": "name"}, "--rows"),
+    (EmbedOptions, {**ROWS, "path_column": "x"}, "--path-column"),
+    (EmbedOptions, {**ROWS, "split": HALVES, "group_from": "x"}, "--group-from"),
+    (EmbedOptions, {**ROWS, "split": HALVES, "groups": "x"}, "--groups"),
+    (EmbedOptions, {**ROWS, "split_column": "set", "split": HALVES}, "--split-column"),
+    # verify
+    (VerifyOptions, {"folder": ""}, "OUT"),
+    (VerifyOptions, {"images": ("pictures",)}, "--images"),
+    (VerifyOptions, {"tolerance": 0.0}, "--tolerance"),
+    (VerifyOptions, {"recompute": 1, "check": "hashes"}, "--recompute"),
+]
+
+
+@pytest.mark.parametrize(("kind", "changed", "flags"), REFUSED)
+def test_what_is_refused(kind, changed, flags):
+    with pytest.raises(ConfigError) as caught:
+        options(kind, **changed)
+    faults = str(caught.value).replace("Val and val, which differ only in case, so that", "").split("; ")
+    found = [fault.split()[0].rstrip(":") for fault in faults if fault.startswith(("--", "OUT"))]
+    assert found == flags.split()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        (CocoOptions, {"name": "coco-2017.v1_x"}),
+        (CocoOptions, {"split": shares("val_2017=1")}),
+        (CocoOptions, {"num_shards": MAX_SHARDS}),
+        (CocoOptions, {"writer": "beam", "num_shards": 3}),
+        (CocoOptions, {"max_rejects": 0.0, "min_area": 0.0}),
+        (CocoOptions, {"max_rejects": 1.0, "workers": 256, "max_side": 65_500, "jpeg_quality": 1}),
+        (CocoOptions, {"instances": (), "image_info": ("i.json",)}),
+        (CocoOptions, {"instances": (), "keypoints": ("k.json",), "masks": "both"}),
+        (CocoOptions, {"instances": (), "captions": ("c.json",), "layout": "tfds"}),
+        (CocoOptions, {"panoptic": ("p.json", "q.json"), "panoptic_masks": ("m", "m"), "layout": "tfds"}),
+        (CocoOptions, {"keypoints": ("a.json",), "captions": ("a.json",)}),
+        (CocoOptions, {"layout": "keras", "num_shards": 3}),
+        (FolderOptions, {**LABELS, "path_column": "Bild", "label_column": "Klasse", "split_column": "Teil"}),
+        (FolderOptions, {"label_from": "name", "label_separator": " - "}),
+        (FolderOptions, {"classes": ("dog", "cat", "Cat")}),
+        (FolderOptions, {"split": HALVES, **LABELS, "stratify": True, "split_seed": (1 << 63) - 1}),
+        (FolderOptions, {"split": HALVES, "split_seed": -(1 << 63)}),
+        (FolderOptions, {"label_separator": "_", **LABELS}),
+        (FolderOptions, {"split": shares("a=1/3,b=1/3,c=1/3")}),
+        (FolderOptions, {"split": shares("a=0.1,b=0.2,c=0.7")}),  # floats would sum to 0.9999999999999999
+        (TableOptions, {"label": "kind", "split": HALVES, "stratify": True}),
+        (VerifyOptions, {"recompute": 1, "images": ("pictures",), "tolerance": 0.0}),
+    ],
+)
+def test_the_edges_of_what_is_allowed(kind, changed):
+    found = options(kind, **changed)
+    assert {name: getattr(found, name) for name in changed} == changed
+
+
+# What the options become
+
+
+@pytest.mark.parametrize(
+    ("changed", "sizing"),
+    [
+        ({}, ShardSizing(shard_bytes=DEFAULT_SHARD_BYTES)),
+        ({"shard_size": 7}, ShardSizing(shard_bytes=7)),
+        ({"num_shards": 7}, ShardSizing(num_shards=7)),
+        ({"layout": "tfds"}, ShardSizing(shard_bytes=DEFAULT_SHARD_BYTES)),
+        ({"layout": "keras"}, ShardSizing(examples_per_shard=4096)),
+        ({"layout": "keras", "examples_per_shard": 7}, ShardSizing(examples_per_shard=7)),
+        ({"layout": "keras", "shard_size": 7}, ShardSizing(shard_bytes=7)),
+        ({"layout": "keras", "num_shards": 7}, ShardSizing(num_shards=7)),
+    ],
+)
+def test_sizing(changed, sizing):
+    assert options(CocoOptions, **changed).sizing == sizing
+
+
+def test_sources_are_all_annotation_files_with_their_kinds_and_masks():
+    files = {
+        "instances": ("a.json", "b.json"),
+        "keypoints": ("k.json",),
+        "captions": ("c.json",),
+        "panoptic": ("p.json", "q.json"),
+        "panoptic_masks": ("p.zip", "q"),
+        "image_info": ("i.json",),
+    }
+    found = options(CocoOptions, **files).sources
+    assert len(found) == 7
+    assert set(found) == {
+        AnnotationSource(AnnotationKind.INSTANCES, "a.json"),
+        AnnotationSource(AnnotationKind.INSTANCES, "b.json"),
+        AnnotationSource(AnnotationKind.KEYPOINTS, "k.json"),
+        AnnotationSource(AnnotationKind.CAPTIONS, "c.json"),
+        AnnotationSource(AnnotationKind.PANOPTIC, "p.json", "p.zip"),
+        AnnotationSource(AnnotationKind.PANOPTIC, "q.json", "q"),
+        AnnotationSource(AnnotationKind.IMAGE_INFO, "i.json"),
+    }
+    stuff = options(CocoOptions, instances=(), stuff=("s.json",), bbox_format="xyxy").sources
+    assert stuff == (AnnotationSource(AnnotationKind.STUFF, "s.json", bbox_format=BoxFormat.XYXY),)
+
+
+@pytest.mark.parametrize(
+    ("changed", "parts"),
+    [
+        ({}, ()),
+        ({"masks": "png"}, (Part.MASK_PNG,)),
+        ({"masks": "rle"}, (Part.MASK_RLE,)),
+        ({"masks": "both"}, (Part.MASK_PNG, Part.MASK_RLE)),
+        ({"keypoints": ("k.json",), "captions": ("c.json",)}, (Part.KEYPOINTS, Part.CAPTIONS)),
+        ({"stuff": ("s.json",)}, (Part.SEMANTIC,)),
+        (PANOPTIC, (Part.SEMANTIC, Part.PANOPTIC)),
+        ({**PANOPTIC, "layout": "tfds"}, (Part.PANOPTIC,)),
+        ({"image_info": ("i.json",), "layout": "keras"}, ()),
+    ],
+)
+def test_a_record_holds_what_the_flags_ask_for_and_nothing_else_on_top(changed, parts):
+    found = options(CocoOptions, **changed)
+    assert found.table == LAYOUTS[found.layout].with_parts(parts)
+    assert found.table.parts == parts
+
+
+def test_what_folder_becomes():
+    plain = options(FolderOptions)
+    assert (plain.shares, plain.splits) == (SplitShares(shares("train=1"), 0), ("train",))
+    assert (plain.path_labels, plain.columns, plain.table) == (PathLabels(), LabelColumns(), CLASSIFICATION)
+    assert (plain.pictures, plain.box_policy) == (PictureRules("decode"), "keep")
+    columns = {"path_column": "p", "label_column": "l", "split_column": "s"}
+    pictures = {"check": "header", "format": "png", "max_side": 9, "jpeg_quality": 80}
+    found = options(FolderOptions, **LABELS, **columns, **pictures, split=HALVES, split_seed=3)
+    assert (found.shares, found.splits) == (SplitShares(HALVES, 3), ("a", "b"))
+    assert (found.columns, found.pictures) == (LabelColumns("p", "l", "s"), PictureRules("header", "png", 9, 80))
+    by_name = options(FolderOptions, label_from="name", label_separator="-")
+    assert by_name.path_labels == PathLabels("-")
+    assert options(FolderOptions, label_from="name").path_labels == PathLabels("_")
+
+
+def test_groups_are_looked_for_in_letters_as_names_have_them():
+    given = options(CocoOptions, split=HALVES, group_from="e\u0301")
+    assert given.division == Division(SplitShares(HALVES), "\u00e9")
+
+
+def test_rows_are_known_by_their_picture_unless_there_is_a_key():
+    of_picture = options(TableOptions, **PICTURES).row_splits(("train",))
+    assert (of_picture.key, of_picture.images, of_picture.columns) == ("path", ("pics",), ("path",))
+    of_key = options(TableOptions, **PICTURES, key="id").row_splits(("train",))
+    assert (of_key.key, of_key.images, of_key.columns) == ("id", (), ("id",))
+    chosen = options(TableOptions, **PICTURES, key="id", columns=("a",))
+    assert (chosen.read_columns, chosen.written_columns) == (("a", "id", "path"), ("a",))
+    assert chosen.pictures == PictureRules("decode")
+    assert options(TableOptions, **PICTURES, raw_size="24x32").pictures == PictureRules("decode", raw_size=(24, 32))
+
+
+def test_rows_of_embed_are_those_of_a_table():
+    more = {"split": HALVES, "split_seed": 3, "stratify": True, "classes": ("x", "y"), "key": "id"}
+    given = options(EmbedOptions, **ROWS, **more)
+    table = given.as_table()
+    assert (table.rows, table.images, table.image_column, table.label) == (("t.csv",), ("images",), "path", "kind")
+    assert {name: getattr(table, name) for name in more} == more
+    assert table.written_columns == ("kind",)
+    assert given.name_sources == NameSources(("images",), ("t.csv",))
+    assert "t.csv" in given.paths
+
+
+def test_the_files_of_a_model_are_inputs(tmp_path):
+    model, weights = tmp_path / "a.keras", tmp_path / "w"
+    model.touch()
+    given = options(EmbedOptions, model=str(model), weights=str(weights))
+    assert given.model_paths == (str(model),)
+    weights.touch()
+    assert given.model_paths == (str(model), str(weights))
+    assert options(EmbedOptions, weights="none").model_paths == ()
+    assert options(EmbedOptions, weights="gs://b/w").model_paths == ("gs://b/w",)
+
+
+@pytest.mark.parametrize(
+    ("given", "min_df"), [("1", 1), ("25", 25), ("0.25", 0.25), (".5", 0.5), ("1.0", 1.0), ("1e-3", 0.001)]
+)
+def test_a_fraction_of_texts_is_told_from_a_number(given, min_df):
+    """As scikit-learn does, for which 1 is a text and 1.0 are all."""
+    found = options(CocoOptions, **CAPTIONS, min_df=given).settings(TextForm.COUNTS, ()).min_df
+    assert (found, type(found)) == (min_df, type(min_df))
+
+
+def test_settings_of_texts():
+    given = options(CocoOptions, **CAPTIONS, text_features=7, min_df="2", ngrams="1, 3", no_lower=True)
+    assert given.settings(TextForm.COUNTS, ("the", "on", "the")) == TextSettings(
+        TextForm.COUNTS, (1, 3), lower=False, stop_words=("on", "the"), min_df=2, features=7
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "form", "names", "expected"),
+    [
+        ("detection", "counts", None, ["captions/index", "captions/value"]),
+        ("detection", "tokens", None, ["captions/tokens"]),
+        ("tfds", "tfidf", None, ["captions_index", "captions_value"]),
+        ("detection", "tfidf", "value=z_value,index=z_index", ["z_index", "z_value"]),
+        ("detection", "counts", "index=z_{column}", ["captions/value", "z_captions"]),
+        ("tfds", "tokens", "tokens=words", ["words"]),
+    ],
+)
+def test_features_of_texts_have_the_names_that_were_asked_for(layout, form, names, expected):
+    found = options(CocoOptions, captions=("c.json",), layout=layout, caption_text=form, text_names=names).table
+    before = {feature.name for feature in LAYOUTS[layout].with_parts(found.parts[:1]).features}
+    assert [feature.name for feature in found.features if feature.name not in before] == expected
+
+
+# Every option either decides the records, and is in the recipe, or does not, and is not.
+
+DECIDE = {
+    "num_shards": 3,
+    "shard_size": 5,
+    "examples_per_shard": 4,
+    "gzip": True,
+    "check": "none",
+    "seed": 1,
+    "writer": "beam",
+    "format": "jpeg",
+    "max_side": 100,
+    "jpeg_quality": 80,
+}
+DECIDE_NOTHING = {
+    "output": "elsewhere",
+    "duplicates": "fail",
+    "max_rejects": 0.5,
+    "overwrite": True,
+    "dry_run": True,
+    "workers": 3,
+}
+DIVIDE = {"split": HALVES, "split_seed": 1}
+OF_COCO = {
+    "boxes": "keep",
+    "bbox_format": "xyxy",
+    "no_crowd": True,
+    "no_list": True,
+    "min_area": 1.5,
+    "match": "suffix",
+    "categories": ("cat",),
+    "masks": "png",
+}
+OF_TEXTS = {
+    "caption_text": "tfidf",
+    "text_features": 9,
+    "min_df": "2",
+    "ngrams": "1,2",
+    "no_lower": True,
+    "fit_split": "val",
+    "text_names": "index=i,value=v",
+}
+OF_FOLDER = {
+    "path_column": "p",
+    "label_column": "l",
+    "split_column": "s",
+    "label_from": "name",
+    "label_separator": "-",
+    "classes": ("cat",),
+    "stratify": True,
+}
+IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "groups"}
+NEEDED = {
+    **dict.fromkeys(("path_column", "label_column", "split_column"), LABELS),
+    "split_seed": {"split": HALVES},
+    "stratify": {"split": HALVES},
+    **dict.fromkeys(OF_TEXTS, CAPTIONS),
+    "label_separator": {"label_from": "name"},
+}
+"""Without which an option would be a fault, or do nothing."""
+
+
+def test_every_option_is_of_one_kind():
+    of_all = {*DECIDE, *DECIDE_NOTHING, *DIVIDE, *IN_THE_RECIPE_ITSELF, "group_from"}
+    assert set(FolderOptions.__dataclass_fields__) == of_all | {*OF_FOLDER, "labels"}
+    own = {*OF_COCO, *OF_TEXTS, "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}
+    assert set(CocoOptions.__dataclass_fields__) == of_all | own
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        *((CocoOptions, *item) for item in (DECIDE | DIVIDE | OF_COCO | OF_TEXTS).items()),
+        *((FolderOptions, *item) for item in (DECIDE | DIVIDE | OF_FOLDER).items()),
+    ],
+)
+def test_an_option_that_decides_the_records_is_recorded(kind, name, value):
+    given = NEEDED.get(name, {})
+    before, after = (options(kind, **given | more).record_options for more in ({}, {name: value}))
+    assert before != after
+    if kind is FolderOptions:
+        sizes = {"shard_size"} if name in ("num_shards", "examples_per_shard") else set()  # which is then none
+        assert before.keys() == after.keys()
+        assert {option for option in before if before[option] != after[option]} == {name, *sizes}
+
+
+@pytest.mark.parametrize("kind", [CocoOptions, FolderOptions])
+@pytest.mark.parametrize("name", DECIDE_NOTHING)
+def test_an_option_that_does_not_is_not(kind, name):
+    assert options(kind, **{name: DECIDE_NOTHING[name]}).record_options == options(kind).record_options
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "is_same"),
+    [
+        (CocoOptions, {}, {"split": shares("val=1")}, True),  # the recipe itself has it
+        (CocoOptions, {}, {"bbox_format": "xywh"}, True),
+        (CocoOptions, {"categories": ("cat", "dog")}, {"categories": ("dog", "cat")}, True),
+        (CocoOptions, {"split": HALVES}, {"split": HALVES, "group_from": "x"}, False),
+        (FolderOptions, {"split": HALVES}, {"split": HALVES, "group_from": "x"}, False),
+        (FolderOptions, {"classes": ("cat", "dog")}, {"classes": ("dog", "cat")}, False),
+        (FolderOptions, {"split": HALVES}, {"split": HALVES[::-1]}, False),
+        (FolderOptions, {"split": HALVES}, {"split": shares("a=0.51,b=0.49")}, False),
+        (TableOptions, {"label": "k", "split": HALVES}, {"label": "k", "split": HALVES, "stratify": True}, False),
+    ],
+)
+def test_what_is_another_recipe(kind, one, other, is_same):
+    assert (options(kind, **one).record_options == options(kind, **other).record_options) == is_same
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "names"),
+    [
+        (TableOptions, PICTURES, {"image_column", "raw_size", "check", "format", "max_side", "jpeg_quality"}),
+        (EmbedOptions, ROWS, {"image_column", "label", "key", "group_column"}),
+        (FolderOptions, {"split": HALVES, "group_from": "x"}, {"group_from"}),
+    ],
+)
+def test_options_that_are_recorded_where_they_mean_something(kind, given, names):
+    plain, found = options(kind).record_options, options(kind, **given).record_options
+    assert found.keys() - plain.keys() == names
+    assert not plain.keys() - found.keys()
