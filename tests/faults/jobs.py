@@ -308,7 +308,7 @@ class SmallJob(Job):
                     return signal_number == signal.SIGKILL
             return False
 
-        with self.place.server._lock:  # no request is answered before the process is known
+        with self.place.server.lock:  # no request is answered before the process is known
             self.place.server.faults = [Fault(Kind.RESET, when=send)]
             started.append(self.start(output, warm_process.in_one_process))
         return started[0]

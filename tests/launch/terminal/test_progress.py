@@ -46,21 +46,6 @@ def test_numbers_add_up():
     assert without_time(progress.snapshot()) == Progress("reading annotations", 15, 3, 5, 3, 120, 1, 3)
 
 
-def test_a_snapshot_stays_as_it_was():
-    before = progress.snapshot()
-    progress.planned(1, 3)
-    assert before == Progress()
-
-
-def test_no_image_is_lost_between_threads():
-    threads = [threading.Thread(target=lambda: [progress.wrote_image(3) for _ in range(2000)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (progress.snapshot().images_done, progress.snapshot().bytes_done) == (8000, 24_000)
-
-
 def _write(size: int) -> None:
     progress.wrote_image(size)
 
@@ -92,18 +77,13 @@ def test_beam_counts_the_same():
         (Progress(), 0.0, "starting"),
         (Progress("listing images", rejected=3), 5.0, "listing images"),
         (Progress("x", 1000, 4), 0.0, "0 of 1,000 images (0%) · 0 of 4 shards"),
-        (Progress("x", 1000, 4), 7.0, "0 of 1,000 images (0%) · 0 of 4 shards"),
+        (Progress("x", 1000, 4, 999), 0.0, "999 of 1,000 images (99%) · 0 of 4 shards"),
         (
             Progress("x", 1000, 4, 250, 0, 250_000_000, 1, 0),
             10.0,
             "250 of 1,000 images (25%) · 1 of 4 shards · 25 images/s · 25.0 MB/s · 0:30 left",
         ),
         (Progress("starting", shards_done=7), 0.0, "7 shards finished"),  # by other processes
-        (
-            Progress("x", 118_287, 123, 1_000, 0, 190_000_000, 0, 1_234),
-            60.0,
-            "1,000 of 118,287 images (0%) · 0 of 123 shards · 17 images/s · 3.2 MB/s · 1,234 rejected · 1:57:17 left",
-        ),
         (
             Progress("x", 1000, 4, 1000, 0, 10**9, 4, 0),
             10.0,
@@ -128,10 +108,9 @@ FULL = Progress("x", 118_287, 123, 1_000, 0, 190_000_000, 0, 1_234)
     ("width", "line"),
     [
         (
-            120,
+            103,
             "1,000 of 118,287 images (0%) · 0 of 123 shards · 17 images/s · 3.2 MB/s · 1,234 rejected · 1:57:17 left",
         ),
-        (103, progress_line(FULL, 60.0)),
         (102, "1,000 of 118,287 images (0%) · 0 of 123 shards · 17 images/s · 1,234 rejected · 1:57:17 left"),
         (80, "1,000 of 118,287 images (0%) · 17 images/s · 1,234 rejected · 1:57:17 left"),
         (60, "1,000 of 118,287 images (0%) · 1,234 rejected · 1:57:17 left"),
@@ -144,10 +123,6 @@ FULL = Progress("x", 118_287, 123, 1_000, 0, 190_000_000, 0, 1_234)
 def test_a_line_fits_its_terminal_and_what_matters_least_goes_first(width, line):
     assert progress_line(FULL, 60.0, width) == line
     assert len(line) <= width
-
-
-def test_a_step_fits_its_terminal():
-    assert progress_line(Progress("waiting for the job server"), 0.0, 10) == "waiting f…"
 
 
 @pytest.mark.parametrize(("columns", "bar"), [(45, 24), (44, 12), (33, 12), (32, 0), (20, 0)])
@@ -165,10 +140,6 @@ def test_records_are_counted_where_a_data_set_is_read_back():
     assert progress_line(progress.snapshot(), 1.0) == (
         "1 of 10 records (10%) · 0 of 2 shards · 1 records/s · 2.0 MB/s · 0:09 left"
     )
-
-
-def test_all_but_one_is_not_all():
-    assert progress_line(Progress("x", 1000, 4, 999), 0.0) == "999 of 1,000 images (99%) · 0 of 4 shards"
 
 
 @pytest.mark.parametrize("mode", ["none", "plain", "auto"])

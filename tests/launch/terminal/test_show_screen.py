@@ -25,10 +25,6 @@ def test_bars_are_as_long_as_their_share(blocks):
     assert bar(5, 5, 0, blocks) == ""
 
 
-def test_eighths_tell_bars_of_one_length_apart():
-    assert len({bar(number, 800, 10, True) for number in range(10, 801, 10)}) == 80
-
-
 def test_wide_letters_take_two_columns():
     assert padded("猫猫猫", 8) == "猫猫猫  "
     assert padded("猫猫猫猫猫", 6) == "猫猫… "
