@@ -1,297 +1,246 @@
-"""Mistyped paths are told before anything runs."""
+"""Mistyped paths and files that would be written over are refused before anything runs."""
 
 import os
 import zipfile
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from recordmill.launch.preflight import check_inputs
-from recordmill.launch.preflight.check_inputs import check_coco_inputs, check_folder_inputs
+from recordmill.launch.preflight.check_inputs import (
+    check_coco_inputs,
+    check_embed_inputs,
+    check_folder_inputs,
+    check_table_inputs,
+)
 from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.encoders import encoder_file
 from recordmill.schemas.errors import ConfigError
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The working directory, with good inputs in it."""
-    (tmp_path / "images" / "deep").mkdir(parents=True)
-    (tmp_path / "images" / "deep" / "a.jpg").write_text("")
-    (tmp_path / "instances.json").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def check(images="images", instances="instances.json", output="out") -> None:
-    check_coco_inputs(CocoOptions(images=(images,), instances=(instances,), output=output))
-
-
-@pytest.mark.parametrize("output", ["out", ".", "new/folder", "images"])
-def test_good_inputs_pass(folder, output):
-    check(output=output)
-    check(str(folder / "images"), str(folder / "instances.json"), str(folder / output))
-    check(images="images/")
-
-
-def test_an_output_that_cannot_be_written_to_passes_where_it_holds_a_data_set(folder, monkeypatch):
-    """It may be complete, and `claim_output` says so."""
-    monkeypatch.setattr(check_inputs, "folder_fault", lambda path: f"{path} may not be written to")
-    with pytest.raises(ConfigError, match=r"^--output out may not be written to$"):
-        check()
-    (folder / "out").mkdir()
-    (folder / "out" / "manifest.json").write_text("{}")
-    check()
-
-
-@pytest.mark.parametrize(
-    ("paths", "fault"),
-    [
-        ({"instances": "instance.json"}, "--instances instance.json: no such file (did you mean instances.json?)"),
-        ({"instances": "qwertz"}, "--instances qwertz: no such file"),
-        ({"instances": "gone/instances.json"}, "--instances gone/instances.json: no such file"),
-        ({"instances": "images"}, "--instances images is a folder; give the file"),
-        ({"images": "image"}, "--images image: no such folder (did you mean images?)"),
-        ({"images": "image/"}, "--images image/: no such folder (did you mean images?)"),
-        ({"images": "images/depe"}, "--images images/depe: no such folder (did you mean images/deep?)"),
-        (
-            {"images": "instances.json"},
-            "--images instances.json: is a file; give the folder that holds the images",
-        ),
-        ({"output": "instances.json"}, "--output instances.json is a file; give a folder, which is made if need be"),
-    ],
-)
-def test_a_fault_is_told(folder, paths, fault):
-    with pytest.raises(ConfigError) as caught:
-        check(**paths)
-    assert str(caught.value) == fault
-
-
-@pytest.mark.parametrize(
-    "paths", [{"instances": "instances.json/x"}, {"images": "instances.json/x"}, {"output": "instances.json/x"}]
-)
-def test_a_path_below_a_file_is_told_of_its_flag(folder, paths):
-    with pytest.raises(ConfigError, match=f"--{next(iter(paths))} instances.json/x"):
-        check(**paths)
-
-
-def zipped(path, *names: str):
+def zipped(path: Path, *names: str) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name in names:
             archive.writestr(name, b"")
 
 
-def check_panoptic(masks: str, **files) -> None:
-    options = {"panoptic": ("instances.json",), "panoptic_masks": (masks,)}
-    check_coco_inputs(CocoOptions(images=("images",), output="out", **options | files))
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with inputs in it."""
+    for name in ("images/deep/a.jpg", "images2/a.jpg", "empty/as well/"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    (tmp_path / "instances.json").write_text("{}")
+    (tmp_path / "labels.csv").write_text("path,label\n")
+    (tmp_path / "link").symlink_to(tmp_path / "images" / "deep")
+    zipped(tmp_path / "masks.zip", "val/1.png")
+    zipped(tmp_path / "ann.zip", "annotations/instances_val.json", "a.txt")
+    zipped(tmp_path / "empty.zip")
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-@pytest.mark.parametrize("masks", ["images", "images/", "masks.zip", "masks.zip/val"])
-def test_the_pngs_of_a_panoptic_file_may_be_in_a_folder_or_an_archive(folder, masks):
-    zipped(folder / "masks.zip", "val/1.png")
-    check_panoptic(masks)
+def fault(verb: str, **given: object) -> str:
+    """What is refused; empty if nothing is."""
+    listed = {
+        name: (value,) if isinstance(value, str) and name not in SINGLE else value for name, value in given.items()
+    }
+    given_others = given.keys() & OTHERS
+    usual = {
+        "coco": {"images": ("images",), **({} if given_others else {"instances": ("instances.json",)})},
+        "folder": {"images": ("images",)},
+        "embed": {"images": ("images",), "model": "mobilenet-v2"},
+        "table": {"rows": ("labels.csv",)},
+    }
+    kinds = {"coco": CocoOptions, "folder": FolderOptions, "embed": EmbedOptions, "table": TableOptions}
+    options = kinds[verb](**{"output": "out", **usual[verb], **listed})
+    try:
+        if verb == "table":
+            check_table_inputs(options, options.rows)
+        else:
+            {"coco": check_coco_inputs, "folder": check_folder_inputs, "embed": check_embed_inputs}[verb](options)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
-@pytest.mark.parametrize(
-    ("masks", "near"),
-    [
-        ("image", " (did you mean images?)"),
-        ("gone", ""),
-        ("mask.zip", " (did you mean masks.zip?)"),
-        ("instances.json", ""),
-        ("masks.zip/train", ""),
-    ],
-)
-def test_a_place_without_pngs_is_told(folder, masks, near):
-    zipped(folder / "masks.zip", "val/1.png")
-    with pytest.raises(ConfigError) as caught:
-        check_panoptic(masks)
-    assert str(caught.value) == f"--panoptic-masks {masks}: no such folder or .zip{near}"
-
-
-@pytest.mark.parametrize("kind", ["keypoints", "captions", "stuff", "panoptic", "image_info"])
-def test_a_file_of_any_kind_that_is_not_there_is_told_by_its_flag(folder, kind):
-    masks = {"panoptic_masks": ("images",)} if kind == "panoptic" else {}
-    options = CocoOptions(images=("images",), output="out", **{kind: ("instances.jsn",)}, **masks)
-    with pytest.raises(ConfigError) as caught:
-        check_coco_inputs(options)
-    flag = f"--{kind.replace('_', '-')}"
-    assert str(caught.value) == f"{flag} instances.jsn: no such file (did you mean instances.json?)"
-
-
-def test_one_file_may_be_of_two_kinds(folder):
-    check_coco_inputs(
-        CocoOptions(images=("images",), output="out", instances=("instances.json",), keypoints=("instances.json",))
-    )
-
-
-def test_a_folder_without_files_is_told(folder):
-    (folder / "empty" / "as well").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="--images empty: no file in it, nor in any folder below"):
-        check(images="empty")
-
-
-def test_one_file_under_two_names(folder):
-    options = CocoOptions(images=("images",), instances=("instances.json", "./instances.json"), output="out")
-    with pytest.raises(ConfigError, match=r"--instances instances\.json \./instances\.json: two of these are the same"):
-        check_coco_inputs(options)
-
-
-def test_every_fault_is_told(folder):
-    options = CocoOptions(images=("x", "images", "y"), instances=("z", "instances.json"), output="instances.json")
-    with pytest.raises(ConfigError) as caught:
-        check_coco_inputs(options)
-    assert str(caught.value).split("; ")[:3] == [
-        "--instances z: no such file",
-        "--images x: no such folder",
-        "--images y: no such folder",
-    ]
-    assert "--output instances.json is a file" in str(caught.value)
-
-
-def test_an_archive_in_place_of_a_file_in_it(folder):
-    zipped(folder / "ann.zip", "annotations/instances_val.json", "a.txt")
-    zipped(folder / "other.zip", "a.txt")
-    for name, example in ("ann.zip", ", ann.zip/annotations/instances_val.json for example"), ("other.zip", ""):
-        with pytest.raises(ConfigError) as caught:
-            check_coco_inputs(CocoOptions(images=("images",), instances=(name,), output="out"))
-        assert str(caught.value) == f"--instances {name} is an archive; name the file in it{example}"
-
-
-# recordmill folder
-
-
-def check_folder(images=("images",), labels=(), output="out") -> None:
-    check_folder_inputs(FolderOptions(images=images, labels=labels, output=output))
-
-
-def check_coco(images) -> None:
-    check_coco_inputs(CocoOptions(images=images, instances=("instances.json",), output="out"))
-
-
-def test_good_inputs_of_folder_pass(folder):
-    (folder / "labels.csv").write_text("path,label\n")
-    zipped(folder / "photos.zip", "cat/1.jpg")
-    check_folder()
-    check_folder(images=("images", "photos.zip"), labels=("labels.csv",), output="new/folder")
+SINGLE = {"output", "model", "weights", "schema", "groups", "caption_text", "text"}
+OTHERS = {"keypoints", "captions", "stuff", "panoptic", "image_info"}
+PANOPTIC = {"panoptic": "instances.json"}
+CAPTIONS = {"captions": "instances.json", "caption_text": "counts"}
+TEXTS = {"text_column": "t", "text": "counts"}
+HALVES = (("train", Fraction(1, 2)), ("val", Fraction(1, 2)))
 
 
 @pytest.mark.parametrize(
-    ("given", "fault"),
+    ("verb", "given"),
     [
-        ({"labels": ("label.csv",)}, "--labels label.csv: no such file (did you mean labels.csv?)"),
-        ({"labels": ("images",)}, "--labels images is a folder; give the file"),
-        ({"labels": ("labels.csv", "./labels.csv")}, "--labels labels.csv ./labels.csv: two of these are the same"),
-        ({"images": ("images", "images/")}, "--images images images/: two of these are the same"),
-        ({"images": ("image",)}, "--images image: no such folder (did you mean images?)"),
-        ({"images": ("empty.zip",)}, "--images empty.zip: no file in it, nor in any folder below"),
-        ({"output": "labels.csv"}, "--output labels.csv is a file; give a folder, which is made if need be"),
-        (
-            {"images": ("x",), "labels": ("y",), "output": "labels.csv/z"},
-            "--labels y: no such file; --images x: no such folder; --output labels.csv/z is below labels.csv, which is "
-            "a file; give a folder, which is made if need be",
-        ),
+        *(("coco", {"output": output}) for output in ("out", "empty", "new/folder", "images")),
+        ("coco", {"images": "images/"}),
+        ("coco", {"images": "{here}/images", "instances": "{here}/instances.json", "output": "{here}/out"}),
+        *(("coco", {**PANOPTIC, "panoptic_masks": masks}) for masks in ("images", "images/", "masks.zip/val")),
+        ("coco", {**PANOPTIC, "panoptic_masks": "masks.zip"}),
+        ("coco", {"instances": "instances.json", "keypoints": "instances.json"}),
+        ("table", {}),
+        ("embed", {"weights": "none"}),
+        ("embed", {"weights": "instances.json"}),
+        ("folder", {"images": ("images", "images2", "masks.zip"), "labels": "labels.csv", "output": "new/folder"}),
     ],
 )
-def test_faults_of_folder_are_told(folder, given, fault):
-    (folder / "labels.csv").write_text("path,label\n")
-    zipped(folder / "empty.zip")
-    with pytest.raises(ConfigError) as caught:
-        check_folder(**given)
-    assert str(caught.value) == fault
+def test_good_inputs_pass(folder, verb, given):
+    absolute = {name: value.format(here=folder) if isinstance(value, str) else value for name, value in given.items()}
+    assert fault(verb, **absolute) == ""
 
 
-@pytest.mark.parametrize(
-    ("images", "inner", "outer"),
-    [
-        (("images", "images/deep"), "images/deep", "images"),
-        (("images/deep", "images"), "images/deep", "images"),
-        ((".", "images"), "images", ""),
-        (("images", "link"), "images/deep", "images"),
-        (("{here}/images", "images/deep"), "images/deep", "images"),
-    ],
-)
-def test_one_folder_of_images_within_another_is_refused(folder, images, inner, outer):
-    """Its files would be taken twice, under two names."""
-    (folder / "link").symlink_to(folder / "images" / "deep")
-    images = tuple(path.format(here=folder) for path in images)
-    within = f"{folder / inner} is within {folder / outer}"
-    for check_images in (check_folder, check_coco):
-        with pytest.raises(ConfigError) as caught:
-            check_images(images)
-        assert str(caught.value) == f"--images: {within}, so its files would be taken twice; give one of them"
+REFUSED = [
+    ("coco", {"instances": "instance.json"}, ["--instances instance.json: no such file", "mean instances.json?"]),
+    ("coco", {"instances": "qwertz"}, ["--instances qwertz: no such file"]),
+    ("coco", {"instances": "gone/instances.json"}, ["--instances gone/instances.json: no such file"]),
+    ("coco", {"instances": "images"}, ["--instances images", "folder"]),
+    ("coco", {"instances": ("instances.json", "./instances.json")}, ["--instances", "the same"]),
+    ("coco", {"instances": "ann.zip"}, ["--instances", "archive", "ann.zip/annotations/instances_val.json"]),
+    ("coco", {"instances": "masks.zip"}, ["--instances", "archive"]),
+    ("coco", {"instances": "instances.json/x"}, ["--instances instances.json/x"]),
+    ("coco", {"instances": "hdfs://b/a.json"}, ["is not supported"]),
+    *(
+        ("coco", {kind: "instances.jsn"}, [f"--{kind.replace('_', '-')} instances.jsn", "instances.json?"])
+        for kind in sorted(OTHERS - {"panoptic"})
+    ),
+    (
+        "coco",
+        {"panoptic": "instances.jsn", "panoptic_masks": "images"},
+        ["--panoptic instances.jsn", "instances.json?"],
+    ),
+    *(
+        ("coco", {**PANOPTIC, "panoptic_masks": masks}, [f"--panoptic-masks {masks}", near])
+        for masks, near in (
+            *(("image", "images?"), ("mask.zip", "masks.zip?"), ("gone", "no such"), ("instances.json", "no such")),
+            ("masks.zip/train", "no such"),
+        )
+    ),
+    ("coco", {"images": "image"}, ["--images image: no such folder", "images?"]),
+    ("coco", {"images": "image/"}, ["--images image/: no such folder", "images?"]),
+    ("coco", {"images": "images/depe"}, ["--images images/depe: no such folder", "images/deep?"]),
+    ("coco", {"images": "instances.json"}, ["--images instances.json", "is a file"]),
+    ("coco", {"images": "instances.json/x"}, ["--images instances.json/x"]),
+    ("coco", {"images": "empty"}, ["--images empty: no file"]),
+    ("coco", {"images": "s3://b/images"}, ["is not supported"]),
+    ("coco", {"output": "instances.json"}, ["--output instances.json is a file"]),
+    ("coco", {"output": "instances.json/x"}, ["--output instances.json/x", "below"]),
+    (
+        "coco",
+        {"images": ("x", "images", "y"), "instances": ("z", "instances.json"), "output": "instances.json"},
+        ["--instances z", "; --images x", "; --images y", "; --output instances.json"],
+    ),
+    ("coco", {"instances": "pipe"}, ["--instances pipe", "twice"]),
+    ("coco", {"split": HALVES, "groups": "gone"}, ["--groups gone: no such file"]),
+    ("coco", {**CAPTIONS, "stop_words": "gone"}, ["--stop-words gone: no such file"]),
+    ("coco", {**CAPTIONS, "encoders": "gone"}, ["--encoders gone: no such folder"]),
+    ("table", {"rows": ("gone.csv", "images.csv")}, ["--rows gone.csv: no such file", "; --rows images.csv"]),
+    ("table", {"rows": "masks.zip"}, ["--rows masks.zip"]),
+    ("table", {"rows": "ann.zip/a.txt"}, ["--rows ann.zip/a.txt", ".gz"]),
+    ("table", {"schema": "gone"}, ["--schema gone: no such file"]),
+    ("table", {"images": "gone", "image_column": "i"}, ["--images gone: no such folder"]),
+    ("table", {**TEXTS, "stop_words": "gone"}, ["--stop-words gone: no such file"]),
+    ("table", {**TEXTS, "encoders": "gone"}, ["--encoders gone: no such folder"]),
+    ("table", {"rows": "labels.csv", "output": "."}, ["labels.csv would be replaced"]),
+    ("embed", {"images": "gone"}, ["--images gone: no such folder"]),
+    ("embed", {"weights": "gone"}, ["--weights gone: no such file"]),
+    ("folder", {"split": HALVES, "groups": "gone"}, ["--groups gone: no such file"]),
+    ("folder", {"labels": "label.csv"}, ["--labels label.csv: no such file", "labels.csv?"]),
+    ("folder", {"labels": "images"}, ["--labels images", "folder"]),
+    ("folder", {"labels": ("labels.csv", "./labels.csv")}, ["--labels", "the same"]),
+    ("folder", {"images": ("images", "images/")}, ["--images", "the same"]),
+    ("folder", {"images": "empty.zip"}, ["--images empty.zip: no file"]),
+    *(
+        (verb, {"images": images}, [f"--images: {{here}}/{inner} is within {{here}}{outer}"])
+        for verb in ("coco", "folder")
+        for images, inner, outer in (
+            (("images", "images/deep"), "images/deep", "/images"),
+            (("images/deep", "images"), "images/deep", "/images"),
+            ((".", "images"), "images", ""),
+            (("images", "link"), "images/deep", "/images"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("verb", "given", "words"), REFUSED)
+def test_a_fault_names_its_flag(folder, verb, given, words):
+    found = fault(verb, **given)
+    assert [word for word in words if word.format(here=folder) not in found] == []
+    wanted = sum(word.startswith(("--", "; --")) for word in words) or 1
+    assert found.count("; --") + 1 == wanted, found
 
 
 def test_every_folder_that_is_within_another_is_told(folder):
     (folder / "images" / "deep" / "er").mkdir()
-    (folder / "images" / "deep" / "er" / "b.jpg").write_text("")
-    with pytest.raises(ConfigError) as caught:
-        check_folder(images=("images/deep/er", "images", "images/deep"))
-    assert str(caught.value).count("so its files would be taken twice") == 3
-
-
-def test_a_folder_whose_name_only_begins_as_that_of_another_is_not_in_it(folder):
-    for name in ("images2", "images.zip.d"):
-        (folder / name).mkdir()
-        (folder / name / "a.jpg").write_text("")
-    check_folder(images=("images", "images2", "images.zip.d"))
-
-
-@pytest.mark.parametrize("paths", [{"instances": "hdfs://b/a.json"}, {"images": "s3://b/images"}])
-def test_a_store_that_nothing_speaks_is_refused(folder, paths):
-    with pytest.raises(ConfigError, match="is not supported"):
-        check(**paths)
+    (folder / "images" / "deep" / "er" / "b.jpg").touch()
+    assert fault("folder", images=("images/deep/er", "images", "images/deep")).count(" is within ") == 3
 
 
 # Files that would be written over
 
 
+def test_an_output_that_cannot_be_written_to_passes_where_it_holds_a_data_set(folder, monkeypatch):
+    """It may be complete, and `claim_output` says so."""
+    monkeypatch.setattr(check_inputs, "folder_fault", lambda path: f"{path} may not be written to")
+    assert fault("coco") == "--output out may not be written to"
+    (folder / "out").mkdir()
+    (folder / "out" / "manifest.json").write_text("{}")
+    assert fault("coco") == ""
+
+
 def test_an_input_that_the_data_set_would_replace_is_refused(folder):
-    for name in ("labels.csv", "features.json"):
-        (folder / name).write_text("path,label\n")
-    told = (
-        r"^labels\.csv would be replaced .*; --output \. has features\.json, which would be replaced, and no manifest"
-    )
-    with pytest.raises(ConfigError, match=told):
-        check_folder_inputs(FolderOptions(images=("images",), labels=("labels.csv",), output="."))
+    (folder / "features.json").touch()
+    found = fault("folder", labels="labels.csv", output=".")
+    assert "labels.csv would be replaced" in found
+    assert "--output . has features.json" in found
     (folder / "out").symlink_to(folder)
-    with pytest.raises(ConfigError, match=r"features\.json would be replaced"):
-        check(instances="out/features.json", output=str(folder))
+    assert "features.json would be replaced" in fault("coco", instances="out/features.json", output=str(folder))
 
 
 def test_an_input_that_the_run_would_delete_with_its_state_is_refused(folder):
     (folder / "out" / ".recordmill-train").mkdir(parents=True)
-    (folder / "out" / ".recordmill-train" / "a.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"a\.json is in the state of a run, .*; copy it elsewhere"):
-        check(instances="out/.recordmill-train/a.json", output="out")
-    check(instances="out/.recordmill-train/a.json", output="other")
+    state = "out/.recordmill-train/a.json"
+    (folder / state).touch()
+    assert "state" in fault("coco", instances=state)
+    assert fault("coco", instances=state, output="other") == ""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "label_map.json",
-        "rejects-val.jsonl",
-        "manifest-train.json",
-        "report.html",
-        "statistics-val.json",
-        "a-b.labels.txt",
-    ],
-)
+NAMES = ("label_map.json", "rejects-val.jsonl", "manifest-train.json", "report.html", "statistics-val.json")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "a-b.labels.txt"])
 def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
     (folder / "out").mkdir()
-    (folder / "out" / name).write_text("somebody's")
-    with pytest.raises(ConfigError, match=f"--output out has {name}, which would be replaced"):
-        check()
+    (folder / "out" / name).touch()
+    assert f"--output out has {name}" in fault("coco")
+
+
+@pytest.mark.parametrize(("verb", "texts", "name"), [("coco", CAPTIONS, "captions"), ("table", TEXTS, "t")])
+def test_somebody_else_s_encoders_are_refused(folder, verb, texts, name):
+    path = folder / "out" / encoder_file(name)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert fault(verb) == ""
+    assert f"--output out has {encoder_file(name)}" in fault(verb, **texts)
+    (folder / "out" / ".recordmill-val").mkdir()
+    (folder / "out" / ".recordmill-val" / "recipe.json").write_text("{}")
+    assert fault(verb, **texts) == ""
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest-train.json", "labels.csv"])
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_but_called_as_one_of_ours_is_refused_before_all_work(folder, name, make):
+def test_what_is_no_file_but_called_as_one_of_ours_is_refused(folder, name, make):
     (folder / "out").mkdir()
     make(folder / "out" / name)
-    with pytest.raises(ConfigError, match=f"--output out has {name}, which is no file"):
-        check()
+    assert f"--output out has {name}, which is no file" in fault("coco")
 
 
 @pytest.mark.parametrize("ours", ["manifest.json", ".recordmill-val/recipe.json"])
@@ -299,4 +248,4 @@ def test_files_of_a_data_set_or_of_an_unfinished_run_are_ours(folder, ours):
     for name in ("labels.csv", "rejects-train.jsonl", ours):
         (folder / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "out" / name).write_text("{}")
-    check()
+    assert fault("coco") == ""
