@@ -118,48 +118,29 @@ def test_tables_with_splits_give_them_sorted(folder):
     assert [recipe.split for recipe in recipes] == ["test", "train", "validation"]
 
 
+TRAIN, VAL = (("train", Fraction(1)),), (("val", Fraction(1)),)
+HEAD = "path,label,split\n"
+
+
 @pytest.mark.parametrize(
-    ("tables", "split", "told"),
+    ("tables", "split", "word"),
     [
-        (
-            ("path,label,split\n1.jpg,cat,a\n", "path,label\n2.jpg,cat\n"),
-            (("train", Fraction(1)),),
-            "--labels: 0.csv says which split an image is of, the others do not",
-        ),
-        (
-            ("path,label,split\n1.jpg,cat,y\n2.jpg,cat,x\n",),
-            HALVES,
-            "0.csv says which split an image is of (x, y), and so does --split",
-        ),
-        (
-            ("path,label,split\n1.jpg,cat,y\n",),
-            (("val", Fraction(1)),),
-            "0.csv says which split an image is of (y), and so does --split",
-        ),
-        (
-            ("path,label,split\n1.jpg,cat,val\n",),
-            (("val", Fraction(1)),),
-            "0.csv says which split an image is of (val), and so does --split",
-        ),
-        (
-            ("path,label,split\n,,\n , ,\n",),
-            (("train", Fraction(1)),),
-            "0.csv: no row that can be used, so there is nothing to write",
-        ),
-        (
-            ("path,label,split\n1.jpg,cat,\n2.jpg,,x\n",),
-            (("train", Fraction(1)),),
-            "0.csv: no row that can be used, so there is nothing to write",
-        ),
+        ((f"{HEAD}1.jpg,cat,a\n", "path,label\n2.jpg,cat\n"), TRAIN, "the others do not"),
+        ((f"{HEAD}1.jpg,cat,y\n2.jpg,cat,x\n",), HALVES, "(x, y), and so does --split"),
+        ((f"{HEAD}1.jpg,cat,y\n",), VAL, "(y), and so does --split"),
+        ((f"{HEAD}1.jpg,cat,val\n",), VAL, "(val), and so does --split"),
+        ((f"{HEAD},,\n , ,\n",), TRAIN, "no row"),
+        ((f"{HEAD}1.jpg,cat,\n2.jpg,,x\n",), TRAIN, "no row"),
     ],
 )
-def test_splits_are_given_in_one_way(folder, tables, split, told):
+def test_splits_are_given_in_one_way(folder, tables, split, word):
     names = tuple(f"{number}.csv" for number in range(len(tables)))
     for name, text in zip(names, tables, strict=True):
         table(folder, name, text)
     with pytest.raises(ConfigError) as caught:
         folder_recipes(options(labels=names, split=split))
-    assert str(caught.value) == told
+    assert "0.csv" in str(caught.value)
+    assert word in str(caught.value)
 
 
 def test_a_table_without_its_columns_is_told_before_anything_runs(folder):

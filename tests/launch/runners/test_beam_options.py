@@ -51,7 +51,7 @@ def test_runners(name, runner):
 
 @pytest.mark.parametrize("name", ["DaskRunner", "InteractiveRunner", "Flnk", "apache_beam.runners.ray.RayRunner"])
 def test_a_runner_that_is_not_known_to_work_is_refused(name):
-    with pytest.raises(ConfigError, match="is none of DataflowRunner, DirectRunner, FlinkRunner, FnApiRunner, "):
+    with pytest.raises(ConfigError, match="is none of DataflowRunner"):
         beam_options([f"--runner={name}"])
 
 
@@ -97,45 +97,31 @@ def test_a_job_may_take_longer_than_the_job_server_takes_to_answer():
     assert timeout("--job_server_timeout=20") == 20
 
 
-@pytest.mark.parametrize("named", [[], ["--runner=DirectRunner"], DATAFLOW])
-def test_a_flag_that_beam_would_drop_is_refused(named):
-    with pytest.raises(ConfigError) as caught:
-        beam_options([*named, "--max_num_wrokers=3"])
-    assert str(caught.value) == (
-        "after --, --max_num_wrokers=3 is no flag that Beam knows; did you mean --max_num_workers?"
-    )
-
-
-@pytest.mark.parametrize("named", [[], ["--runner=FlinkRunner"], DATAFLOW])
-def test_a_flag_of_ours_is_refused(named):
-    with pytest.raises(ConfigError, match=r"^--num-shards=4 must stand before the lone --"):
-        beam_options([*named, "--num-shards=4"])
-
-
-def test_a_hyphen_for_an_underscore_is_refused():
-    with pytest.raises(ConfigError, match=r"did you mean --flink_master\?"):
-        beam_options(["--runner=FlinkRunner", "--flink-master=h:1"])
-
-
 def test_who_may_add_flags_that_beam_does_not_know():
     beam_options(["--runner=FlinkRunner", "--checkpointing_interval=1000"])
     beam_options([*DATAFLOW, "--template_location=gs://b/t.json", "--launchers_own=1"])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "word"),
     [
-        (["--num_workers=many"], "argument --num_workers: invalid int value: 'many'"),
-        ([*DATAFLOW, "--flexrs_goal=FAST"], "argument --flexrs_goal: invalid choice: 'FAST'"),
-        (["--runner=FlinkRunner", "--parallelism=abc"], "argument --parallelism: invalid int value: 'abc'"),
-        (["--runner=DataflowRunner", "--project"], "argument --project: expected one argument"),
-        (["--runner"], "argument --runner: expected one argument"),
+        *(
+            ([*named, flag], word)
+            for named in ([], ["--runner=DirectRunner"], ["--runner=FlinkRunner"], DATAFLOW)
+            for flag, word in (("--num-shards=4", "--num-shards=4 must"), ("--flink-master=h:1", "--flink_master?"))
+        ),
+        *(([*named, "--max_num_wrokers=3"], "--max_num_workers?") for named in ([], DATAFLOW)),
+        (["--num_workers=many"], "--num_workers: "),
+        ([*DATAFLOW, "--flexrs_goal=FAST"], "--flexrs_goal: "),
+        (["--runner=FlinkRunner", "--parallelism=abc"], "--parallelism: "),
+        (["--runner=DataflowRunner", "--project"], "--project: "),
+        (["--runner"], "--runner: "),
     ],
 )
-def test_a_value_that_beam_does_not_take(arguments, told):
+def test_flags_that_beam_would_drop_or_not_take_are_refused(arguments, word):
     with pytest.raises(ConfigError) as caught:
         beam_options(arguments)
-    assert str(caught.value).startswith(f"after --, {told}")
+    assert word in str(caught.value)
 
 
 def test_what_is_done_with_a_job():
