@@ -14,7 +14,6 @@ FOLDERS = [
     "schemas",
     "transforms",
     "transforms/coco",
-    "transforms/config",
     "transforms/draw",
     "transforms/duplicates",
     "transforms/examples",
@@ -48,8 +47,7 @@ FOLDERS = [
     "launch/terminal",
     "launch/verbs",
 ]
-PACKAGES = {"recordmill": "recordmill", "recordmill.consumers": "docs/consumers"}  # templates that `config` fills
-PACKAGES |= {f"recordmill.{folder.replace('/', '.')}": folder for folder in FOLDERS}
+PACKAGES = {"recordmill": "recordmill"} | {f"recordmill.{folder.replace('/', '.')}": folder for folder in FOLDERS}
 
 setup(
     name="recordmill",
@@ -61,7 +59,6 @@ setup(
     package_dir=PACKAGES,
     package_data={
         "recordmill": ["py.typed"],
-        "recordmill.consumers": ["*.yaml"],
         "recordmill.transforms.report": ["page.html"],
     },
     # What the readers and the verbs without a pipeline need, on local files.

@@ -188,13 +188,6 @@ def _index(command: Command, _: list[str]) -> int:
     return 0
 
 
-def _config(command: Command, _: list[str]) -> int:
-    from recordmill.launch.verbs.config import run_config
-
-    run_config(command.options)
-    return 0
-
-
 def _sample(command: Command, _: list[str]) -> int:
     from recordmill.launch.verbs.sample import run_sample
 
@@ -212,7 +205,6 @@ _COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
     "show": _show,
     "report": _report,
     "index": _index,
-    "config": _config,
     "sample": _sample,
 }
 

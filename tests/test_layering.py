@@ -36,7 +36,6 @@ ROOMS = (
     "transforms.verify",
     "transforms.extract",
     "transforms.show",
-    "transforms.config",
     "transforms.sample",
     "pipelines.options",
     "pipelines",
@@ -51,16 +50,13 @@ ROOMS = (
 LIGHT = (
     *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
-    *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.config", "launch.verbs.sample"),
+    *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
 )
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""
 EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
-TEMPLATES = "recordmill.consumers"
-"""The package that docs/consumers is installed as."""
 DATA = (
-    *(ROOT / "docs" / "consumers").glob("*.yaml"),
-    *(ROOT / "docs" / "consumers" / "__init__.py", ROOT / "recordmill" / "py.typed"),
+    ROOT / "recordmill" / "py.typed",
     ROOT / "transforms" / "report" / "page.html",
 )
 """What is installed besides modules of rooms."""
@@ -190,7 +186,7 @@ def test_the_distribution_holds_every_room_and_nothing_else(monkeypatch):
     monkeypatch.setattr("setuptools.setup", given.update)
     runpy.run_path(str(ROOT / "setup.py"))
     packages = {f"recordmill.{room}" for room in (*ROOMS, "transforms") if room != "recordmill"} | {"recordmill"}
-    assert set(given["packages"]) == packages | {TEMPLATES}
+    assert set(given["packages"]) == packages
     assert packages <= FILES.keys()
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from recordmill.launch.command_line.verbs import TerminalOptions, metavar
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.config_options import ConfigOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions, LabelledOptions
@@ -36,7 +35,6 @@ def with_tables(page: str) -> str:
         "embed": _own(EmbedOptions, LabelledOptions),
         "table": _own(TableOptions, PictureOptions),
         "show": [each for each in options_of(ShowOptions) if each.option.kind is not Kind.ARGUMENT],
-        "config": [each for each in options_of(ConfigOptions) if each.option.kind is not Kind.ARGUMENT],
     }
     return _TABLE.sub(lambda match: f"{match[1]}{_table(tables[match[2]])}{match[3]}", page)
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.config_options import ConfigOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
@@ -150,19 +149,6 @@ VERBS = {
         "lengths of their records, whose checksums are checked. Not of GZIP, which has no random access.",
         "PATH...",
         (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill index tfrecords"),
-        runs_beam=False,
-    ),
-    "config": Verb(
-        ConfigOptions,
-        "the configuration of a trainer for a data set",
-        "What Model Garden has to be told to train on a data set is printed as YAML: paths, numbers of classes, of "
-        "images and so of steps, and which split validates. A data set that it could not read is refused.",
-        "NAME OUT [more flags]",
-        (
-            _DRAW,
-            f"{_CONVERT} --split train=0.8,val=0.2 --output divided",
-            "recordmill config model-garden-retinanet divided",
-        ),
         runs_beam=False,
     ),
     "sample": Verb(

@@ -103,8 +103,6 @@ make_context() {
     mkdir "$scratch/source"
     cp "$root/setup.py" "$root/pyproject.toml" "$scratch/source"
     cp -R "$root/recordmill" "$root/schemas" "$root/transforms" "$root/pipelines" "$root/launch" "$scratch/source"
-    mkdir "$scratch/source/docs"
-    cp -R "$root/docs/consumers" "$scratch/source/docs"
     "$python" -m pip wheel --quiet --no-deps --wheel-dir "$scratch/context" "$scratch/source"
     cp "$here/Dockerfile" "$here/main.py" "$here"/requirements*.txt "$scratch/context"
     [ -z "$bases" ] || cp "$bases" "$scratch/context/bases"

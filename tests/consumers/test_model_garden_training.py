@@ -1,20 +1,22 @@
-"""Model Garden's train.py trains and evaluates by what `recordmill config` fills, on small pictures, two steps long."""
+"""Model Garden trains and evaluates by what docs/consumers/model_garden.py writes: small pictures, two steps."""
 
 import json
 import math
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.conftest import read_examples
+from tests.conftest import manifest_of, read_examples
 from tests.consumers.coco_truth import Truth, coco_mini, needs_shared_data
 from tests.consumers.test_model_garden import PYTHON
 
 SCRIPT = Path(__file__).with_name("evaluate_with_model_garden.py")
+CONFIGURE = Path(__file__).parents[2] / "docs" / "consumers" / "model_garden.py"
 STEPS = 2
 SIDE = 128
 """Of pictures that a model gets, of which the smallest feature map has one pixel."""
@@ -47,15 +49,41 @@ def classes(sample, tmp_path, recordmill) -> Path:
     return out
 
 
-def config(consumer: str, out: Path, recordmill, *more: object) -> str:
-    outcome = recordmill("config", f"model-garden-{consumer}", out, *more)
-    assert (outcome.code, outcome.err) == (0, "")
-    return outcome.out
+def config(consumer: str, out: Path) -> str:
+    command = [sys.executable, CONFIGURE, consumer, out, "--batch-size", "2"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def train(consumer: str, out: Path, folder: Path, recordmill) -> dict[str, float]:
+@pytest.mark.parametrize("consumer", EXPERIMENTS)
+def test_the_configuration_follows_from_the_data_set(consumer, request):
+    out = request.getfixturevalue("classes" if consumer == "classification" else "detection")
+    found, manifest = yaml.safe_load(config(consumer, out)), manifest_of(out)
+    task, trainer = found["task"], found["trainer"]
+    examples = {name: sum(shard["examples"] for shard in split["shards"]) for name, split in manifest["splits"].items()}
+    for split, data in (("train", task["train_data"]), ("val", task["validation_data"])):
+        matched = {path.name for path in out.parent.glob(str(Path(data["input_path"]).relative_to(out.parent)))}
+        assert matched == {shard["file"] for shard in manifest["splits"][split]["shards"]}
+        assert data.get("decode_jpeg_only", False) is False
+        assert data.get("parser", {}).get("max_num_instances", 100) == 100
+    of_segments = 1 + max(json.loads((out / "label_map.json").read_text()).get("semantic_by_id", {"": 0}).values())
+    classes = of_segments if consumer == "segmentation" else manifest["num_classes"]
+    assert task["model"]["num_classes"] == classes
+    assert trainer["steps_per_loop"] == examples["train"] // 2
+    assert trainer["validation_steps"] == math.ceil(examples["val"] / 2)
+    assert trainer["train_steps"] % trainer["steps_per_loop"] == 0
+
+
+def test_a_data_set_without_masks_is_refused(sample, tmp_path, recordmill):
+    flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2]
+    assert recordmill("coco", *flags, "--split", "train=0.7,val=0.3", "--output", tmp_path / "out").code == 0
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        config("maskrcnn", tmp_path / "out")
+    assert "mask_png" in refused.value.stderr
+
+
+def train(consumer: str, out: Path, folder: Path) -> dict[str, float]:
     """What the evaluation after two steps measures."""
-    (folder / "config.yaml").write_text(config(consumer, out, recordmill, "--batch-size", 2))
+    (folder / "config.yaml").write_text(config(consumer, out))
     side = {"model": {"input_size": [SIDE, SIDE, 3]}}
     if consumer == "segmentation":
         side |= {data: {"output_size": [SIDE, SIDE]} for data in ("train_data", "validation_data")}
@@ -80,14 +108,14 @@ def train(consumer: str, out: Path, folder: Path, recordmill) -> dict[str, float
 @pytest.mark.parametrize(
     ("consumer", "measured"), [("retinanet", "AP"), ("maskrcnn", "mask_AP"), ("segmentation", "mean_iou")]
 )
-def test_a_detector_trains_and_is_evaluated(consumer, measured, detection, tmp_path, recordmill):
-    found = train(consumer, detection, tmp_path, recordmill)
+def test_a_detector_trains_and_is_evaluated(consumer, measured, detection, tmp_path):
+    found = train(consumer, detection, tmp_path)
     assert 0 <= found[measured] <= 1
     assert math.isfinite(found["validation_loss"]) or consumer == "maskrcnn"  # whose evaluation has none
 
 
-def test_a_classifier_trains_and_is_evaluated(classes, tmp_path, recordmill):
-    found = train("classification", classes, tmp_path, recordmill)
+def test_a_classifier_trains_and_is_evaluated(classes, tmp_path):
+    found = train("classification", classes, tmp_path)
     assert found["accuracy"] in [hit / len(read_examples(classes, "val")) for hit in range(9)]
     assert math.isfinite(found["validation_loss"])
 
@@ -108,7 +136,7 @@ def test_the_jsons_own_boxes_are_right_on_every_image(consumer, data, sample, tm
         boxes[id_] = [[*box, label] for box, label, is_crowd in rows if not is_crowd]
         expected[str(id_)] = 1.0 if boxes[id_] else -1.0
     (tmp_path / "boxes.json").write_text(json.dumps(boxes))
-    (tmp_path / "config.yaml").write_text(config(consumer, out, recordmill, "--batch-size", 2))
+    (tmp_path / "config.yaml").write_text(config(consumer, out))
     files = [tmp_path / name for name in ("config.yaml", "boxes.json", "found.json")]
     command = [PYTHON, SCRIPT, EXPERIMENTS[consumer], *files]
     run = subprocess.run([str(part) for part in command], check=False, capture_output=True, text=True)

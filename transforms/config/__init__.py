@@ -1,1 +1,0 @@
-"""Configurations of trainers for a data set."""
