@@ -78,20 +78,6 @@ def test_a_full_disk(pictures, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
-def test_a_disk_that_is_full_before_anything_is_written(pictures, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        (disk / "others").write_bytes(bytes(4096))
-        failed = Command(coco(pictures, f"{disk}/out"), tmp_path / "run").end()
-        assert failed.code == 1
-        assert re.fullmatch(rf"recordmill: {disk}/out/.*: no space is left; .*\n", failed.err), failed
-    finally:
-        subprocess.run(["umount", disk], check=True)
-
-
 @pytest.mark.parametrize("where", ["local", "gs"])
 def test_files_that_may_not_grow(where, pictures, tmp_path, server):
     """`ulimit -f`. An upload to a bucket begins as a temporary file of this machine."""
