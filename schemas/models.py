@@ -22,9 +22,9 @@ class ModelChoice(msgspec.Struct, frozen=True):
     """Which model is asked for, and what of it.
 
     Attributes:
-        model: a name of keras.applications, a .keras or .h5 file, or the folder of a SavedModel.
+        model: a name of keras.applications, or a .keras file.
         weights: RANDOM, ON_DISK, FETCHED or a file; empty for those of the model's file.
-        layer: whose output is the feature; of a SavedModel, the name of an output. Empty for the last before pooling.
+        layer: whose output is the feature. Empty for the last before pooling.
         pool: `avg` or `none`.
         input_size: height and width; None for the model's own.
         preprocess: one of PREPROCESSING; empty for the model's own.

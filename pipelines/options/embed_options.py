@@ -50,9 +50,9 @@ class EmbedOptions(LabelledOptions):
     model: str = option(
         kind=Kind.TEXT,
         group=MODEL,
-        metavar="NAME|FILE|DIR",
-        help="a model of keras.applications, a .keras file, or a SavedModel",
-        docs="a name of keras.applications, `efficientnet-b0`; a `.keras` or `.h5` file; or a folder of a SavedModel",
+        metavar="NAME|FILE",
+        help="a model of keras.applications, or a .keras file",
+        docs="a name of keras.applications, `efficientnet-b0`; or a `.keras` file",
     )
     weights: str = option(
         "",
@@ -72,7 +72,6 @@ class EmbedOptions(LabelledOptions):
         group=MODEL,
         metavar="NAME",
         help="the layer whose output is the feature",
-        docs="the layer whose output is the feature; of a SavedModel, the output",
         usual="the last before pooling",
     )
     pool: str = option(
@@ -168,7 +167,7 @@ class EmbedOptions(LabelledOptions):
 
     @property
     def model_paths(self) -> tuple[str, ...]:
-        """The model's file or folder, and that of its weights, where these are not known by a name."""
+        """The model's file, and that of its weights, where these are not known by a name."""
         given = (self.model, "" if self.weights in (RANDOM, ON_DISK, FETCHED) else self.weights)
         return tuple(path for path in given if path and (is_remote(path) or os.path.exists(path)))
 

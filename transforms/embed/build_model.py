@@ -1,4 +1,4 @@
-"""Keras models of keras.applications, of files and of SavedModels, up to a layer. Imports TensorFlow in functions.
+"""Keras models of keras.applications and of .keras files, up to a layer. Imports TensorFlow in functions.
 
 What is wrong with a choice is a ConfigError in one line, whatever Keras raises.
 """
@@ -20,12 +20,10 @@ import numpy as np
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice
 from recordmill.transforms.storage.local_copy import local_copy
-from recordmill.transforms.storage.resolve import storage_for
 
 _SEED = 0
 """Of random weights: they are the same in every run and process."""
-_SAVED_MODEL = "saved_model.pb"
-_MODEL_FILES = (".keras", ".h5", ".hdf5")
+_ENDING = ".keras"
 _POOLING = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
 
 
@@ -45,13 +43,12 @@ def application(name: str) -> str:
     near = difflib.get_close_matches(_plain(name), known, 1)
     meant = f"; did you mean {known[near[0]]}?" if near else ""
     raise ConfigError(
-        f"--model {name}: no model of keras.applications is called so, and no .keras file or folder of a SavedModel "
-        f"is there{meant}"
+        f"--model {name}: no model of keras.applications is called so, and no .keras file is there{meant}"
     )
 
 
 def _is_path(name: str) -> bool:
-    return "/" in name or name.endswith(_MODEL_FILES) or os.path.exists(name)
+    return "/" in name or name.endswith(_ENDING) or os.path.exists(name)
 
 
 def _plain(name: str) -> str:
@@ -189,46 +186,13 @@ def _load_weights(model: Any, path: str) -> None:
 def _loaded(choice: ModelChoice) -> Any:
     import keras
 
+    if not choice.model.endswith(_ENDING):
+        raise ConfigError(f"--model {choice.model} is no .keras file; save the model by model.save('model.keras')")
     with local_copy(choice.model) as path:
-        if _is_saved_model(path):
-            return _saved_model(path, choice)
         try:
-            return keras.models.load_model(path, compile=False)
+            return keras.models.load_model(path, compile=False, safe_mode=True)
         except Exception as error:  # as in _load_weights
-            raise ConfigError(
-                f"--model {choice.model} is no .keras file that can be loaded, nor the folder of a SavedModel: "
-                f"{brief(error)}"
-            ) from error
-
-
-def _is_saved_model(path: str) -> bool:
-    storage = storage_for(path)
-    return storage.size(storage.join(path, _SAVED_MODEL)) is not None
-
-
-def _saved_model(path: str, choice: ModelChoice) -> Any:
-    """A SavedModel's `serving_default` as a Keras model of one output.
-
-    Args:
-        path: of the folder, on this machine.
-    """
-    import keras
-    import tensorflow as tf
-
-    try:
-        signature = tf.saved_model.load(path).signatures["serving_default"]
-        (spec,) = signature.structured_input_signature[1].values()
-        layer = keras.layers.TFSMLayer(path, call_endpoint="serving_default")
-        inputs = keras.Input(tuple(spec.shape)[1:], dtype=spec.dtype.name)
-        outputs = layer(inputs)
-    except Exception as error:  # as in _load_weights
-        raise ConfigError(
-            f"--model {choice.model} is no SavedModel whose serving_default takes one tensor: {brief(error)}"
-        ) from error
-    names, output = sorted(outputs), choice.layer
-    if (output or names[0]) not in names or (len(names) > 1 and not output):
-        raise ConfigError(f"--layer must name an output of {choice.model}, which has {', '.join(names)}")
-    return keras.Model(inputs, outputs[output or names[0]], name=output or names[0])
+            raise ConfigError(f"--model {choice.model} is no .keras file that can be loaded: {brief(error)}") from error
 
 
 def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
@@ -237,9 +201,7 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
     Raises:
         ConfigError: there is none of that name, or none was named and the model does not say.
     """
-    output = model.outputs[0]  # a SavedModel, as it is built here, and those of applications have one
-    if _is_path(choice.model) and _is_saved_model(choice.model):
-        return model.name, output
+    output = model.outputs[0]  # models of applications have one
     if choice.layer:
         return choice.layer, _named_output(model, choice)
     if not application(choice.model):

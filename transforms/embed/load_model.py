@@ -107,7 +107,7 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     if not getattr(model, "inputs", None):
         raise ConfigError(
             f"--model {choice.model} does not say what it takes: it was saved before it was built, or its layers are "
-            "called by code of its own; give it a keras.Input, or save it as a SavedModel (model.export)"
+            "called by code of its own; give it a keras.Input"
         )
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))

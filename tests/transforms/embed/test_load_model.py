@@ -79,10 +79,9 @@ def test_a_file_that_has_changed_is_another_model(tmp_path):
     assert load_model(choice).found != before
 
 
-@pytest.mark.parametrize("ending", [".keras", ".h5"])
-def test_a_file_gives_its_features_before_pooling(tmp_path, ending):
+def test_a_file_gives_its_features_before_pooling(tmp_path):
     model = tiny()
-    found, features = load_model(ModelChoice(saved(model, tmp_path / f"tiny{ending}")))
+    found, features = load_model(ModelChoice(saved(model, tmp_path / "tiny.keras")))
     assert (found.layer, found.input_size, found.feature_shape) == ("patches", (16, 12), (4, 3, 5))
     assert found.preprocess == "none"  # its first layer does it
     weights = [weight.numpy().tobytes() for weight in model.get_layer("patches").weights]
@@ -158,19 +157,6 @@ def test_weights_of_a_file_take_the_place_of_the_model_s(tmp_path):
     assert found.weights_sha256 != load_model(ModelChoice(path, layer="head")).found.weights_sha256
 
 
-def test_a_saved_model(tmp_path):
-    model = tiny()
-    model.export(tmp_path / "exported", verbose=False)
-    choice = ModelChoice(str(tmp_path / "exported"), preprocess="none")
-    found, features = load_model(choice)
-    assert (found.layer, found.input_size, found.feature_shape) == ("output_0", (16, 12), (2,))
-    assert load_model(msgspec.structs.replace(choice, layer="output_0")).found == found
-    pixels = noise((16, 12))
-    np.testing.assert_allclose(features(pixels), model.predict(pixels, verbose=0), rtol=1e-5, atol=1e-6)
-    with pytest.raises(ConfigError, match=r"--layer must name an output of .*, which has output_0"):
-        load_model(msgspec.structs.replace(choice, layer="patches"))
-
-
 @pytest.fixture
 def bucket(monkeypatch):
     """Where a folder becomes objects below its name."""
@@ -192,15 +178,13 @@ def test_models_and_weights_of_a_bucket_are_those_of_the_files(tmp_path, bucket)
     saved(model, here / "tiny.keras")
     model.set_weights([weight + 1 for weight in model.get_weights()])
     model.save_weights(here / "other.weights.h5")
-    model.export(here / "exported", verbose=False)
     there = bucket(here)
-    for name, choice in (("tiny.keras", ModelChoice("")), ("exported", ModelChoice("", preprocess="none"))):
-        local, remote = (msgspec.structs.replace(choice, model=f"{folder}/{name}") for folder in (here, there))
-        assert load_model(remote).found == load_model(local).found
+    local, remote = (ModelChoice(f"{folder}/tiny.keras") for folder in (here, there))
+    assert load_model(remote).found == load_model(local).found
     local, remote = (ModelChoice(f"{folder}/tiny.keras", f"{folder}/other.weights.h5") for folder in (here, there))
     pixels = noise((16, 12))
     np.testing.assert_array_equal(load_model(remote).features(pixels), load_model(local).features(pixels))
-    with pytest.raises(ConfigError, match=f"{there}/none.keras: no such file or folder"):
+    with pytest.raises(ConfigError, match=f"{there}/none.keras: no such file"):
         load_model(ModelChoice(f"{there}/none.keras"))
 
 
@@ -225,6 +209,10 @@ def without_rescaling() -> keras.Model:
     return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()])
 
 
+def with_code() -> keras.Model:
+    return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Lambda(lambda x: x), keras.layers.Flatten()])
+
+
 def not_built() -> keras.Model:
     return keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
 
@@ -239,6 +227,7 @@ def not_built() -> keras.Model:
         (token_model, {}, r"takes \(None, 16\) of int32, which is no batch of RGB pictures"),
         (grey_model, {}, "which is no batch of RGB pictures"),
         (two_inputs, {}, "which is no batch of RGB pictures"),
+        (with_code, {"preprocess": "none"}, "can be loaded: .*Lambda"),
         (not_built, {}, "does not say what it takes: it was saved before it was built"),
         (without_pooling, {"preprocess": "none"}, "name the layer that gives them by --layer, only for example"),
         (without_rescaling, {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
@@ -259,8 +248,8 @@ def test_a_model_that_cannot_be_used_so(tmp_path, model, choice, told):
         (ModelChoice("mobilenet", "none", input_size=(8, 8)), "MobileNet of 8x8 pixels cannot be made"),
         (ModelChoice("{folder}/none.keras"), "no .keras file that can be loaded"),
         (ModelChoice("{folder}/text.keras"), "no .keras file that can be loaded"),
-        (ModelChoice("{folder}/empty"), "no .keras file that can be loaded, nor the folder of a SavedModel"),
-        (ModelChoice("{folder}/broken", preprocess="none"), "no SavedModel whose serving_default takes one tensor"),
+        (ModelChoice("{folder}/empty"), "is no .keras file; save the model"),
+        (ModelChoice("{folder}/tiny.h5"), "is no .keras file; save the model"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/text.keras"), "text.keras do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/less.weights.h5"), "less.weights.h5 do not fit"),
         (ModelChoice("{folder}/tiny.keras", "{folder}/wider.weights.h5"), "wider.weights.h5 do not fit"),
@@ -269,8 +258,7 @@ def test_a_model_that_cannot_be_used_so(tmp_path, model, choice, told):
 def test_files_that_are_no_model_or_none_of_its_weights(tmp_path, choice, told):
     (tmp_path / "text.keras").write_text("no model")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "saved_model.pb").write_bytes(b"no graph")
+    saved(tiny(), tmp_path / "tiny.h5")
     saved(tiny(), tmp_path / "tiny.keras")
     keras.Sequential([keras.Input((16, 12, 3)), *tiny().layers[:2]]).save_weights(tmp_path / "less.weights.h5")
     wider = [keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(6, 4, strides=4), keras.layers.Flatten()]

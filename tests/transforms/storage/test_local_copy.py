@@ -11,11 +11,6 @@ from recordmill.transforms.storage.local_copy import local_copy
 from tests.transforms.storage.conftest import path_of
 
 
-def files_of(folder: str) -> dict[str, bytes]:
-    paths = (path for path in Path(folder).rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
 def test_what_is_on_this_machine_is_read_where_it_is(tmp_path):
     with local_copy(str(tmp_path / "model.keras")) as path:
         assert path == str(tmp_path / "model.keras")
@@ -29,16 +24,6 @@ def test_a_file_of_a_bucket_has_its_name_and_is_gone_afterwards(gcs):
     assert not os.path.exists(os.path.dirname(path))
 
 
-@pytest.mark.parametrize("end", ["", "/"])
-def test_a_folder_of_a_bucket(gcs, end):
-    files = {"saved_model.pb": b"graph", "variables/variables.index": b"1", "assets/a b": b""}
-    for name, data in files.items():
-        gcs.put(f"exported/{name}", data)
-    gcs.put("exported2/other", b"")
-    with local_copy(path_of("exported") + end) as path:
-        assert files_of(path) == files
-
-
 def test_a_file_in_an_archive(tmp_path):
     with zipfile.ZipFile(tmp_path / "models.zip", "w") as archive:
         archive.writestr("in/tiny.keras", b"model")
@@ -48,14 +33,7 @@ def test_a_file_in_an_archive(tmp_path):
 
 def test_what_is_not_there(gcs):
     with (
-        pytest.raises(ConfigError, match="gs://bucket/nothing: no such file or folder"),
+        pytest.raises(ConfigError, match="gs://bucket/nothing: no such file"),
         local_copy(path_of("nothing")),
     ):
-        pass
-
-
-@pytest.mark.parametrize("name", ["../victim", "a/../../victim", "a//victim", "./victim"])
-def test_nothing_is_written_outside_of_the_copy(gcs, name):
-    gcs.put(f"exported/{name}", b"")
-    with pytest.raises(ConfigError, match="parts in its name"), local_copy(path_of("exported")):
         pass
