@@ -2,7 +2,7 @@
 
     python -m tests.mutants draw --seed 35 --count 150 [--since REV] [--skip PATH ...] > mutants.json
     python -m tests.mutants trace mutants.json -- -n 2 tests/transforms > hits.json
-    python -m tests.mutants run mutants.json hits.json > results.json
+    python -m tests.mutants run mutants.json hits.json > results.jsonl
 
 `trace` and `run` edit the source files and restore them, so run them in a clone. A mutant is known by its file,
 function, kind, source text and ordinal, so that it can be found again after other lines have changed. `draw --since`
@@ -31,13 +31,14 @@ TESTS = {ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is", a
 NUMBERS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Div: "*", ast.LShift: ">>"}
 SWAPS: dict[type, str] = COMPARISONS | TESTS | NUMBERS  # type: ignore[operator]
 HITS = """
+import contextlib
 import os
 _seen = set()
 def hit(number):
     key = number, os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     if key not in _seen:
         _seen.add(key)
-        with open(os.environ["MUTANT_HITS"], "a") as file:
+        with contextlib.suppress(OSError), open(os.environ["MUTANT_HITS"], "a") as file:  # tests may be another user
             file.write(f"{key[0]}\\t{key[1]}\\n")
 """
 Mutant = dict[str, Any]
@@ -189,13 +190,16 @@ def run(mutants: list[Mutant], hits: dict[str, dict[str, float]], killers: dict[
         path = ROOT / mutant["path"]
         try:
             path.write_bytes(b"".join(lines))
-            killer = _first_failure(tests)
+            # Few tests first: pytest imports all their modules before it runs the first one.
+            killer = _first_failure(tests[:12]) or _first_failure(tests[12:60]) or _first_failure(tests[60:])
         finally:
             path.write_text(source)
         yield mutant | ({"state": "killed", "killer": killer} if killer else {"state": "lived"})
 
 
 def _first_failure(tests: list[str]) -> str | None:
+    if not tests:
+        return None
     arguments = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", "-rfE", *tests]
     try:
         process = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=10 * MAX_TEST_SECONDS)
@@ -228,14 +232,13 @@ def main() -> None:
     if arguments.verb == "trace":
         print(json.dumps(trace(mutants, arguments.pytest_arguments)))
         return
-    before = json.loads(Path(arguments.before).read_text()) if arguments.before else []
-    killers = {str(mutant["number"]): mutant.get("killer", "") for mutant in before}
-    results = []
+    before = Path(arguments.before).read_text().splitlines() if arguments.before else []
+    killers = {str(mutant["number"]): mutant.get("killer", "") for mutant in map(json.loads, before)}
+    states: Counter[str] = Counter()
     for mutant in run(mutants, json.loads(Path(arguments.hits).read_text()), killers):
-        print(mutant["number"], mutant["state"], mutant["path"], mutant["old"], "->", mutant["new"], file=sys.stderr)
-        results.append(mutant)
-    print(json.dumps(results, indent=1))
-    print(Counter(mutant["state"] for mutant in results), file=sys.stderr)
+        print(json.dumps(mutant), flush=True)
+        states[mutant["state"]] += 1
+    print(dict(states), file=sys.stderr)
 
 
 if __name__ == "__main__":
