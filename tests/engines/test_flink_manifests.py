@@ -82,70 +82,11 @@ def test_the_operator_knows_all_that_it_is_given(operator):
         operator.validate(deployment["spec"])
 
 
-def test_every_container_asks_for_what_it_needs_and_may_not_have_all_memory():
-    found = [it for pod in pods(*FILES) for it in [*pod["containers"], *pod.get("initContainers", ())]]
-    assert len(found) == 6
-    for it in found:
-        assert {"cpu", "memory"} <= it["resources"]["requests"].keys(), it["name"]
-        assert "memory" in it["resources"]["limits"], it["name"]
-        assert it["securityContext"] == {"allowPrivilegeEscalation": False}
-
-
-def test_pods_are_the_account_that_there_is_and_ask_kubernetes_for_nothing():
-    account = the("ServiceAccount", "access")
-    assert "iam.gke.io/gcp-service-account" in account["metadata"]["annotations"]
-    for pod in pods("session", "job"):
-        assert pod["serviceAccountName"] == account["metadata"]["name"]
-        assert pod["automountServiceAccountToken"] is False
-
-
-def labels() -> dict[str, dict[str, str]]:
-    deployments = {it["metadata"]["name"]: it for it in manifests("session", "job") if "template" in it.get("spec", {})}
-    return {name: it["spec"]["template"]["metadata"]["labels"] for name, it in deployments.items()}
-
-
-def test_nobody_but_its_own_pod_reaches_a_pool_of_workers():
-    policies = {it["metadata"]["name"]: it["spec"] for it in manifests("access") if it["kind"] == "NetworkPolicy"}
-    chosen = {name: policy["podSelector"]["matchLabels"] for name, policy in policies.items()}
-    assert chosen == {
-        "recordmill-taskmanagers": labels()["recordmill-flink-taskmanager"],
-        "recordmill-jobmanager": labels()["recordmill-flink-jobmanager"],
-        "recordmill-job": labels()["recordmill"],
-    }
-    opened = {
-        name: {port["port"] for rule in it.get("ingress", ()) for port in rule["ports"]}
-        for name, it in policies.items()
-    }
-    assert opened == {
-        "recordmill-taskmanagers": {6121, 6122, 6126},
-        "recordmill-jobmanager": {6123, 6124, 8081},
-        "recordmill-job": set(),
-    }
-    assert all(rule["from"] and all(rule["from"]) for it in policies.values() for rule in it.get("ingress", ()))
-    assert all(it["policyTypes"] == ["Ingress"] for it in policies.values())
-
-
 def configured(file: str) -> dict[str, str]:
     if file == "operator":
         return the("FlinkDeployment", file)["spec"]["flinkConfiguration"]
     lines = the("ConfigMap", file)["data"]["FLINK_PROPERTIES"].splitlines()
     return dict(line.split(": ", 1) for line in lines)
-
-
-def test_both_clusters_are_configured_alike_and_their_ports_are_those_that_are_open():
-    session, operator = configured("session"), configured("operator")
-    own = {"slotmanager.number-of-slots.max"}  # the session's Deployment says how many there are
-    sizes = {"jobmanager.rpc.address", "jobmanager.memory.process.size", "taskmanager.memory.process.size"}
-    assert session.items() - operator.items() == {(name, session[name]) for name in sizes}
-    assert operator.keys() - session.keys() == own
-    ports = {value for name, value in session.items() if name.endswith(".port")}
-    assert ports == {"6121", "6122", "6126"}  # by default they are any that are free
-    service = the("Service", "session")
-    assert session["jobmanager.rpc.address"] == service["metadata"]["name"]
-    assert service["spec"]["selector"] == labels()["recordmill-flink-jobmanager"]
-    deployment = the("FlinkDeployment", "operator")
-    assert f"{deployment['metadata']['name']}-rest" == service["metadata"]["name"]  # as the operator calls it
-    assert deployment["metadata"]["name"] == labels()["recordmill-flink-taskmanager"]["app"]  # as it labels pods
 
 
 def test_the_job_is_one_that_our_command_takes_and_that_finds_all_it_needs():

@@ -95,23 +95,9 @@ def keras(inputs: Inputs) -> Words:
 def tfds(inputs: Inputs) -> Words:
     sample = inputs.sample
     kinds = ["--instances", sample.instances, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
-    return [
-        "coco",
-        "--images",
-        sample.images,
-        *kinds,
-        "--layout",
-        "tfds",
-        "--max-rejects",
-        0.2,
-        "--gzip",
-        "--match",
-        "name",
-        "--split",
-        "train=0.6,val=0.4",
-        "--group-from",
-        "([0-9][0-9])[.]",
-    ]
+    more = ["--layout", "tfds", "--max-rejects", 0.2, "--gzip", "--match", "name"]
+    groups = ["--split", "train=0.6,val=0.4", "--group-from", "([0-9][0-9])[.]"]
+    return ["coco", "--images", sample.images, *kinds, *more, *groups]
 
 
 def class_folders_stratified(inputs: Inputs) -> Words:
