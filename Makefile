@@ -159,12 +159,9 @@ endef
 .peers/%/installed: benchmarks/peers/environments/%/requirements.txt $(VENV)/installed
 	$(install_on_top)
 
-$(GARDEN)/installed: tests/consumers/model_garden.txt | $(BIN)/uv
-	$(PYTHON) -m venv --clear --without-pip $(@D)
-	$(INSTALL) $(@D)/bin/python --quiet --no-deps -r $<
-	touch $@
-
-$(AIRFLOW)/installed: tests/airflow/airflow.txt | $(BIN)/uv
+$(GARDEN)/installed: tests/consumers/model_garden.txt
+$(AIRFLOW)/installed: tests/airflow/airflow.txt
+$(GARDEN)/installed $(AIRFLOW)/installed: | $(BIN)/uv
 	$(PYTHON) -m venv --clear --without-pip $(@D)
 	$(INSTALL) $(@D)/bin/python --quiet --no-deps -r $<
 	touch $@
