@@ -10,12 +10,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.launch.command_line.flags import size_bytes, split_shares
 from recordmill.launch.command_line.parameters import TEMPLATES, parameters
 from recordmill.launch.command_line.parser import parse
 from recordmill.launch.flat import from_flat
 from recordmill.launch.services.template_metadata import FOLDER, metadata, text_of, write
-from recordmill.schemas.errors import ConfigError
 
 GIVEN = {
     "coco": {"images": "gs://b-1/images", "instances": "gs://b-1/a.json", "output": "gs://b-1/out"},
@@ -95,10 +93,6 @@ VALUES = {
     "categories": (["person", "person,traffic light", "猫"], ["", " ", ",", " , "]),
     "classes": (["cat,dog", "3"], ["", ","]),
     "text_column": (["description", "title, body"], ["", " ", ","]),
-    "path_column": (["path"], [""]),
-    "label_column": (["a column"], [""]),
-    "split_column": (["set"], [""]),
-    "label_separator": (["_", "__", "-"], [""]),
     "split": (
         ["train", "val_2017", "train=0.8,val=0.1,test=0.1", "a=1/3,b=2/3", "a = .5 , b = 5e-1"],
         ["", "a-b", "ü", "a" * 81, "a,b", "a=", "=1", "a=80%,b=20%", "a=1/0", "a=0.8;b=0.2", "a=x"],
@@ -108,19 +102,11 @@ VALUES = {
     "text_features": (["1", "20000"], ["0", "-1", "1.5", ""]),
     "min_df": (["1", "2", "0.01", ".5", "1.0", "5e-3"], ["0", "-1", "1.5", "2.0", "1%", "1e3", ""]),
     "ngrams": (["1,1", "1,2", "2 , 3"], ["0,1", "1", "1,10", "1-2", ""]),
-    "columns": (["a", "a,b c.d"], ["", " , "]),
-    "key": (["id"], [""]),
-    "class_column": (["species"], [""]),
-    "group_column": (["patient"], [""]),
     "schema": (PATHS[:3], NO_PATHS + PATHS[3:]),
-    "model": (["efficientnet-b0", "gs://b-1/model.keras", "gs://b-1/saved model"], [""]),
-    "weights": (["none", "imagenet", "gs://b-1/w.weights.h5"], [""]),
-    "layer": (["top_activation"], [""]),
     "input_size": (["224x224", "32x640"], ["", "224", "0x224", "224x", "224 x 224", "10000x10", "224x224x3"]),
     "batch": (["1", "16", "4096"], ["0", "-1", "4097", "1.5", ""]),
     "default": (["a=0", "a=0,b.c=x y", "a="], ["", "a", "=1", "a=1,b"]),
     "rename": (["a=b", "a=b,c.d=e f"], ["", "a", "a=", "=b"]),
-    "image_column": (["path"], [""]),
     "raw_size": (["224x224", "1x9999"], ["", "224", "0x1", "10000x1", "224X224"]),
     "encoding": (["utf-8", "latin-1", "cp1252"], ["", "a b"]),
     "fit_split": (["train", "val_2017"], ["", "a-b", "a=1", "ü"]),
@@ -158,7 +144,8 @@ def values_of(command: str, name: str) -> tuple[list[str], list[str]]:
     for key in (name, kind_of(command, name)):
         if key in VALUES:
             return VALUES[key]
-    raise AssertionError(f"which values of {name} are good?")
+    assert kind_of(command, name) in ("text", "names"), f"which values of {name} are good?"
+    return ["a", "b c"], [""]
 
 
 def egrep(regex: str, text: str) -> bool:
@@ -255,36 +242,18 @@ def test_good_values_are_taken(command, name):
         options_of(command, **more, **{name: value})
 
 
-TELLING = ("name", "num_shards", "examples_per_shard", "max_side", "jpeg_quality", "workers", "max_rejects", "min_area")
-
-
-@pytest.mark.parametrize("name", [*TELLING, *(name for name in OF_TEXT if name in VALUES), "split", "shard_size"])
-def test_bad_values_are_refused_by_the_command_line_too(name):
-    """Or the template would be stricter than the command."""
-    for value in VALUES[name][1]:
-        if value:  # an empty value is as if it were not given
-            with pytest.raises(ConfigError):
-                options_of("coco", **WITH.get(name, {}), **{name: value})
-
-
-@pytest.mark.parametrize("name", [*TELLING, "seed", "output"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("name", "num_shards", "examples_per_shard", "max_side", "jpeg_quality", "workers", "max_rejects"),
+        *("min_area", "seed", "output"),
+    ],
+)
 @settings(max_examples=20)
 @given(data=st.data())
 def test_whatever_matches_is_taken(name, data):
     value = data.draw(st.from_regex(described("coco", name)["regexes"][0], fullmatch=True))
     options_of("coco", **{name: value})
-
-
-@settings(max_examples=50)
-@given(st.from_regex(described("coco", "shard_size")["regexes"][0], fullmatch=True))
-def test_whatever_matches_is_a_size(text):
-    size_bytes(text)
-
-
-@settings(max_examples=50)
-@given(st.from_regex(described("folder", "split")["regexes"][0], fullmatch=True))
-def test_whatever_matches_is_a_split_or_shares(text):
-    split_shares(text)
 
 
 @pytest.mark.parametrize("command", TEMPLATES)
@@ -295,11 +264,3 @@ def test_the_defaults_that_a_form_begins_with_change_nothing(command):
     for name, value in defaults.items():
         assert re.fullmatch(described(command, name)["regexes"][0], value)
     assert options_of(command, **defaults) == options_of(command)
-
-
-def test_help_speaks_of_parameters():
-    assert described("coco", "panoptic")["helpText"] == "panoptic segments; needs panoptic_masks"
-    assert described("coco", "images")["helpText"] == (
-        "folder or .zip of images, gs://bucket/folder; several with commas between them; "
-        "a file_name may hold sub-folders"
-    )
