@@ -94,7 +94,7 @@ def plan(path: str, counts: bool) -> dict[str, Any]:
         beam.GroupByKey = CountedGroupByKey
     pipeline = beam.Pipeline("FnApiRunner", PipelineOptions([]))
     contents = convert.pictures(options)
-    tasks = coco.gather(pipeline, options, output="").tasks
+    tasks = coco.gather(pipeline, options).tasks
     planned = tasks | "PlanShards" >> PlanShards(options.sizing, options.seed, contents.maker.estimate(contents.table))
     _ = planned.placed | "GroupByShard" >> beam.GroupByKey() | "Images" >> beam.Map(_length)
     began = time.process_time()

@@ -26,9 +26,8 @@ from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCa
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
 
-def gather(p: beam.Pipeline, options: CocoOptions, output: str, text: EncoderSource | None = None) -> Gathered:
-    """Annotations, image files and categories, joined and screened; captions encoded, if `text` says by what.
-    `output` is empty in a dry run."""
+def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:
+    """Annotations, image files and categories, joined and screened; captions encoded, if `text` says by what."""
     division = read_division(p, options)
     first = options.splits[0]
     coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
@@ -57,7 +56,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, output: str, text: EncoderSou
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, options.layout_table),
         Findings(
             coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], options.splits, joined.rows),
-            rejected | "FoundRejected" >> GatherRejects(output),
+            rejected | "FoundRejected" >> GatherRejects(),
             counted | "FoundCounted" >> beam.Flatten(),
             joined.unlisted,
             joined.unmatched,

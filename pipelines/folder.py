@@ -40,11 +40,8 @@ class _Labelled(NamedTuple):
     unlisted: tuple[PCollection, ...] = ()
 
 
-def gather(
-    p: beam.Pipeline, options: LabelledOptions, output: str, splits: tuple[str, ...], table: FeatureTable
-) -> Gathered:
-    """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records.
-    `output` is empty in a dry run."""
+def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
+    """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records."""
     listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListLabelledImages(options.output)
     files, division = listed.files, read_division(p, options)
     labelled = (
@@ -70,7 +67,7 @@ def gather(
             rows
             | "CountRows" >> beam.combiners.Count.PerElement()
             | "InputRows" >> beam.Map(_input_rows, source, kind),
-            (labelled.rejected, matched.rejected) | "FoundRejected" >> GatherRejects(output),
+            (labelled.rejected, matched.rejected) | "FoundRejected" >> GatherRejects(),
             chosen.counted,
             (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
             matched.unmatched,

@@ -28,8 +28,8 @@ from recordmill.transforms.table.count_rows import OF_FILE
 from recordmill.transforms.table.read_picture_rows import ReadPictureRows
 
 
-def gather(p: beam.Pipeline, job: TableJob, output: str) -> Gathered:
-    """Rows, with their classes and splits, and the files that they name. `output` is empty in a dry run."""
+def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
+    """Rows, with their classes and splits, and the files that they name."""
     options = job.options
     files = p | "Files" >> beam.Create(job.files)
     pictures = picture_of_row(options.pictures.raw_size)
@@ -46,7 +46,7 @@ def gather(p: beam.Pipeline, job: TableJob, output: str) -> Gathered:
         chosen | "Table" >> beam.Map(table_of, pictures),
         Findings(
             input_rows(rows[OF_FILE]),
-            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(output),
+            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(),
             matched.counted,
             matched.unlisted,
             matched.unmatched,

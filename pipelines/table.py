@@ -18,6 +18,7 @@ from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSch
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
+from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
@@ -88,7 +89,7 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     written = Written(
         shards,
         counted,
-        p | "NoRejects" >> beam.Create([]),
+        p | "NoRejects" >> beam.Create([]).with_output_types(tuple[RejectKind, Rejects]),
         gathered.of_files | "Classes" >> beam.FlatMap(_classes),
         statistics,
         p | "NoPictures" >> beam.Create([]),
@@ -198,7 +199,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     nothing = p | "Nothing" >> beam.Create([])
     findings = Findings(
         input_rows(spilled[OF_FILE]),
-        (spilled[REJECTED],) | "FoundRejected" >> GatherRejects(output),
+        (spilled[REJECTED],) | "FoundRejected" >> GatherRejects(),
         nothing,
         nothing,
         nothing,

@@ -21,12 +21,6 @@ def split_rejects(split: str) -> str:
     return f"rejects-{split}.jsonl"
 
 
-def reject_run(digest: str) -> str:
-    """Name of a file in the folder of a split's state: rejects on their way to their list, see
-    `recordmill.transforms.rejects.run_files`."""
-    return f"rejects-{digest}"
-
-
 def state_folder(split: str) -> str:
     """Folder within the output where an unfinished run of a split keeps its finished shards, and what it needs to go
     on."""

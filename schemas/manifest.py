@@ -19,7 +19,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.rejects import RejectLine
+from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.splits import split_name_fault
 
@@ -178,6 +178,20 @@ class SplitManifest(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         return sum(shard.bytes for shard in self.shards)
+
+    @property
+    def rejects(self) -> int:
+        """Number of images, rows and annotations that were rejected."""
+        return sum(self._reject_counts)
+
+    @property
+    def listed_rejects(self) -> int:
+        """Number of lines of the split's file of rejects: at most MOST_LISTED a reason."""
+        return sum(min(number, MOST_LISTED) for number in self._reject_counts)
+
+    @property
+    def _reject_counts(self) -> list[int]:
+        return [*self.images.rejected.values(), *self.annotations.rejected.values()]
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.line_blocks import LineBlock
+MOST_LISTED = 100_000
+"""Lines of a reason in rejects-SPLIT.jsonl, at most. Counts have no bound."""
 
 
 class Reason(str, Enum):
@@ -91,13 +92,13 @@ class RejectLine(msgspec.Struct, frozen=True):
     id: int | None = None
 
 
-class RejectTally(msgspec.Struct, frozen=True, array_like=True):
+class RejectTally(msgspec.Struct, frozen=True):
     """Rejects, counted.
 
     Attributes:
         counts: how many, by `what` and reason.
         annotations: the sum of theirs.
-        first: the first of each `what` in the order of their list, as its line there after its key.
+        first: the first line of each `what` in the order of their list.
     """
 
     counts: dict[tuple[str, str], int]
@@ -111,13 +112,6 @@ class RejectTally(msgspec.Struct, frozen=True, array_like=True):
             if of in what:
                 found[reason] += number
         return dict(sorted(found.items()))
-
-
-class RejectRun(msgspec.Struct, frozen=True, array_like=True):
-    """Rejects of one split, as the lines of their list, each after its key; of a dry run no lines, but the tally."""
-
-    tally: RejectTally
-    blocks: tuple[LineBlock, ...]
 
 
 class SplitReject(NamedTuple):

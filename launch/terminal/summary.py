@@ -63,9 +63,12 @@ def print_splits(
         console.print(f"  {label:<12} {text}")
     for text in sorted({text for split in splits.values() for text in split.warnings}):
         console.print(printable(f"  {'warning':<12} {text}"))
-    if rejecting := [name for name, split in splits.items() if split.images.rejected or split.annotations.rejected]:
+    if rejecting := {name: split for name, split in splits.items() if split.rejects}:
         files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
-        console.print(f"Every reject is in {files}")
+        number = sum(split.rejects for split in rejecting.values())
+        listed = sum(split.listed_rejects for split in rejecting.values())
+        how_many = "Every reject is" if listed == number else f"{listed:,} of {number:,} rejects are listed"
+        console.print(f"{how_many} in {files}")
 
 
 def _split_lines(

@@ -22,7 +22,7 @@ def conversion(options: CocoOptions) -> Conversion:
         options,
         options.splits,
         lambda: coco_recipes(options, text),
-        lambda p, output: _gather(p, options, output, text),
+        lambda p: _gather(p, options, text),
         lambda: pictures(options),
     )
 
@@ -33,7 +33,7 @@ def _text(options: CocoOptions) -> EncoderSource | None:
     return choose_encoder(options, options.text_form, CAPTIONS, options.output, options.splits)
 
 
-def _gather(p: Any, options: CocoOptions, output: str, text: EncoderSource | None) -> Any:
+def _gather(p: Any, options: CocoOptions, text: EncoderSource | None) -> Any:
     from recordmill.pipelines import coco
 
-    return coco.gather(p, options, output, text)
+    return coco.gather(p, options, text)

@@ -65,21 +65,21 @@ def of_images(
     options: ImageOptions,
     splits: tuple[str, ...],
     recipes: Callable[[], list[Recipe]],
-    gather: Callable[[Any, str], Any],
+    gather: Callable[[Any], Any],
     contents: Callable[[], Any],
 ) -> Conversion:
-    """A conversion of image files; `gather` makes of a `beam.Pipeline`, and of its output (empty in a dry run), a
-    `recordmill.pipelines.convert.Gathered`; `contents` gives the `Contents` of that module."""
+    """A conversion of image files; `gather` makes of a `beam.Pipeline` a `recordmill.pipelines.convert.Gathered`;
+    `contents` gives the `Contents` of that module."""
 
     def write(p: Any, found: Sequence[Recipe]) -> None:
         from recordmill.pipelines.convert import write_all
 
-        write_all(gather(p, options.output), options, contents(), found)
+        write_all(gather(p), options, contents(), found)
 
     def report(p: Any, path: str) -> None:
         from recordmill.pipelines.convert import report_all
 
-        report_all(gather(p, ""), options, contents(), splits, path)
+        report_all(gather(p), options, contents(), splits, path)
 
     return Conversion(options, splits, recipes, write, report, options)
 

@@ -31,11 +31,11 @@ def conversion(options: EmbedOptions) -> Conversion:
     recipes = embed_recipes(options, model, rows.recipes() if rows else folder_recipes(options))
     splits = tuple(recipe.split for recipe in recipes)
 
-    def gather(p: Any, output: str) -> Any:
+    def gather(p: Any) -> Any:
         from recordmill.pipelines import embed, folder
 
         table = embed.features(options, model).table
-        gathered = rows.job.gather(p, output) if rows else folder.gather(p, options, output, splits, table)
+        gathered = rows.job.gather(p) if rows else folder.gather(p, options, splits, table)
         return embed.with_features(p, gathered, options, splits, table)
 
     return of_images(options, splits, lambda: recipes, gather, lambda: _features(options, model))

@@ -25,12 +25,12 @@ def conversion(options: FolderOptions) -> Conversion:
         options,
         splits,
         lambda: recipes,
-        lambda p, output: _gather(p, options, output, splits),
+        lambda p: _gather(p, options, splits),
         lambda: pictures(options),
     )
 
 
-def _gather(p: Any, options: FolderOptions, output: str, splits: tuple[str, ...]) -> Any:
+def _gather(p: Any, options: FolderOptions, splits: tuple[str, ...]) -> Any:
     from recordmill.pipelines import folder
 
-    return folder.gather(p, options, output, splits, options.table)
+    return folder.gather(p, options, splits, options.table)

@@ -114,10 +114,10 @@ class _Job:
 
         report_table(p, self._table_job(), path)
 
-    def gather(self, p: Any, output: str) -> Any:
+    def gather(self, p: Any) -> Any:
         from recordmill.pipelines import picture_table
 
-        return picture_table.gather(p, self._table_job(), output)
+        return picture_table.gather(p, self._table_job())
 
     def contents(self) -> Any:
         from recordmill.pipelines import picture_table

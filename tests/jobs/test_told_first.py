@@ -84,7 +84,7 @@ def test_a_dry_run_fails_with_the_same_message_and_exit_code(tmp_path, recordmil
     assert not (tmp_path / "out").exists()
     real = recordmill(*job)
     assert dry.code == real.code == 1
-    assert real.err.replace(f"All are in {tmp_path}/out/.recordmill-train/rejects.jsonl. ", "") == dry.err
+    assert real.err.replace(f"They are listed in {tmp_path}/out/.recordmill-train/rejects.jsonl. ", "") == dry.err
 
 
 @pytest.mark.parametrize(("out", "more"), [("deep/in/out", []), ("out", ["--dry-run"])])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsList, AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
@@ -17,7 +17,7 @@ from recordmill.schemas.rejects import Count, Metric, Reason
 from recordmill.transforms.join.compare_names import Names, SampleNames, compared_text
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
-from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies, rejects_paths, write_rejects
+from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class CheckFindings(beam.PTransform):
             _check,
             AsList(findings.inputs),
             AsList(merged),
-            AsIter(findings.rejected),
+            AsList(findings.rejected),
             AsList(findings.warnings),
             AsSingleton(findings.unmatched | "ImageNames" >> beam.Map(_name) | "Images" >> _sample()),
             AsSingleton(findings.unlisted | "FileNames" >> beam.Map(_name) | "Files" >> _sample()),
@@ -83,7 +83,7 @@ def _check(  # one parameter a side input
     demands: Demands,
     inputs: list[tuple[str, InputRows]],
     merged: list[tuple[str, int]],
-    rejected: SplitRuns,
+    rejected: KindRejects,
     warnings: list[tuple[str, str]],
     images: Names,
     files: Names,
@@ -111,7 +111,7 @@ def count_rows(
     return {split: Rows(images[split], annotations[split], what) for split in splits}
 
 
-def check_findings(demands: Demands, rows: dict[str, Rows], rejected: SplitRuns, images: Names, files: Names) -> None:
+def check_findings(demands: Demands, rows: dict[str, Rows], rejected: KindRejects, images: Names, files: Names) -> None:
     """Check that some images have their files, and `describe_split.check_rejects` with the rejects so far. If these are
     too many, they are written into the folders of the splits' states.
 
@@ -124,7 +124,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], rejected: SplitRuns,
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`.
     """
     unit = next(iter(rows.values())).what
-    tally = add_tallies(run.tally for _, run in rejected)
+    tally = tally_rejects(rejected)
     of_images = tally.reasons(unit)
     # Of images that files alone name, none is without its file.
     not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if images.number else 0
@@ -140,7 +140,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], rejected: SplitRuns,
     if not_found > demands.max_rejects * total:
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:
-        advice = f"All are in {rejects_paths(demands.output, demands.splits)}. {advice}"
+        advice = f"They are listed in {rejects_paths(demands.output, demands.splits)}. {advice}"
     try:
         check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice)
     except EmptyDatasetError:

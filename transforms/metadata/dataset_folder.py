@@ -6,7 +6,6 @@ from recordmill.schemas.dataset_files import (
     MANIFEST,
     RECIPE,
     REJECTS,
-    reject_run,
     split_manifest,
     split_rejects,
     state_folder,
@@ -23,10 +22,10 @@ from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
     rf"{REJECTS}|{DUPLICATES}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
-    rf"rows-\d{{5,}}-\d{{5,}}|{reject_run('[0-9a-f]{32}')}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
+    rf"rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
-"""Finished shards, their indexes, and notes of them; records that have no shard yet, and rejects that are in no list
-yet; what was being written; what Beam's sink makes."""
+"""Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what
+Beam's sink makes."""
 _OF_A_SPLIT = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
     f"{split_fingerprints('[A-Za-z0-9_]+')}"

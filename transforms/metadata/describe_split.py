@@ -21,7 +21,6 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.rejects.reject_blocks import line_of
 from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.made_by import made_by
 
@@ -188,7 +187,7 @@ def check_rejects(
         number = sum(reasons.values())
         if not is_over(number, total, max_rejects):
             continue
-        first = msgspec.json.decode(line_of(rejected.first[what]), type=RejectLine)
+        first = msgspec.json.decode(rejected.first[what], type=RejectLine)
         counted = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
         raise TooManyRejectsError(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "

@@ -1,30 +1,30 @@
 """A job that can no longer meet --max-rejects stops, and does not read the rest of its pictures first."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import blake2b
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsSingleton, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from apache_beam.utils.shared import Shared
 
-from recordmill.schemas.rejects import RejectRun, RejectTally
 from recordmill.transforms.metadata.check_findings import Demands
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects, is_over, rows_of_all
-from recordmill.transforms.rejects.reject_blocks import unique_runs
-from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies, rejects_paths, write_rejects
+from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects
+from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
 
 ENOUGH = 100
 """Rejects that a job lists before it stops: with fewer, whoever mends the data would meet one fault a run."""
 
 
 class LimitRejects(beam.PTransform):
-    """(split, RejectRun) of the pictures that are read become nothing. A runner does this in one bundle with the step
-    that reads them, so that an error ends that one, too. Each process counts its own rejects: many workers stop later
-    than one.
+    """Consume (RejectKind, Rejects) of the pictures that are read, and emit nothing. A runner does this in one bundle
+    with the step that reads them, so that an error ends that one, too. Each process counts its own rejects: many
+    workers stop later than one.
 
     Args:
         checked: what CheckFindings gives.
-        found: (split, RejectRun) of the steps before.
+        found: (RejectKind, Rejects) of the steps before.
 
     Raises, when it runs, what `RejectLimit.add` does.
     """
@@ -36,7 +36,7 @@ class LimitRejects(beam.PTransform):
         self._demands = demands
 
     def expand(self, rejected):
-        stop = beam.ParDo(_StopAtLimit(self._demands), AsSingleton(self._checked), AsIter(self._found))
+        stop = beam.ParDo(_StopAtLimit(self._demands), AsSingleton(self._checked), AsList(self._found))
         return rejected | "StopAtLimit" >> stop
 
 
@@ -48,22 +48,24 @@ class _StopAtLimit(beam.DoFn):
     def setup(self):
         self._limit = self._shared.acquire(lambda: RejectLimit(self._demands))
 
-    def process(self, item: tuple[str, RejectRun], rows: Mapping[str, Rows], found: SplitRuns) -> None:
+    def process(self, item: tuple[RejectKind, Rejects], rows: Mapping[str, Rows], found: KindRejects) -> None:
         self._limit.add(item, rows, found)
 
 
 class RejectLimit:
-    """The rejects that a process has met, each once, however often a bundle is tried."""
+    """The rejects that a process has met. Those of a shard that is written again count once."""
 
     def __init__(self, demands: Demands):
         self._demands = demands
-        self._met: list[tuple[str, RejectRun]] = []
-        self._found: RejectTally | None = None
-        self._tally = add_tallies(())
+        self._seen: set[bytes] = set()
+        self._met = KindsBuilder()
+        self._numbers: Counter[str] = Counter()
+        self._found: Counter[str] | None = None
 
-    def add(self, item: tuple[str, RejectRun], rows: Mapping[str, Rows], found: SplitRuns) -> None:
+    def add(self, item: tuple[RejectKind, Rejects], rows: Mapping[str, Rows], found: KindRejects) -> None:
         """
         Args:
+            item: one kind of a shard's rejects.
             rows: of each split.
             found: rejects of the steps before.
 
@@ -71,50 +73,42 @@ class RejectLimit:
             TooManyRejectsError: whatever else will be read, more are rejected than may be, and `ENOUGH` are known.
                 They are written into the folders of the splits' states.
         """
-        self._met.append(item)
-        self._tally = add_tallies((self._tally, item[1].tally))
-        if not self._is_over(rows, found):
+        kind, rejects = item
+        digest = blake2b(rejects.packed, digest_size=16).digest()
+        if digest in self._seen:
             return
-        # A bundle that was tried again has come again, perhaps in other runs.
-        self._met = list(_once_each(self._demands.output, self._met))
-        self._tally = add_tallies(run.tally for _, run in self._met)
+        self._seen.add(digest)
+        self._met.merge(kind, rejects)
+        self._numbers[kind[1]] += rejects.number
         if self._is_over(rows, found):
             self._stop(rows, found)
 
-    def _is_over(self, rows: Mapping[str, Rows], found: SplitRuns) -> bool:
+    def _is_over(self, rows: Mapping[str, Rows], found: KindRejects) -> bool:
         """Whether enough are known of what there is too much of."""
-        totals = rows_of_all(rows)
-        met = {what: sum(self._tally.reasons(what).values()) for what in totals}
-        if max(met.values()) < ENOUGH:
+        if max(self._numbers.values()) < ENOUGH:
             return False
         if self._found is None:
-            self._found = add_tallies(run.tally for _, run in found)
+            self._found = Counter()
+            for (_, what, _), rejects in found:
+                self._found[what] += rejects.number
         return any(
-            met[what] >= ENOUGH
-            and is_over(met[what] + sum(self._found.reasons(what).values()), total, self._demands.max_rejects)
-            for what, total in totals.items()
+            self._numbers[what] >= ENOUGH
+            and is_over(self._numbers[what] + self._found[what], total, self._demands.max_rejects)
+            for what, total in rows_of_all(rows).items()
         )
 
-    def _stop(self, rows: Mapping[str, Rows], found: SplitRuns) -> None:
+    def _stop(self, rows: Mapping[str, Rows], found: KindRejects) -> None:
         demands = self._demands
-        known = [*found, *self._met]
+        for kind, rejects in found:
+            self._met.merge(kind, rejects)
+        known = self._met.build().items()
         write_rejects(demands.output, demands.splits, known)
         check_rejects(
             rows,
-            add_tallies(run.tally for _, run in known),
+            tally_rejects(known),
             demands.max_rejects,
             demands.sources.rows,
             "The job stops before all pictures are read, as it cannot succeed any more. The rejects so far are in "
             f"{rejects_paths(demands.output, demands.splits)}. Finished shards are kept: run again with the data "
             "mended, or with a larger --max-rejects to accept this",
         )
-
-
-def _once_each(output: str, met: Iterable[tuple[str, RejectRun]]) -> Iterator[tuple[str, RejectRun]]:
-    """Rejects of pictures of which two are alike are rare: rows of a table that are equal and name one broken picture,
-    an object and a stuff region of one image and id with one fault. They count as one here, so that the job may stop
-    later, or not before its end, where all of them count."""
-    of_split: dict[str, list[RejectRun]] = defaultdict(list)
-    for split, run in met:
-        of_split[split].append(run)
-    return ((split, run) for split, runs in of_split.items() for run in unique_runs(output, split, runs))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.features import FeatureTable, Part
@@ -15,7 +15,7 @@ from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.rejects import Count, Metric, RejectTally
 from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.write_rejects import SplitRuns, add_tallies
+from recordmill.transforms.rejects.write_rejects import KindRejects, tally_rejects
 from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import EncodedTexts
@@ -54,7 +54,7 @@ class ReportPlan(beam.PTransform):
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
         known = {
             "plans": AsList(plans),
-            "rejected": AsIter(self._findings.rejected),
+            "rejected": AsList(self._findings.rejected),
             "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(_groups)),
             "inputs": AsList(self._findings.inputs),
             "classes": AsList(self._classes),
@@ -75,7 +75,7 @@ def _groups(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
 def _write_report(  # one parameter a side input
     path: str,
     plans: list[tuple[str, SplitPlan]],
-    rejected: SplitRuns,
+    rejected: KindRejects,
     groups: list[tuple[str, int]],
     inputs: list[tuple[str, InputRows]],
     classes: list[OfSplit],
@@ -84,7 +84,7 @@ def _write_report(  # one parameter a side input
     _: object,
     encoders: Iterable[TextEncoder] = (),
 ) -> None:
-    of_all = add_tallies(run.tally for _, run in rejected), [rows for _, rows in inputs]
+    of_all = tally_rejects(rejected), [rows for _, rows in inputs]
     report = report_plan(dict(plans), *of_all, classes, labels, table, dict(groups))
     report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
     storage_for(path).write(path, msgspec.json.encode(report))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.encoders import TextCounts, TextEncoder
@@ -17,7 +17,7 @@ from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, SplitManifest, Unlisted, encode_json, manifest_of
 from recordmill.schemas.recipes import InputFile, Recipe
-from recordmill.schemas.rejects import Count
+from recordmill.schemas.rejects import Count, RejectTally
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.join.compare_names import Names, SampleNames
@@ -32,11 +32,12 @@ from recordmill.transforms.metadata.describe_split import (
     describe_split,
 )
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
+from recordmill.transforms.rejects.gather_rejects import MergeRejects
 from recordmill.transforms.rejects.write_rejects import (
+    KindRejects,
     RejectList,
-    SplitRuns,
-    add_tallies,
     rejects_paths,
+    tally_rejects,
     write_rejects,
 )
 from recordmill.transforms.statistics.combine_statistics import CombineStatistics
@@ -51,7 +52,7 @@ class Findings(NamedTuple):
 
     Attributes:
         inputs: (split, InputRows).
-        rejected: (split, RejectRun).
+        rejected: (RejectKind, Rejects).
         counted: (split, Count).
         unlisted: UnreferencedFile.
         unmatched: UnmatchedImage.
@@ -98,7 +99,7 @@ class Outcome(NamedTuple):
     labels: LabelMap
     table: FeatureTable
     shards: Iterable[tuple[str, ShardInfo]]
-    rejected: SplitRuns
+    rejected: KindRejects
     inputs: Iterable[tuple[str, InputRows]]
     counts: Iterable[tuple[tuple[str, str], int]]
     unlisted: Unlisted
@@ -138,14 +139,14 @@ class WriteMetadata(beam.PTransform):
         self._listings = listings
 
     def expand(self, written):
-        rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> beam.Flatten()
+        rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> MergeRejects()
         counted = (written.counted, self._findings.counted) | "AllCounted" >> beam.Flatten()
         counts = counted | "ByMetric" >> beam.Map(_by_metric) | "AddCounts" >> beam.CombinePerKey(sum)
         outcome = {
             "labels": AsSingleton(self._labels),
             "table": AsSingleton(self._table),
             "shards": AsList(written.shards),
-            "rejected": AsIter(rejected),
+            "rejected": AsList(rejected),
             "inputs": AsList(self._findings.inputs),
             "counts": AsList(counts),
             "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
@@ -206,7 +207,7 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     splits = _described(target.recipes, outcome, rejects, files, prints)
     for split in splits.values():
         check_whole(split, outcome.table)
-    _check(target, splits, rejects)
+    _check(target, splits, tally_rejects(outcome.rejected))
     compared: set[str] = set()
     if target.duplicates != "report":
         compared = check_duplicates(target.output, fingerprints, outcome.table, target.duplicates)
@@ -220,14 +221,14 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     return whole
 
 
-def _check(target: Target, splits: Mapping[str, SplitManifest], rejects: Mapping[str, RejectList]) -> None:
+def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: RejectTally) -> None:
     what, paths = target.recipes[0].unit, rejects_paths(target.output, splits)
     check_rejects(
         {name: Rows(split.images.rows, split.annotations.rows, what) for name, split in splits.items()},
-        add_tallies(of_split.tally for of_split in rejects.values()),
+        rejected,
         target.max_rejects,
         [file.path for recipe in target.recipes for file in recipe.inputs],
-        f"All are in {paths}. The shards are kept: run again with the data mended, or with a larger "
+        f"They are listed in {paths}. The shards are kept: run again with the data mended, or with a larger "
         "--max-rejects to accept this",
     )
     for name, split in splits.items():

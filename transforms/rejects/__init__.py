@@ -1,1 +1,1 @@
-"""What is left out: gathered in compressed blocks, and listed in one order."""
+"""Rejects: counted, and listed up to a bound, in one order."""

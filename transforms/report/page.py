@@ -11,7 +11,7 @@ from markupsafe import Markup
 from recordmill.schemas.duplicates import DuplicateGroup
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.picture_features import has_picture
-from recordmill.schemas.rejects import RejectLine
+from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, FRACTIONAL
 from recordmill.schemas.statistics_file import Distribution, SplitComparison, SplitStatistics
@@ -103,6 +103,9 @@ def render_page(parts: PageParts) -> bytes:
         heat=[_heat(split, parts.statistics[split]) for split in known if parts.statistics[split].centres],
         segments=_segments(known, parts.statistics),
         rejected=_rejected(manifest, parts.rejects),
+        rejects=sum(split.rejects for split in manifest.splits.values()),
+        listed=sum(split.listed_rejects for split in manifest.splits.values()),
+        most_listed=MOST_LISTED,
         pictures=_gallery(_WHY, parts.pictures),
         findings=_findings(parts.statistics, splits),
         comparison_of_classes=comparison,

@@ -70,7 +70,7 @@ class Written(NamedTuple):
     Attributes:
         shards: (split, ShardInfo), one a file.
         counted: (split, Count), of what is in the records.
-        rejected: (split, RejectRun).
+        rejected: (RejectKind, Rejects), perhaps several of a kind.
         classes: ((split, class index), number) of objects, or of images.
         statistics: (split, Statistics) of shards.
         fingerprints: (split, Fingerprints) of shards; of those alone whose records have pictures.

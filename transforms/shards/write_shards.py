@@ -16,10 +16,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.rejects import Count, RejectRun
+from recordmill.schemas.rejects import Count
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.rejects.reject_blocks import reject_runs
+from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects, count_rejects
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
@@ -60,7 +60,7 @@ class WriteShards(beam.PTransform):
             results | "Shards" >> beam.Map(_shard),
             # Of the types of what `outputs.of_split` gives, with which they are flattened.
             results | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
-            results | "Rejected" >> beam.FlatMap(_rejected, self._recipe.output).with_output_types(Any),
+            results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(tuple[RejectKind, Rejects]),
             results | "Classes" >> beam.FlatMap(_classes),
             results | "Statistics" >> beam.Map(statistics_of),
             results | "Fingerprints" >> beam.FlatMap(_fingerprints).with_output_types(Any),
@@ -75,9 +75,8 @@ def _counted(result: ShardResult) -> list[tuple[str, Count]]:
     return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]
 
 
-def _rejected(result: ShardResult, output: str) -> Iterator[tuple[str, RejectRun]]:
-    split = result.key.split
-    return ((split, run) for run in reject_runs(output, split, result.rejected))
+def _rejected(result: ShardResult) -> Iterable[tuple[RejectKind, Rejects]]:
+    return count_rejects((result.key.split, reject) for reject in result.rejected).items()
 
 
 def _classes(result: ShardResult) -> list[tuple[tuple[str, int], int]]:

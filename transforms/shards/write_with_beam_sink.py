@@ -139,7 +139,7 @@ class WriteWithBeamSink(beam.PTransform):
         return Written(
             sunk.shards,
             counted | "CountedBySplit" >> of_split(self._split),
-            rejected | "GatherRejects" >> GatherRejects(recipe.output),
+            rejected | "GatherRejects" >> GatherRejects(),
             made.encoded | "Classes" >> beam.FlatMap(_classes, self._split),
             sunk.statistics,
             sunk.fingerprints,

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from recordmill.schemas.dataset_files import state_folder
-from recordmill.transforms.rejects.run_files import ended_elsewhere
+from recordmill.schemas.dataset_files import RECIPE, state_folder
+from recordmill.schemas.errors import EndedElsewhereError
 from recordmill.transforms.storage.resolve import storage_for
 
 RANGES = 4096
@@ -137,10 +137,22 @@ def _range(spill: Spill, start: int, size: int) -> bytes:
     try:
         data = storage_for(spill.path).read_range(spill.path, start, size)
     except FileNotFoundError as error:
-        raise ended_elsewhere(os.path.dirname(spill.path), "rows that were to be written", error) from error
+        _delete_unowned(os.path.dirname(spill.path))
+        raise EndedElsewhereError(
+            f"{spill.path} is gone, with rows that were to be written: another run of this job that is done deletes "
+            "it. Run again: what is done is kept"
+        ) from error
     if len(data) != size:
         raise OSError(f"{spill.path} was cut short")
     return data
+
+
+def _delete_unowned(folder: str) -> None:
+    """Delete a state folder that another run has deleted and this one has written to since. A folder with a recipe is
+    a third run's."""
+    storage = storage_for(folder)
+    if storage.size(storage.join(folder, RECIPE)) is None:
+        storage.delete_folder(folder)
 
 
 def read_spill(spill: Spill, first: int, end: int) -> Records:

@@ -119,6 +119,9 @@ def duplicates(found: dict[str, SplitDuplicates], copies: Mapping[str, int], **s
 SHOWN = {
     "a clean split": lambda: summary({"train": CLEAN}, num_classes=91),
     "all that was left out": lambda: summary({"train": MIXED}, MANY, parts=(Part.MASK_RLE, Part.CATEGORY_ID)),
+    "more rejects than are listed": lambda: summary(
+        {"train": replace(CLEAN, images=ImageCounts(312_008, 4, 0, {"image_missing": 312_000, "too_large": 4}))}
+    ),
     "splits share what is the same for both": lambda: summary(
         {"train": GROUPED, "val": VAL, "earlier": CLEAN}, compared=OTHERWISE
     ),

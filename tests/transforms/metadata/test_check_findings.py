@@ -10,13 +10,14 @@ from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooM
 from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, RejectRun
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.join.compare_names import Names
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands, check_findings, count_rows
 from recordmill.transforms.metadata.describe_split import Rows
 from recordmill.transforms.metadata.write_metadata import Findings
+from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
 from tests.conftest import rejects_of
-from tests.transforms.rejects.runs import split_runs
+from tests.transforms.rejects.kinds import kind_rejects
 
 NO_NAMES = Names()
 
@@ -27,8 +28,8 @@ def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("trai
 
 def rejected(
     number: int, reason: Reason = Reason.IMAGE_MISSING, what: str = "image", split: str = "train"
-) -> list[tuple[str, RejectRun]]:
-    return split_runs((split, Rejected(what, id_, reason, f"number {id_}")) for id_ in range(number))
+) -> list[tuple[RejectKind, Rejects]]:
+    return kind_rejects((split, Rejected(what, id_, reason, f"number {id_}")) for id_ in range(number))
 
 
 def names(*given: str) -> Names:
@@ -112,7 +113,7 @@ def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
     text = str(caught.value)
     assert text.startswith("7 of 10 images (70.0%) are rejected, more than --max-rejects 0.1 allows: image_missing 7; ")
     paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
-    assert f"All are in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
+    assert f"They are listed in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
     assert text.endswith(
         "No picture was read: run again with the data mended, or with a larger --max-rejects to accept this"
     )

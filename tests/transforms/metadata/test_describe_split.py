@@ -18,7 +18,7 @@ from recordmill.transforms.metadata.describe_split import (
 )
 from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.made_by import made_by
-from tests.transforms.rejects.runs import tally
+from tests.transforms.rejects.kinds import tally
 
 TABLE, KERAS, FOLDER = (LAYOUTS[layout].with_parts(()) for layout in ("detection", "keras", "classification"))
 PATHS = InputFile("labels", "more/labels.csv", 5, "c"), InputFile("instances", "instances.json", 7, "d")

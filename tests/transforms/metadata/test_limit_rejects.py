@@ -8,9 +8,8 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.metadata.check_findings import Demands
 from recordmill.transforms.metadata.describe_split import Rows
 from recordmill.transforms.metadata.limit_rejects import ENOUGH, RejectLimit
-from recordmill.transforms.rejects import run_files
 from tests.conftest import rejects_of
-from tests.transforms.rejects.runs import split_runs
+from tests.transforms.rejects.kinds import kind_rejects
 
 ROWS = {"train": Rows(900, 40), "val": Rows(100, 5000)}
 
@@ -25,9 +24,9 @@ def limit(output, max_rejects: float) -> RejectLimit:
 
 
 def add(limit: RejectLimit, items, found=()) -> None:
-    """Of one step, so that they are one run."""
-    for run in split_runs(items):
-        limit.add(run, ROWS, split_runs(found))
+    """Those of one shard."""
+    for run in kind_rejects(items):
+        limit.add(run, ROWS, kind_rejects(found))
 
 
 def accepted(limit: RejectLimit, items, found=()) -> int:
@@ -49,12 +48,12 @@ def test_rejects_of_earlier_steps_count(tmp_path):
     assert accepted(limit(tmp_path, 0.2), map(reject, range(1000)), found) == 150
 
 
-def test_a_bundle_that_is_tried_again_counts_once(tmp_path):
+def test_a_shard_that_is_written_again_counts_once(tmp_path):
     tries = limit(tmp_path, 0.2)
-    for at_once in (1, 40, 70, 70):
-        for first in range(0, 200, at_once):
-            add(tries, map(reject, range(first, min(200, first + at_once))))
-    assert accepted(tries, [reject(0), reject(200)]) == 1
+    shards = [[reject(number) for number in range(first, first + 40)] for first in range(0, 200, 40)]
+    for shard in shards * 3:
+        add(tries, shard[::-1])
+    assert accepted(tries, [reject(200)]) == 0
 
 
 def test_images_and_annotations_have_limits_of_their_own(tmp_path):
@@ -79,11 +78,3 @@ def test_the_rejects_so_far_are_written_by_split_and_counted(tmp_path):
         *(("train", number) for number in range(100)),
         ("val", -1),
     ]
-
-
-def test_what_counts_once_waits_in_files(tmp_path, monkeypatch):
-    tries, runs = limit(tmp_path, 0.2), split_runs(map(reject, range(150)))
-    monkeypatch.setattr(run_files, "INLINE_BYTES", 0)
-    for run in runs * 2:
-        tries.add(run, ROWS, ())
-    assert [path.name[:8] for path in (tmp_path / ".recordmill-train").iterdir()] == ["rejects-"] * 2

@@ -17,7 +17,7 @@ from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.metadata.count_classes import CountClasses, class_counts
 from recordmill.transforms.metadata.report_plan import report_plan
 from recordmill.transforms.shards.split_plan import SplitPlan
-from tests.transforms.rejects.runs import tally
+from tests.transforms.rejects.kinds import tally
 
 LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))
 

@@ -38,7 +38,7 @@ from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.duplicates.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
-from tests.transforms.rejects.runs import split_runs, tally
+from tests.transforms.rejects.kinds import kind_rejects, tally
 
 VAL = msgspec.structs.replace(RECIPE, split="val")
 TABLE = DETECTION.with_parts(())
@@ -49,7 +49,7 @@ def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts
     """What was found of a split, as WriteMetadata collects it."""
     return {
         "shards": [(split, shard) for shard in shards],
-        "rejected": split_runs((split, reject) for reject in rejected),
+        "rejected": kind_rejects((split, reject) for reject in rejected),
         "inputs": [(split, rows) for rows in inputs],
         "counts": [((split, metric), number) for metric, number in counts.items()],
         "classes": [((split, 0), counts["objects"])],
@@ -176,7 +176,7 @@ def test_another_split_is_added(tmp_path):
 
 
 def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
-    with pytest.raises(TooManyRejectsError, match=f"All are in {tmp_path}/.recordmill-train/rejects.jsonl"):
+    with pytest.raises(TooManyRejectsError, match=f"They are listed in {tmp_path}/.recordmill-train/rejects.jsonl"):
         write(tmp_path, max_rejects=0.0)
     assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
     assert [line["id"] for line in lines(tmp_path, ".recordmill-train/rejects.jsonl")] == [4, 5, 9, None]
@@ -292,7 +292,7 @@ def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_pa
 
 def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
     found = of_split("train")
-    found["rejected"] += split_runs([("tset", REJECTED[0])])
+    found["rejected"] += kind_rejects([("tset", REJECTED[0])])
     with pytest.raises(KeyError, match="tset"):
         write_metadata(Target((RECIPE,), str(tmp_path), 0.2), Outcome(LABELS, TABLE, **found, unlisted=UNLISTED))
     assert list(tmp_path.iterdir()) == []
@@ -309,14 +309,14 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
         written = Written(
             created(p, "Shards", [("train", shard) for shard in SHARDS]),
             created(p, "Counted", [("train", Count(metric, number - 1)) for metric, number in counted]),
-            created(p, "Rejected", split_runs(("train", reject) for reject in REJECTED[:2])),
+            created(p, "Rejected", kind_rejects(("train", reject) for reject in REJECTED[:2])),
             created(p, "Classes", [(("train", 0), 1), (("train", 0), 5), (("train", 0), 3)]),
             created(p, "Statistics", [("train", Statistics(4)), ("train", Statistics(5))]),
             created(p, "Fingerprints", []),
         )
         findings = Findings(
             created(p, "Inputs", [("train", rows) for rows in INPUTS]),
-            created(p, "FoundRejected", split_runs(("train", reject) for reject in REJECTED[2:])),
+            created(p, "FoundRejected", kind_rejects(("train", reject) for reject in REJECTED[2:])),
             created(p, "FoundCounted", [("train", Count(metric, 1)) for metric, _ in counted]),
             created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
             created(p, "Unmatched", []),

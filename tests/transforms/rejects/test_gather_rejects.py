@@ -1,4 +1,4 @@
-"""Rejects of several steps become runs of each split."""
+"""Rejects of several steps become one element a split and reason."""
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -7,26 +7,16 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
-from tests.transforms.rejects.runs import rejects_in
+from tests.transforms.rejects.kinds import rejects_in
 
 FIRST = [SplitReject(split, Rejected("image", id_, Reason.NO_CLASS, "")) for split in "ab" for id_ in range(150)]
-SECOND = [("b", Rejected("annotation", 1, Reason.EMPTY_BOX, ""))]
+SECOND = [("b", Rejected("annotation", 1, Reason.EMPTY_BOX, "")), ("b", Rejected("image", 7, Reason.NO_CLASS, "z"))]
 
 
-def test_all_of_every_step_and_split_are_gathered(tmp_path):
+def test_gather_rejects():
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        runs = (p | "One" >> beam.Create(FIRST), p | "Two" >> beam.Create(SECOND)) | GatherRejects(str(tmp_path))
-        assert_that(runs | "Rejects" >> beam.FlatMap(rejects_in), equal_to([*map(tuple, FIRST), *SECOND]), "All")
-        count = runs | beam.combiners.Count.Globally()
-        assert_that(count, equal_to([5]), "Few")
-
-
-def test_a_dry_run_passes_on_a_tally_of_each_bundle_and_split_alone():
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        runs = (p | "One" >> beam.Create(FIRST), p | "Two" >> beam.Create(SECOND)) | GatherRejects("")
-        counted = runs | beam.Map(lambda of: (of[0], of[1].tally.counts, of[1].blocks))
-        images = {("image", "no_class"): 150}
-        assert_that(
-            counted,
-            equal_to([("a", images, ()), ("b", images, ()), ("b", {("annotation", "empty_box"): 1}, ())]),
-        )
+        kinds = (p | "One" >> beam.Create(FIRST), p | "Two" >> beam.Create(SECOND)) | GatherRejects()
+        assert_that(kinds | "Rejects" >> beam.FlatMap(rejects_in), equal_to([*map(tuple, FIRST), *SECOND]), "All")
+        numbers = kinds | "Number" >> beam.MapTuple(lambda kind, rejects: (kind, rejects.number))
+        expected = [(("a", "image", "no_class"), 150), (("b", "image", "no_class"), 151)]
+        assert_that(numbers, equal_to([*expected, (("b", "annotation", "empty_box"), 1)]), "Counts")

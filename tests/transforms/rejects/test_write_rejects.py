@@ -8,16 +8,17 @@ from collections import Counter
 import pytest
 
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
-from recordmill.transforms.rejects import write_rejects as module
-from recordmill.transforms.rejects.write_rejects import FIRST_OF_REASON, rejects_path, write_rejects
-from tests.transforms.rejects.runs import split_runs
+from recordmill.transforms.rejects import bounded_rejects
+from recordmill.transforms.rejects.write_rejects import FIRST_OF_REASON, write_rejects
+from recordmill.transforms.storage.local_storage import LocalUpload
+from tests.transforms.rejects.kinds import kind_rejects
 
 
 def test_each_split_has_its_list_and_the_first_of_each_reason_are_known(tmp_path):
     few = [("train", Rejected("annotation", id_, Reason.EMPTY_BOX, f"n {id_}")) for id_ in range(5)]
     many = [("train", Rejected("image", id_, Reason.NO_CLASS, f"n {id_}")) for id_ in reversed(range(3000))]
     last = [("train", Rejected("image", 9999, Reason.EMPTY_BOX, "last"))]
-    found = write_rejects(str(tmp_path), ["train", "val"], split_runs(many[::2] + few + last + many[1::2]))
+    found = write_rejects(str(tmp_path), ["train", "val"], kind_rejects(many[::2] + few + last + many[1::2]))
     data = (tmp_path / ".recordmill-train" / "rejects.jsonl").read_bytes()
     listed = [(line["what"], line["id"]) for line in map(json.loads, data.splitlines())]
     assert data.count(b"\n") == len(listed)
@@ -38,26 +39,36 @@ def test_each_split_has_its_list_and_the_first_of_each_reason_are_known(tmp_path
 
 def test_rejects_of_a_split_that_is_not_written_are_not_dropped(tmp_path):
     with pytest.raises(KeyError, match="tset"):
-        write_rejects(str(tmp_path), ["train"], split_runs([("tset", Rejected("image", 1, Reason.NO_CLASS, ""))]))
+        write_rejects(str(tmp_path), ["train"], kind_rejects([("tset", Rejected("image", 1, Reason.NO_CLASS, ""))]))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_list_that_cannot_be_made_whole_is_not_there(tmp_path):
-    ((_, run),) = split_runs([("train", Rejected("image", 1, Reason.NO_CLASS, ""))])
-    damaged = type(run)(run.tally, tuple(type(block)(1, 1, block.first, block.last, b"") for block in run.blocks))
-    with pytest.raises(Exception):  # noqa: B017, PT011  whatever unpacks
-        write_rejects(str(tmp_path), ["train"], [("train", damaged)])
+@pytest.mark.parametrize(("most", "bound"), [(99, 99), (100_000, 300)])
+def test_the_list_is_bounded_and_the_tally_is_not(tmp_path, monkeypatch, most, bound):
+    monkeypatch.setattr(bounded_rejects, "MOST_LISTED", most)
+    rejects = [("train", Rejected("image", id_, Reason.NO_CLASS, f"n {id_}", None, 2)) for id_ in range(300)]
+    few = [("train", Rejected("annotation", id_, Reason.EMPTY_BOX, "")) for id_ in range(5)]
+    found = write_rejects(str(tmp_path), ["train"], kind_rejects(rejects) + kind_rejects(few))["train"]
+    data = (tmp_path / ".recordmill-train" / "rejects.jsonl").read_bytes()
+    assert Counter(json.loads(line)["reason"] for line in data.splitlines()) == {"no_class": bound, "empty_box": 5}
+    assert found.tally.counts == {("image", "no_class"): 300, ("annotation", "empty_box"): 5}
+    assert found.tally.annotations == 600
+    assert write_rejects(str(tmp_path), ["train"], kind_rejects([*few, *rejects[::-1]]))["train"] == found
+
+
+def test_a_list_that_cannot_be_written_whole_is_not_there(tmp_path, monkeypatch):
+    (tmp_path / ".recordmill-train").mkdir()
+    monkeypatch.setattr(LocalUpload, "commit", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_rejects(str(tmp_path), ["train"], kind_rejects([("train", Rejected("image", 1, Reason.NO_CLASS, ""))]))
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert rejects_path(str(tmp_path), "train").startswith(str(tmp_path))
 
 
 def test_another_run_deletes_the_folder_of_the_state_while_the_list_is_written(tmp_path, monkeypatch):
-    def merged_runs(*of_split):
-        yield from merged(*of_split)
-        shutil.rmtree(tmp_path / ".recordmill-train", ignore_errors=True)
-
-    merged = module.merged_runs
-    monkeypatch.setattr(module, "merged_runs", merged_runs)
-    write_rejects(str(tmp_path), ["train"], split_runs([("train", Rejected("image", 1, Reason.NO_CLASS, ""))]))
-    (line,) = (tmp_path / ".recordmill-train" / "rejects.jsonl").read_bytes().splitlines()
+    state = tmp_path / ".recordmill-train"
+    state.mkdir()
+    commit = LocalUpload.commit
+    monkeypatch.setattr(LocalUpload, "commit", lambda given: (shutil.rmtree(state), commit(given)))
+    write_rejects(str(tmp_path), ["train"], kind_rejects([("train", Rejected("image", 1, Reason.NO_CLASS, ""))]))
+    (line,) = (state / "rejects.jsonl").read_bytes().splitlines()
     assert json.loads(line)["id"] == 1

@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import msgspec
+import pytest
 from PIL import Image
 
 from recordmill.schemas.annotations import Category
@@ -142,6 +143,19 @@ def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
     assert "no file 3" not in text
     assert "image_missing" in text
     assert "empty_box" in text
+
+
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [
+        (100_000, "Each of them is a line of rejects-SPLIT.jsonl"),
+        (1, "6 of 8 are listed, at most 1 of each reason and split: they are lines of rejects-SPLIT.jsonl"),
+    ],
+)
+def test_the_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
+    monkeypatch.setattr("recordmill.schemas.manifest.MOST_LISTED", most)
+    monkeypatch.setattr("recordmill.transforms.report.page.MOST_LISTED", most)
+    assert told in re.sub(r"\s+", " ", page_of(manifest_of(splits=("train", "val"))).text)
 
 
 def test_hundreds_of_classes_are_all_there_the_most_frequent_first():

@@ -18,7 +18,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink, describe_shard
 from recordmill.transforms.statistics.count_records import Counted
-from tests.transforms.rejects.runs import rejects_in
+from tests.transforms.rejects.kinds import rejects_in
 from tests.transforms.shards.test_shard_file import index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 

@@ -19,6 +19,9 @@ FOUND = {"train": ((6, 5), (2, 4)), "val": ((6, 100), (2, 200))}
 """How many records and objects each shard of a split has."""
 
 
+REJECTS, REASONS = SPLIT.rejects, len(SPLIT.images.rejected) + len(SPLIT.annotations.rejected)
+
+
 def of_split(name: str, split: SplitManifest = SPLIT) -> SplitManifest:
     recipe = msgspec.structs.replace(split.recipe, split=name)
     shards = tuple(msgspec.structs.replace(shard, file=shard.file.replace("train", name)) for shard in split.shards)
@@ -43,9 +46,11 @@ def write(folder: Path, train: SplitManifest = SPLIT, layout: str = "detection",
     publish(str(folder))
 
 
-def write_alone(folder: Path, name: str, split: SplitManifest, layout: str = "detection") -> None:
+def write_alone(
+    folder: Path, name: str, split: SplitManifest, layout: str = "detection", rejects: bytes | None = None
+) -> None:
     """What a job writes of its own split."""
-    rejects = f"of {name}".encode()
+    rejects = b"{}\n" * split.listed_rejects if rejects is None else rejects
     statistics = encode_json(SplitStatistics(9, {}, (), {name: 9}, (), (), {}, {}, 0))
     digests = {"rejects_sha256": rejects, "statistics_sha256": statistics}
     split = msgspec.structs.replace(
@@ -186,6 +191,22 @@ def test_whatever_is_edited_or_gone_is_found(tmp_path, edit, found):
     assert faults(tmp_path) == []
     edit(tmp_path)
     assert found in faults(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("most", "lines", "found"),
+    [
+        (100_000, REJECTS - 1, [("rejects-train.jsonl", "count")]),
+        (1, REJECTS, [("rejects-train.jsonl", "count")]),
+        (1, REASONS, []),
+    ],
+)
+def test_the_list_of_rejects_is_as_long_as_its_bound_and_the_counts_say(tmp_path, monkeypatch, most, lines, found):
+    monkeypatch.setattr("recordmill.schemas.manifest.MOST_LISTED", most)
+    write(tmp_path, val=VAL)
+    write_alone(tmp_path, "train", SPLIT, rejects=b"{}\n" * lines)
+    publish(str(tmp_path))
+    assert faults(tmp_path) == found
 
 
 def test_a_split_of_an_older_program_has_no_statistics_to_be_checked(tmp_path):

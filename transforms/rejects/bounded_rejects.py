@@ -1,0 +1,139 @@
+"""Rejects of one reason: their exact number, and a bounded list of them."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
+from operator import itemgetter
+from zlib import crc32
+
+import msgspec
+from isal import isal_zlib
+
+from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected
+from recordmill.transforms.runtime.line_blocks import ordered_bytes
+
+RejectKind = tuple[str, str, str]
+"""Split, `what` and reason of rejects that are counted together: a plain tuple, for which Beam has a coder."""
+
+_KEY_BYTES = 10
+_ENCODE_LINE = msgspec.json.Encoder().encode
+_ENCODE_LINES = msgspec.msgpack.Encoder().encode
+_DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class _Line(msgspec.Struct):
+    """A line of rejects-SPLIT.jsonl."""
+
+    split: str
+    what: str
+    id: int | None
+    reason: Reason
+    detail: str
+    image_id: int | None
+    annotations: int
+
+
+def keyed_line(split: str, reject: Rejected) -> bytes:
+    """Return a reject's line after its key, whose bytes are in the order of the list: `what`, then ids, None last."""
+    id_ = reject.id
+    key = reject.what[:1].encode() + (b"\1" + bytes(8) if id_ is None else b"\0" + ordered_bytes(id_))
+    line = _Line(split, reject.what, id_, reject.reason, reject.detail, reject.image_id, reject.annotations)
+    return key + _ENCODE_LINE(line)
+
+
+line_of: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
+"""Return the line of a keyed one."""
+
+
+class Rejects(msgspec.Struct, frozen=True, array_like=True):
+    """Rejects of one kind: all are counted, and at most MOST_LISTED are listed.
+
+    Attributes:
+        number: Number of rejects.
+        annotations: Sum of their `Rejected.annotations`.
+        first: First of the listed lines, each of which follows its key.
+        packed: All listed lines in their order, compressed to some 30 bytes each. Beam would weigh and encode a list of
+            lines again and again.
+    """
+
+    number: int
+    annotations: int
+    first: bytes
+    packed: bytes
+
+    def lines(self) -> list[bytes]:
+        return _DECODE_LINES(isal_zlib.decompress(self.packed))
+
+
+class RejectsBuilder:
+    """Adds up rejects of one kind. Lists all lines, or the MOST_LISTED lines with the smallest checksums.
+
+    Neither the order of arrival nor the bundles decide which lines are listed.
+    """
+
+    def __init__(self) -> None:
+        self._number = self._annotations = 0
+        self._lines: list[bytes] = []
+        self._largest = 1 << 32  # checksum of the last line that a cut has left
+
+    def add(self, split: str, reject: Rejected) -> None:
+        self._number += 1
+        self._annotations += reject.annotations
+        line = keyed_line(split, reject)
+        if crc32(line) <= self._largest:
+            self._lines.append(line)
+            self._cut(MOST_LISTED // 4)
+
+    def merge(self, rejects: Rejects) -> None:
+        self._number += rejects.number
+        self._annotations += rejects.annotations
+        self._lines += rejects.lines()
+        self._cut(MOST_LISTED // 4)
+
+    def build(self) -> Rejects:
+        self._cut()
+        self._lines.sort()
+        packed = isal_zlib.compress(_ENCODE_LINES(self._lines), 1)
+        return Rejects(self._number, self._annotations, self._lines[0], packed)
+
+    def _cut(self, spare: int = 0) -> None:
+        """Cut the list if it has more than `spare` lines too many. Cutting at every line would take too long."""
+        if len(self._lines) > MOST_LISTED + spare:
+            self._lines.sort(key=crc32)
+            self._largest = crc32(self._lines[MOST_LISTED - 1])
+            within = bisect_left(self._lines, self._largest, key=crc32)
+            ties = takewhile(lambda line: crc32(line) == self._largest, islice(self._lines, within, None))
+            self._lines[within:] = sorted(ties)[: MOST_LISTED - within]
+
+
+def merge_rejects(parts: Iterable[Rejects]) -> Rejects:
+    """Merge rejects of one kind, in any order."""
+    builder = RejectsBuilder()
+    for rejects in parts:
+        builder.merge(rejects)
+    return builder.build()
+
+
+class KindsBuilder:
+    """Adds up rejects of any kinds."""
+
+    def __init__(self) -> None:
+        self._builders: dict[RejectKind, RejectsBuilder] = defaultdict(RejectsBuilder)
+
+    def add(self, split: str, reject: Rejected) -> None:
+        self._builders[split, reject.what, reject.reason.value].add(split, reject)
+
+    def merge(self, kind: RejectKind, rejects: Rejects) -> None:
+        self._builders[kind].merge(rejects)
+
+    def build(self) -> dict[RejectKind, Rejects]:
+        return {kind: builder.build() for kind, builder in self._builders.items()}
+
+
+def count_rejects(rejected: Iterable[tuple[str, Rejected]]) -> dict[RejectKind, Rejects]:
+    """Add up (split, Rejected)."""
+    kinds = KindsBuilder()
+    for split, reject in rejected:
+        kinds.add(split, reject)
+    return kinds.build()
