@@ -71,6 +71,7 @@ ROWS = replace(
     texts={"cap\x1b": TextCounts(1000, 3, 9000, 7)},
     annotations=replace(CLEAN.annotations, rows=0, objects=0),
 )
+MASKED = replace(CLEAN, annotations=replace(CLEAN.annotations, objects=5000, masks=5000))
 LEAKED = SplitDuplicates(exact=1234, near=56, leaked=7, labels_differ=3)
 COPIES = {f"c{number}\x1b": 2001 for number in range(9)}
 OTHERWISE = SplitComparison(
@@ -125,6 +126,7 @@ SHOWN = {
     "splits share what is the same for both": lambda: summary(
         {"train": GROUPED, "val": VAL, "earlier": CLEAN}, compared=OTHERWISE
     ),
+    "masks of all": lambda: summary({"train": MASKED}, parts=(Part.MASK_PNG,)),
     "pictures and texts": lambda: summary({"train": ROWS}, layout="classification", encoders=(TEXTS,)),
     "no class": lambda: summary({"train": replace(CLEAN, class_counts=())}, ()),
     "leakage": lambda: duplicates({"train": LEAKED, "val": SplitDuplicates(exact=8, leaked=8)}, {}, val=CLEAN),
@@ -138,6 +140,7 @@ SHOWN = {
     "a plan": lambda: plan(replace(PLAN, shifted_labels=2, inputs=MIXED.inputs, encoders=(TEXTS,))),
     "a plan of splits": lambda: plan(replace(PLAN, groups_by_split={"val": 12}), ("val", "b", "train")),
     "a plan of nothing": lambda: plan(EMPTY_PLAN),
+    "a plan of an hour": lambda: plan(replace(EMPTY_PLAN, images=1_440_000)),
     "a large plan": lambda: plan(replace(EMPTY_PLAN, images=4_000_000), num_shards=7),
     "a plan of the runner": lambda: plan(PLAN, writer="beam"),
     "a plan of the runner with shards": lambda: plan(PLAN, writer="beam", num_shards=7),
