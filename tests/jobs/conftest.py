@@ -1,10 +1,11 @@
-"""Class folders, drawn and converted once for all tests of `recordmill folder`."""
+"""Data sets that are converted once for all tests of jobs."""
 
 from pathlib import Path
 
 import pytest
 
 from recordmill.launch.cli import main
+from tests.conftest import every_kind
 from tests.jobs.folders import NOT_IMAGES, draw, draw_all, three_splits
 
 
@@ -24,6 +25,14 @@ def pictures(tmp_path_factory) -> Path:
     for name in NOT_IMAGES:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"not an image")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def of_every_kind(sample, tmp_path_factory) -> Path:
+    """The sample with all kinds in one record, and both forms of masks."""
+    folder = tmp_path_factory.mktemp("kinds")
+    assert main(["coco", *every_kind(sample), "--masks", "both", "--num-shards", "2", "--output", str(folder)]) == 0
     return folder
 
 

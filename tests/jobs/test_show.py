@@ -19,13 +19,6 @@ def out(tmp_path, copy_converted):
     return tmp_path / "out"
 
 
-def test_a_data_set_and_its_first_records(out, recordmill):
-    outcome = recordmill("show", out)
-    assert outcome.code == 0
-    assert f"coco in {out}: layout detection" in outcome.out
-    assert "image/object/class/text" in outcome.out
-
-
 def test_one_record_by_its_id_and_those_of_a_class(out, recordmill):
     (record,) = json.loads(recordmill("show", out, "--index", 4, "--json").out)["records"]
     same = json.loads(recordmill("show", out, "--id", record["ids"][0], "--json").out)["records"]
@@ -89,42 +82,6 @@ def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_
     outcome = recordmill("show", path, "--count", 8)
     assert outcome.code == 0
     assert all(char.isprintable() or char == "\n" for char in outcome.out)
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (["--save", "{}/a.png"], "holds no picture"),
-        (["--index", "1", "--save", "{}/a.png"], "cannot be drawn"),
-        (["--save", "{}/a.png", "--json"], "give one of them"),
-        (["--save", "{}/a.png", "--count", "2"], "name a folder"),
-        (["--find", "star"], "category=NAME"),
-        (["--id", "1", "--find", "a=b"], "give one of them"),
-        (["--save", "{}/x.tfrecord"], "is a file"),
-    ],
-)
-def test_what_cannot_be_done_is_refused(flags, told, tmp_path, recordmill):
-    path = write(
-        tmp_path / "x.tfrecord", example(a=[1]), example(image__encoded=[picture(400, 300)[:-300]], height=[1])
-    )
-    outcome = recordmill("show", path, *(flag.format(tmp_path) for flag in flags))
-    assert outcome.code == 2
-    assert told in outcome.err
-    assert outcome.err.count("\n") == 1
-    assert [each.name for each in tmp_path.iterdir()] == ["x.tfrecord"]
-
-
-def test_a_damaged_file_is_shown_as_far_as_it_goes(tmp_path, recordmill):
-    path = write(tmp_path / "x.tfrecord", example(a=[b"the first"]), example(a=[b"the second"]))
-    data = bytearray((tmp_path / "x.tfrecord").read_bytes())
-    data[-6] ^= 1
-    (tmp_path / "x.tfrecord").write_bytes(bytes(data))
-    for flags in ((), ("--json",)):
-        outcome = recordmill("show", path, "--count", 9, *flags)
-        assert outcome.code == 1
-        assert "the first" in outcome.out
-        assert f"{path}: record 1 at byte " in outcome.err
-    assert len(json.loads(outcome.out)["records"]) == 1
 
 
 def test_neither_beam_nor_tensorflow_is_imported(out):

@@ -18,7 +18,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, SplitRows
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, SplitShares
-from recordmill.transforms.join.join_images import JoinImages, join_parts, merge_parts
+from recordmill.transforms.join.join_images import JoinImages, assumed_file, join_parts, merge_parts
 
 FILE = ImageRef("images/a.jpg", 100, "1")
 
@@ -234,3 +234,14 @@ def test_what_is_of_no_image_is_of_the_first_split():
         ("a", Reason.MALFORMED_BOX),
         ("a", Reason.UNKNOWN_IMAGE),
     ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "path"),
+    [
+        ("images/", "./deep//a.jpg", "images/deep/a.jpg"),
+        ("gs://bucket/images", "deep/a.jpg", "gs://bucket/images/deep/a.jpg"),
+    ],
+)
+def test_a_file_that_is_not_listed_is_in_the_folder_by_its_name(folder, name, path):
+    assert assumed_file(folder, name).path == path

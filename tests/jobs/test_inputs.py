@@ -1,0 +1,164 @@
+"""Images, by which names they are found, and annotation files: what fails before a picture is read, what is carried."""
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recordmill.transforms.images import load_picture
+from tests.conftest import (
+    CATEGORIES,
+    SQUARE,
+    annotation,
+    coco_flags,
+    convert,
+    draw_jpeg,
+    every_kind,
+    image_row,
+    manifest_of,
+    read_examples,
+    rejects_of,
+    shard_bytes,
+    write_coco,
+)
+
+NAMES = [f"{number}.jpg" for number in range(4)]
+
+
+@pytest.fixture
+def pictures_read(monkeypatch) -> list[str]:
+    """The names of pictures that are read, by whichever writer."""
+    read, load = [], load_picture.load_image
+
+    def loaded(task, *arguments):
+        read.append(task.file_name)
+        return load(task, *arguments)
+
+    monkeypatch.setattr(load_picture, "load_image", loaded)
+    return read
+
+
+def coco(folder: Path, names=NAMES, categories=(1, 1, 1, 1)) -> Path:
+    """A COCO file that names these images, with an object each."""
+    rows = [image_row(id_, name) for id_, name in enumerate(names)]
+    return write_coco(folder, rows, [annotation(*id_) for id_ in zip(range(4), range(4), strict=True)], CATEGORIES)
+
+
+def with_unknown_categories(folder: Path, number: int) -> Path:
+    """One of four annotations is of a category that is none, or more."""
+    path = coco(folder)
+    content = json.loads(path.read_text())
+    for row in content["annotations"][:number]:
+        row["category_id"] = 99
+    path.write_text(json.dumps(content))
+    return path
+
+
+def draw(folder: Path, names=NAMES) -> Path:
+    for name in names:
+        draw_jpeg(folder / name)
+    return folder
+
+
+def flags(images: Path, instances: Path, out: Path, *more: object) -> list[object]:
+    return ["coco", "--images", images, "--instances", instances, "--output", out, *more]
+
+
+def test_annotations_that_are_known_to_be_bad_fail_before_the_first_picture(tmp_path, recordmill, pictures_read):
+    job = flags(draw(tmp_path / "images"), with_unknown_categories(tmp_path, 1), tmp_path / "out")
+    dry = recordmill(*job, "--dry-run")
+    assert not (tmp_path / "out").exists()
+    real = recordmill(*job)
+    assert dry.code == real.code == 1
+    assert real.err.replace(f"They are listed in {tmp_path}/out/.recordmill-train/rejects.jsonl. ", "") == dry.err
+    assert pictures_read == []
+    assert [line["reason"] for line in rejects_of(tmp_path / "out")] == ["unknown_category"]
+    assert recordmill(*job, "--max-rejects", 0.25).code == 0
+    assert sorted(pictures_read) == NAMES
+
+
+@pytest.mark.parametrize(("out", "more"), [("deep/in/out", []), ("out", ["--dry-run"])])
+def test_where_no_picture_is_found_nothing_is_written(tmp_path, recordmill, pictures_read, more, out):
+    images, instances = draw(tmp_path / "images", ["train/0.jpg", "train/1.jpg"]), coco(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert recordmill(*flags(images, instances, tmp_path / out, "--max-rejects", 1, *more)).code == 2
+    assert (sorted(tmp_path.rglob("*")), pictures_read) == (before, [])
+
+
+def test_names_that_lead_elsewhere_are_found_by_their_end(tmp_path, recordmill):
+    spelt = ["/home/me/train/0.jpg", "C:\\data\\train\\1.jpg", "train/2.jpg", "https://example.org/a/3.jpg"]
+    images = draw(tmp_path / "images", [f"train/{number}.jpg" for number in range(5)])
+    rows = [image_row(id_, name) for id_, name in enumerate([*spelt, "x/../4.jpg"])]
+    instances = write_coco(tmp_path, rows, [annotation(id_, id_) for id_ in range(5)], CATEGORIES)
+    assert recordmill(*flags(images, instances, tmp_path / "out", "--match", "suffix")).code == 0
+    found = {example["image/object/id"][0]: example["image/filename"] for example in read_examples(tmp_path / "out")}
+    assert found == {id_: [f"train/{id_}.jpg".encode()] for id_ in range(5)}
+    assert recordmill("extract", tmp_path / "out", tmp_path / "extracted").code == 0
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_a_roboflow_folder_whose_pictures_are_in_two_places_converts(tmp_path, recordmill):
+    """train/ and valid/, each with _annotations.coco.json beside its pictures; one file that has the rows of both."""
+    for place, split in enumerate(("train", "valid")):
+        draw(tmp_path / split, NAMES[place * 2 : place * 2 + 2])
+        shutil.copyfile(coco(tmp_path), tmp_path / split / "_annotations.coco.json")
+    places = ["--images", tmp_path / "train", "--images", tmp_path / "valid"]
+    job = ["coco", *places, "--instances", tmp_path / "train" / "_annotations.coco.json", "--output", tmp_path / "out"]
+    assert recordmill(*job).code == 0
+    split = manifest_of(tmp_path / "out")["splits"]["train"]
+    assert (split["images"]["written"], split["images"]["rejected"]) == (4, {})
+
+
+def test_without_a_listing_the_same_records_are_written(sample, tmp_path, recordmill, copy_converted):
+    """Missing files show when they are read."""
+    listed, unlisted = tmp_path / "listed", tmp_path / "unlisted"
+    copy_converted(listed)
+    assert recordmill(*coco_flags(sample, unlisted, "--no-list")).code == 0
+    for read, names in ((read_examples, None), (rejects_of, ("id", "reason"))):
+        one, other = (
+            sorted(str([row[n] for n in names or sorted(row)]) for row in read(f)) for f in (listed, unlisted)
+        )
+        assert one == other
+    assert manifest_of(unlisted)["splits"]["train"]["images"]["rows"] == 24
+
+
+def test_what_is_no_file_or_far_too_large_is_not_read(tmp_path, recordmill):
+    """A pipe into which nobody writes, which would be waited for; and ten gigabytes that take no room on the disk."""
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    os.mkfifo(tmp_path / "images" / "pipe.jpg")
+    with open(tmp_path / "images" / "sparse.jpg", "wb") as file:
+        file.truncate(10_000_000_000)
+    rows = [image_row(1, "a.jpg"), image_row(2, "pipe.jpg"), image_row(3, "sparse.jpg")]
+    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--no-list", "--max-rejects", "1").code == 0
+    reasons = sorted((line["id"], line["reason"]) for line in rejects_of(tmp_path / "out"))
+    assert reasons == [(2, "image_inaccessible"), (3, "too_large")]
+
+
+def uncarried(folder: Path) -> list[dict]:
+    return [file.get("uncarried", {}) for file in manifest_of(folder)["splits"]["train"]["inputs"]]
+
+
+def test_what_no_record_carries_is_in_the_manifest_unless_another_flag_does(inputs, recordmill):
+    row = {**annotation(1, 1), "segmentation": SQUARE, "score": 0.5, "keypoints": [0, 0, 0], "attributes": {}}
+    path = inputs.file("instances.json", [row, {**row, "id": 2, "segmentation": []}])
+    path.write_text(json.dumps({**json.loads(path.read_text()), "info": {"year": 2017}}))
+    assert recordmill(*inputs.flags("--instances", path)).code == 0
+    assert uncarried(inputs.out) == [{"annotations": {"score": 2, "segmentation": 1}, "file": {"info": 1}}]
+    more = ["--keypoints", path, "--masks", "rle", "--overwrite"]
+    path = inputs.file("instances.json", [{**row, "keypoints": [1, 2, 2], "num_keypoints": 1}])
+    assert recordmill(*inputs.flags("--instances", path, *more)).code == 0
+    assert uncarried(inputs.out) == [{"annotations": {"score": 1}}, {}]
+
+
+def test_compressed_files_by_every_flag_give_the_same_shards(sample, of_every_kind, tmp_path, recordmill):
+    flags = list(every_kind(sample))
+    for place, flag in enumerate(flags):
+        if flag.endswith(".json"):
+            flags[place] = str(tmp_path / Path(flag).name)
+            Path(flags[place]).write_bytes(gzip.compress(Path(flag).read_bytes()))
+    assert recordmill("coco", *flags, "--masks", "both", "--num-shards", 2, "--output", tmp_path / "packed").code == 0
+    assert shard_bytes(tmp_path / "packed") == shard_bytes(of_every_kind)

@@ -1,0 +1,57 @@
+"""One flat list of flags, ours and Beam's: how template launchers and Airflow start a job."""
+
+import pytest
+
+from recordmill.launch import flat
+from recordmill.launch.command_line.parameters import command_line
+from recordmill.launch.flat import from_flat
+from recordmill.schemas.errors import ConfigError
+
+MIXED = """--command=folder --runner=DataflowRunner --images=gs://b/x --labels=airflow-version=v3-3-2
+    --images=gs://b/y,gs://b/z --label_files=gs://b/t.csv --project p --gzip --stratify=true --overwrite=false
+    --split=train=0.8,val=0.2 --num-shards=8 --no_use_public_ips --classes="""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ours", "beams"),
+    [
+        (
+            MIXED,
+            "folder --gzip --images=gs://b/x --images=gs://b/y --images=gs://b/z --labels=gs://b/t.csv --num-shards=8"
+            " --split=train=0.8,val=0.2 --stratify",
+            "--runner=DataflowRunner --labels=airflow-version=v3-3-2 --project p --no_use_public_ips",
+        ),
+        (
+            "--command=verify --folder=gs://b/out --check=hashes --sample=0.1 --region=r",
+            "verify gs://b/out --check=hashes --sample=0.1",
+            "--region=r",
+        ),
+        ("--command=coco --progress=plain --debug --runner=direct", "coco --progress=plain --debug", "--runner=direct"),
+        (
+            "--command=coco --seed=1 --seed=2 --categories=a,b --categories=c --gzip --gzip=false",
+            "coco --seed=1 --seed=2 --categories=a,b --categories=c",
+            "",
+        ),
+    ],
+    ids=["of both", "a path without a flag", "how it is shown", "given twice"],
+)
+def test_flags_of_ours_and_of_beam(arguments, ours, beams):
+    typed = from_flat(arguments.split())
+    place = typed.index("--")
+    assert sorted(typed[1:place]) == sorted(ours.split()[1:])
+    assert [typed[0], *typed[place + 1 :]] == [ours.split()[0], *beams.split()]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--command=sample"], ["--command=coco", "--output", "x"], ["--command=coco", "--gzip=perhaps"]]
+)
+def test_what_is_refused(arguments, capsys):
+    with pytest.raises(ConfigError) as caught:
+        from_flat(arguments)
+    assert flat.main(arguments) == 2
+    assert capsys.readouterr().err == f"recordmill: {caught.value}\n"
+
+
+def test_a_parameter_that_the_template_has_not():
+    with pytest.raises(ConfigError):
+        command_line("verify", {"folder": "gs://b/out", "recompute": 1})
