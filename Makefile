@@ -55,8 +55,8 @@ test-consumers: $(VENV)/installed $(GARDEN)/installed $(CONSUMERS:%=.consumers/%
 
 test-airflow: $(VENV)/installed $(AIRFLOW)/installed  ## Have Airflow run the DAGs, in an environment that has only our wheel
 	rm -rf build
-	$(AIRFLOW)/bin/uv pip install --quiet --python $(AIRFLOW)/bin/python --no-deps --reinstall .
-	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../$(AIRFLOW)/bin/pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(INSTALL) $(AIRFLOW)/bin/python --quiet --no-deps --reinstall .
+	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../$(AIRFLOW)/bin/pytest $(PYTEST_ARGS)
 
 test-engines: $(VENV)/installed $(WORKER)/installed $(LIGHT)/installed  ## Have Flink, Prism and several processes run the jobs
 	$(BIN)/python tests/engines/fetch.py $(ENGINES)

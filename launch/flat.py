@@ -1,5 +1,5 @@
 """`python -m recordmill.launch.flat --command=coco --images=… --runner=…`: a command from one flat list of flags,
-Recordmill's and Beam's mixed. That is how Dataflow's Flex Template launcher and Airflow's Beam operators start a job.
+Recordmill's and Beam's mixed. Dataflow's Flex Template launcher starts a job so.
 
 Flags of ours are the parameters of `recordmill.launch.command_line.parameters`: underscores, `--gzip=true`, lists with
 commas or repeated.

@@ -98,7 +98,6 @@ class _DataflowJob:
         cloud = options.view_as(GoogleCloudOptions)
         self._where = f"--project={cloud.project} --region={cloud.region}"
         self.id = result.job_id()
-        # Airflow's operators find the job by these words.
         _tell(f"Created job with id: [{self.id}]")
         _tell(
             f"  https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{self.id}?project={cloud.project}\n"

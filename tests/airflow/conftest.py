@@ -1,31 +1,35 @@
-"""What the tests in Airflow's environment share: Airflow's home and database, and the DAG files with their settings.
+"""Airflow's home and database, and runs of the DAG file by `airflow dags test`.
 
-`make test-airflow` runs them; PROJECT_PYTHON is the python of the environment that converts.
+`make test-airflow` sets PROJECT_PYTHON: Python of the environment that converts.
 """
 
+import json
 import os
+import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-_HOME = tempfile.mkdtemp(prefix="recordmill-airflow-")
+DAG_FILE = ROOT / "launch" / "airflow" / "recordmill_dags.py"
+RECORDMILL = Path(os.environ["PROJECT_PYTHON"]).parent / "recordmill"
+_AIRFLOW = Path(sys.executable).parent / "airflow"
+_HOME = Path(tempfile.mkdtemp(prefix="recordmill-airflow-"))
 
-# Airflow reads its configuration when it is imported, by whichever test is the first.
+# Airflow reads its configuration when it is imported.
 os.environ.update(
-    AIRFLOW_HOME=_HOME,
-    AIRFLOW__CORE__DAGS_FOLDER=f"{_HOME}/dags",
+    AIRFLOW_HOME=str(_HOME),
+    AIRFLOW__CORE__DAGS_FOLDER=str(_HOME / "dags"),
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
-    AIRFLOW__CORE__PARALLELISM="2",
     AIRFLOW__USAGE_DATA_COLLECTION__ENABLED="False",
+    AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT="google-cloud-platform://",
 )
-for _name in [name for name in os.environ if name.startswith("RECORDMILL_")]:
-    del os.environ[_name]
 
 
 def pytest_unconfigure() -> None:
@@ -33,79 +37,70 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(scope="session")
-def project_python() -> str:
-    python = os.environ.get("PROJECT_PYTHON", "")
-    assert os.access(python, os.X_OK), f"PROJECT_PYTHON={python} is no program; `make test-airflow` sets it"
-    return python
-
-
-@pytest.fixture(scope="session")
 def home() -> Path:
-    """Airflow's home, with a database and without DAGs."""
-    (Path(_HOME) / "dags").mkdir()
-    run = subprocess.run(airflow("db", "migrate"), check=False, capture_output=True, text=True)
+    """Airflow's home with an empty database."""
+    run = subprocess.run([_AIRFLOW, "db", "migrate"], check=False, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
-    return Path(_HOME)
+    return _HOME
 
 
 @pytest.fixture(scope="session")
-def sample(project_python, tmp_path_factory) -> Path:
-    """A drawn data set of 24 image rows, two of them bad."""
+def sample(tmp_path_factory) -> Path:
+    """A drawn COCO data set of 24 image rows. Two images are faulty."""
     folder = tmp_path_factory.mktemp("sample") / "coco"
-    subprocess.run([project_python, "-m", "recordmill.launch.cli", "sample", folder, "--count", "24"], check=True)
+    subprocess.run([RECORDMILL, "sample", folder, "--count", "24"], check=True, capture_output=True)
     return folder
 
 
-@pytest.fixture
-def dataflow_settings(monkeypatch) -> None:
-    """What a site must say for Dataflow, in the environment."""
-    for name, value in DATAFLOW_SETTINGS.items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
-def load(home, tmp_path, monkeypatch, dataflow_settings):
-    """Loads the DAG files with more settings; None takes one away."""
-    folder = copy_dags(tmp_path / "dags", *FILES)
-    monkeypatch.syspath_prepend(str(folder))
-
-    def loaded(**settings: str | None) -> Any:
-        from airflow.dag_processing.dagbag import DagBag
-
-        for name, value in settings.items():
-            if value is None:
-                monkeypatch.delenv(name)
-            else:
-                monkeypatch.setenv(name, value)
-        for name in [name for name in sys.modules if "recordmill_" in name]:
-            del sys.modules[name]
-        return DagBag(dag_folder=str(folder))
-
-    return loaded
-
-
-FILES = ("recordmill_beam.py", "recordmill_dataflow.py")
-
-DATAFLOW_SETTINGS = {
-    "RECORDMILL_PYTHON": "/opt/recordmill/bin/python",
-    "RECORDMILL_OUTPUT_ROOT": "gs://records/runs",
-    "RECORDMILL_TEMPLATES": "gs://templates/recordmill",
-    "RECORDMILL_PROJECT": "a-project",
-    "RECORDMILL_REGION": "europe-west4",
-    "RECORDMILL_TEMP_LOCATION": "gs://temporary/dataflow",
-    "RECORDMILL_SUBNETWORK": "regions/europe-west4/subnetworks/s",
-    "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": "google-cloud-platform://",
-}
-
-
-def airflow(*arguments: str) -> list[str]:
-    """Airflow's command line, of this environment."""
-    return [sys.executable, "-m", "airflow", *arguments]
-
-
-def copy_dags(folder: Path, *names: str) -> Path:
-    """A dags folder with these files and what they share, as docs/airflow.md has it made."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (*names, "recordmill_tasks.py"):
-        shutil.copy(ROOT / "launch" / "airflow" / name, folder)
+def write_dags(folder: Path, **settings: object) -> Path:
+    """Copy the DAG file into a dags folder and edit its settings."""
+    text = DAG_FILE.read_text()
+    for name, value in settings.items():
+        pattern = rf"^({name}\b.*?) = (\{{ .*?^\}}|[^\n]*)"
+        text, edited = re.subn(pattern, lambda found, v=value: f"{found[1]} = {v!r}", text, flags=re.M | re.S)
+        assert edited == 1, name
+    folder.mkdir(parents=True)
+    (folder / DAG_FILE.name).write_text(text)
     return folder
+
+
+class DagRun:
+    """A run by `airflow dags test` in a process and with a database of its own.
+
+    Attributes:
+        code: exit code, from `wait`.
+        log: standard output and standard error, from `wait`.
+    """
+
+    def __init__(self, home: Path, folder: Path, settings: dict, dag_id: str, params: dict):
+        self._home = folder / "airflow"
+        dags = write_dags(self._home / "dags", **settings)
+        shutil.copy(home / "airflow.db", self._home)
+        own = {"AIRFLOW_HOME": str(self._home), "AIRFLOW__CORE__DAGS_FOLDER": str(dags), "TMPDIR": str(home)}
+        command = [_AIRFLOW, "dags", "test", dag_id, "2026-11-02", "--conf", json.dumps(params)]
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self._process = subprocess.Popen(command, env=os.environ | own, **output)
+
+    def wait(self) -> "DagRun":
+        out, _ = self._process.communicate(timeout=600)
+        self.code, self.log = self._process.returncode, re.sub(r"\x1b\[[0-9;]*m", "", out)
+        return self
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    @property
+    def tasks(self) -> dict[str, tuple[str, int]]:
+        """State and number of tries by task."""
+        rows = self._query("SELECT task_id, state, try_number FROM task_instance")
+        return {task: (state, tries) for task, state, tries in rows}
+
+    @property
+    def asset_events(self) -> list[tuple[str, dict]]:
+        """Name of the asset and extra of each event."""
+        rows = self._query("SELECT a.name, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id")
+        return [(name, json.loads(extra)) for name, extra in rows]
+
+    def _query(self, statement: str) -> list[tuple]:
+        with closing(sqlite3.connect(f"file:{self._home / 'airflow.db'}?mode=ro", uri=True)) as database:
+            return database.execute(statement).fetchall()

@@ -54,7 +54,7 @@ def unknown(tmp_path: Path, printed: str) -> list[str]:
 
 DOCUMENTED = [
     commands
-    for page in ("dataflow.md", "composer.md")
+    for page in ("dataflow.md", "airflow.md")
     for commands in re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE)
 ]
 
@@ -62,7 +62,7 @@ DOCUMENTED = [
 @needs_gcloud
 @pytest.mark.parametrize("number", range(len(DOCUMENTED)))
 def test_gcloud_knows_the_commands_of_the_docs(scripts, tmp_path, number):
-    names = ("PROJECT", "REGION", "INPUT", "OUTPUT", "TEMP", "JOB_ID", "ENVIRONMENT", "COMPOSER", "WORKER")
+    names = ("PROJECT", "REGION", "INPUT", "OUTPUT", "TEMP", "JOB_ID", "ENVIRONMENT")
     scripts.type(DOCUMENTED[number], **{name: f"x-{name.lower().replace('_', '-')}" for name in names})
     lines = [line for line in DOCUMENTED[number].splitlines() if line.startswith("gcloud ")]
     assert len(scripts.calls) == len(lines) >= 1

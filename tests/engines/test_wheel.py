@@ -24,9 +24,8 @@ EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt
 SOURCES = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 """Of a source distribution besides the packages: what it is built by, and what setuptools adds to every one."""
 
-OF_OTHERS = {"recordmill.launch.services.dataflow_trigger", "recordmill.torch_dataset"}
-"""Imported where there is Airflow, by its triggerer, and where there is PyTorch, by who asks for its data sets; as
-tests/airflow/test_dataflow_request.py and the consumers' tests do."""
+OF_OTHERS = {"recordmill.torch_dataset"}
+"""Modules that import PyTorch. The consumers' tests import them."""
 
 
 @pytest.fixture(scope="module")

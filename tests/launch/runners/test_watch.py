@@ -80,7 +80,7 @@ def answer(monkeypatch):
 def test_a_dataflow_jobs_id_and_link_are_told(capsys):
     watch.wait(Job(), Runner.DATAFLOW, OPTIONS)
     told = capsys.readouterr().err
-    assert "Created job with id: [2026-11-21_1]\n" in told  # the words that Airflow's hook looks for
+    assert "Created job with id: [2026-11-21_1]\n" in told
     assert "https://console.cloud.google.com/dataflow/jobs/europe-west4/2026-11-21_1?project=my-project" in told
 
 

@@ -1,0 +1,109 @@
+"""Options of a verb as Airflow Params, and the Params of a run as values of its options.
+
+The DAG file launch/airflow/recordmill_dags.py imports this module. It imports neither Airflow nor Beam.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from recordmill.launch.command_line.parameters import command_line, parameters, plain_default
+from recordmill.launch.command_line.parser import parse
+from recordmill.pipelines.options.option import Kind, OptionField
+
+# A path has no comma, because lists travel as text with commas. A date of the run stands in braces.
+_DATE = r"\{(%[a-zA-Z]|[^%{},])+\}"
+_REST = rf"([^,{{}}]|{_DATE})+$"
+_GS_PATH, _ANY_PATH = rf"^gs://{_REST}", rf"^(gs://|/){_REST}"
+
+_JSON_TYPES = {Kind.INTEGER: "integer", Kind.NUMBER: "number", Kind.PATHS: "array", Kind.SWITCH: "boolean"}
+"""All other kinds are strings."""
+
+
+def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Arguments of Airflow's `Param` by name: JSON schema, description and default.
+
+    Args:
+        gs_only: accept paths in buckets only.
+        defaults: values that replace the defaults of the options.
+
+    >>> airflow_params("coco", False, {"num_shards": 8})["num_shards"]["default"]
+    8
+    """
+    known = parameters(verb)
+    schemas = {name: _schema(known, each, _GS_PATH if gs_only else _ANY_PATH) for name, each in known.items()}
+    schemas["output"] |= {
+        "type": ["null", "string"],
+        "default": None,
+        "description": "folder of the data set (default: a folder for each run)",
+    }
+    for name, value in defaults.items():
+        schemas[name] |= {"default": value}
+    return schemas
+
+
+def _schema(known: Mapping[str, OptionField], each: OptionField, path: str) -> dict[str, Any]:
+    option, default = each.option, plain_default(each)
+    names = {other.flag: name for name, other in known.items()}
+    kind = _JSON_TYPES.get(option.kind, "string")
+    is_nullable = default is None and not each.is_required
+    schema: dict[str, Any] = {
+        "type": ["null", kind] if is_nullable else kind,
+        "description": re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), option.help),
+    }
+    if option.kind is Kind.PATHS:
+        schema["items"] = {"type": "string", "pattern": path}
+        schema |= {"minItems": 1} if each.is_required else {}
+    if option.kind is Kind.PATH:
+        schema["pattern"] = path
+    if option.kind is Kind.CHOICE:
+        schema["enum"] = [*([None] if is_nullable else []), *option.choices]
+    if option.kind in (Kind.INTEGER, Kind.NUMBER):
+        bounds = {"minimum": option.least, "maximum": option.largest}
+        schema |= {name: bound for name, bound in bounds.items() if bound is not None}
+    return schema if each.is_required else schema | {"default": default}
+
+
+def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime) -> dict[str, Any]:
+    """The options that a run sets: Params that differ from their defaults, with the run's date in paths.
+
+    Args:
+        output: folder of the data set, unless the Param `output` names one.
+        when: fills `{%Y/%m/%d}` in paths.
+
+    Raises:
+        ConfigError: the options contradict each other.
+
+    >>> run_values("folder", {"images": ["/pets/{%Y/%m}"], "gzip": False}, "/runs/1", datetime(2026, 11, 21))
+    {'images': ['/pets/2026/11'], 'output': '/runs/1'}
+    """
+    values: dict[str, Any] = {}
+    for name, each in parameters(verb).items():
+        value = params.get(name)
+        if value in (None, [], "", each.default):
+            continue
+        is_path = each.option.kind in (Kind.PATH, Kind.PATHS)
+        values[name] = _dated(value, when) if is_path else value
+    values.setdefault("output", output)
+    parse(command_line(verb, values))
+    return values
+
+
+def _dated(value: str | list[str], when: datetime) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(_dated(path, when)) for path in value]
+    return re.sub(_DATE, lambda date: when.strftime(date[0][1:-1]), value)
+
+
+def template_parameters(values: Mapping[str, Any]) -> dict[str, str]:
+    """Values as a Dataflow template takes them: text, lists with commas.
+
+    >>> template_parameters({"images": ["gs://b/1", "gs://b/2"], "gzip": True, "num_shards": 8})
+    {'images': 'gs://b/1,gs://b/2', 'gzip': 'true', 'num_shards': '8'}
+    """
+    return {name: ",".join(value) if isinstance(value, list) else _text(value) for name, value in values.items()}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
