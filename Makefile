@@ -123,7 +123,6 @@ lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be a
 templates: $(VENV)/installed  ## Write what is made of the options anew: metadata of Dataflow templates, tables of docs/cli.md
 	$(BIN)/python -m recordmill.launch.services.template_metadata
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
-	$(BIN)/python -m recordmill.launch.preflight.costs docs/dataflow.md docs/scaling.md
 
 pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README.md anew
 	$(BIN)/python docs/make_pictures.py

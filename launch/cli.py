@@ -149,7 +149,7 @@ def _convert(command: Command, beam_arguments: list[str]) -> int:
 
     conversion = import_module(f"recordmill.launch.verbs.{command.verb}").conversion(command.options)
     if command.options.dry_run:
-        show_plan(conversion, command.terminal.progress, beam_arguments)
+        show_plan(conversion, command.terminal.progress)
     else:
         convert(conversion, command.terminal.progress, beam_arguments)
     return 0

@@ -211,12 +211,7 @@ def print_plan(console: Console, plan: PlanReport, options: ConvertOptions, spli
     """What a dry run found."""
     names = ", ".join(f"{options.name}-{split}" for split in splits)
     console.print(f"{names} would be written to {options.output}; nothing was")
-    print_lines(console, _plan_lines(plan, options, splits))
-
-
-def print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
-    """Labels and texts."""
-    for label, text in lines:
+    for label, text in _plan_lines(plan, options, splits):
         console.print(f"  {label:<12} {text}")
 
 

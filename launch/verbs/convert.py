@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.preflight.check_regions import bucket_places, distant_buckets
+from recordmill.launch.preflight.check_regions import distant_buckets
 from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,
@@ -19,7 +19,6 @@ from recordmill.launch.preflight.claim_output import (
     release_output,
 )
 from recordmill.launch.terminal.summary import (
-    print_lines,
     print_plan,
     print_splits,
     print_times,
@@ -199,39 +198,25 @@ def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
 
 
 def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Purpose":
-    """Refuse buckets that Dataflow could not use, warn of distant ones; what is to be done with the job."""
+    """Refuse buckets that Dataflow could not use and warn of distant ones. Return the purpose of the job."""
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
     from recordmill.launch.preflight.check_runner import check_staging
-    from recordmill.launch.preflight.check_workers import check_room
-    from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
+    from recordmill.launch.runners.beam_options import beam_options, purpose_of
 
     beams = beam_options(beam_arguments)
     purpose = purpose_of(beams)
-    if runner_of(beams) is Runner.DATAFLOW:
-        check_room(options, beams)
     if purpose != "dry run":
         check_staging(beams)
     region = beams.view_as(GoogleCloudOptions).region
-    for line in distant_buckets(bucket_places(options.paths), region) if region else ():
+    for line in distant_buckets(options.paths, region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
     return purpose
 
 
-def show_plan(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:
-    """Print what `convert` would do, and on Dataflow what it would cost. The plan is made in this process, whatever
-    runner the job will have."""
-    from recordmill.launch.preflight.check_workers import check_room
-    from recordmill.launch.preflight.plan_costs import plan_costs
-    from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
-
-    beams, options = beam_options(beam_arguments), conversion.options
-    is_on_dataflow = runner_of(beams) is Runner.DATAFLOW
-    if is_on_dataflow:
-        check_room(options, beams)
-    plan = _plan(conversion, progress_mode)
-    print_plan(terminal(), plan, options, conversion.splits)
-    print_lines(terminal(), plan_costs(plan, options, beams) if is_on_dataflow else ())
+def show_plan(conversion: Conversion, progress_mode: str) -> None:
+    """Print what `convert` would do. This process makes the plan, whatever runner the job will have."""
+    print_plan(terminal(), _plan(conversion, progress_mode), conversion.options, conversion.splits)
 
 
 def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry_run: bool = False) -> None:

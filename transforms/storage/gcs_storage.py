@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 import google_crc32c
 
@@ -97,13 +97,17 @@ class GcsStorage:
         except FileNotFoundError:
             return None
 
-    def place(self, path: str) -> "BucketPlace":
-        """Where the bucket is that `path` is in."""
+    def regions(self, path: str) -> tuple[str, ...]:
+        """Return the region, the multi-region (`us`), or both regions of the bucket of `path`; empty if unknown.
+
+        The service does not list the regions of a predefined dual-region, such as `nam4`.
+        """
         bucket = gcs_client.client_of_process().bucket(split_path(path)[0])
         with translate_errors(path):
             bucket.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-        regions = tuple(region.lower() for region in bucket.data_locations or ())
-        return BucketPlace((bucket.location or "").lower(), regions, bucket.storage_class or "")
+        is_whole = bucket.location and bucket.location_type != "dual-region"
+        found = bucket.data_locations or ([bucket.location] if is_whole else [])
+        return tuple(region.lower() for region in found)
 
     def protection(self, path: str) -> str:
         """What keeps an object from being deleted or replaced: a hold, or its bucket's retention policy; or nothing."""
@@ -234,20 +238,6 @@ class GcsStorage:
 def _readers(process: int) -> ThreadPoolExecutor:
     """The threads that read ranges; none of them survives a fork."""
     return ThreadPoolExecutor(READS, "ranges")
-
-
-class BucketPlace(NamedTuple):
-    """Where a bucket is.
-
-    Attributes:
-        location: a region, `europe-west4`; a dual-region, `eur4`; or a multi-region, `us`. Empty where nobody says.
-        regions: the two regions of a dual-region that was put together by its owner.
-        storage_class: that objects have if they were given no other: `STANDARD`, `NEARLINE` …
-    """
-
-    location: str
-    regions: tuple[str, ...] = ()
-    storage_class: str = ""
 
 
 def _unpacked(path: str, data: bytes, most_bytes: int | None) -> bytes:
