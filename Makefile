@@ -16,13 +16,11 @@ PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdat
 DEMO := demo
 JOBS ?= 2
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-downloads --no-header --no-annotate --quiet
-LOCK_IMAGE := $(BIN)/uv pip compile setup.py --generate-hashes -c constraints.txt --python-version 3.11 \
-    --python-platform x86_64-manylinux_2_28 --no-python-downloads --no-header --no-annotate --quiet
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
 .PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-recorded lint format bench \
-    bench-engines bench-peers lock lock-image lock-consumers templates pictures clean
+    bench-engines bench-peers lock lock-consumers templates pictures clean
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -93,14 +91,6 @@ lock: $(VENV)/installed  ## Pin the newest versions that setup.py allows
 	(echo "# Pins for Python 3.10 to 3.13, made by \`make lock\` from the ranges in setup.py."; \
 	 $(LOCK) setup.py --extra all --extra dev) > constraints.new
 	mv constraints.new constraints.txt
-	$(MAKE) lock-image
-
-# The second has what the first has not. A platform is named, as the image has one, whatever machine this is run on.
-lock-image: $(VENV)/installed  ## Pin what Dataflow's image installs, as constraints.txt has it, by digest
-	$(LOCK_IMAGE) --extra gcp > requirements.new
-	sed -n 's/^\([A-Za-z0-9._-]*\).*==.*/--no-emit-package \1/p' requirements.new \
-	    | xargs $(LOCK_IMAGE) --extra all > launch/dataflow/requirements-embed.txt
-	mv requirements.new launch/dataflow/requirements.txt
 
 lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be as in constraints.txt
 	grep -v -E "^(numpy|protobuf|tensorflow|tensorflow-metadata)==" constraints.txt > constraints.new
@@ -120,8 +110,8 @@ lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be a
 	done
 	rm named.new constraints.new pins.new
 
-templates: $(VENV)/installed  ## Write what is made of the options anew: metadata of Dataflow templates, tables of docs/cli.md
-	$(BIN)/python -m recordmill.launch.services.template_metadata
+templates: $(VENV)/installed-beam  ## Write what follows from the options: metadata of Dataflow templates, tables of docs/cli.md
+	$(BIN)/python -m recordmill.launch.services.template_metadata build/templates
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
 
 pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README.md anew

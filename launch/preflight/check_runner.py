@@ -140,8 +140,8 @@ def _dataflow_faults(options: PipelineOptions) -> Iterator[str]:
     yield from worker_faults(options)
     if not (options.view_as(WorkerOptions).sdk_container_image or _ships_packages(options)):
         yield (
-            "the workers would not have Recordmill: give --sdk_container_image=IMAGE as launch/dataflow/build.sh makes "
-            "it, or --setup_file=./setup.py in a clone of the project"
+            "the workers would not have Recordmill: give --sdk_container_image=IMAGE of "
+            "launch/dataflow/Dockerfile, or --setup_file=./setup.py in a clone of the project"
         )
 
 

@@ -143,8 +143,7 @@ def with_job_name(beam_arguments: Sequence[str], output: str, splits: Iterable[s
 
 
 def run_job_name(output: str, splits: Iterable[str]) -> str:
-    """What jobs are called that write these splits there; of one name, Dataflow runs one job at a time. As
-    launch/dataflow/run.sh calls them.
+    """What jobs are called that write these splits there; of one name, Dataflow runs one job at a time.
 
     >>> run_job_name("gs://my-bucket/a_b/Coco/", ["train", "val"])
     'recordmill-my-bucket-a-b-coco-train-val'

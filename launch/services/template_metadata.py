@@ -1,6 +1,6 @@
 """The metadata of a Flex Template for Dataflow: its parameters, what they mean, and which values they take.
 
-`python -m recordmill.launch.services.template_metadata` writes launch/dataflow/coco.json and the others.
+`make templates` writes build/templates/coco.json and the others.
 
 Dataflow matches values with the regexes before it starts anything, and Cloud Console shows labels and help. The
 regexes are POSIX-egrep's, which is what Google's documentation names: no \\d, no lookaround. The fields are those of
@@ -9,14 +9,13 @@ https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#P
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from recordmill.launch.command_line.parameters import TEMPLATES, parameters, plain_default
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.pipelines.options.option import READ, Kind, Option, OptionField
-
-FOLDER = Path(__file__).parents[1] / "dataflow"
 
 # A bucket or a path in it. Several paths are separated by commas, so a path must have none.
 _GS_PATH = "gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^,]*)?"
@@ -142,16 +141,13 @@ def _help(command: str, each: OptionField) -> str:
     return re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names[flag[0]], text)
 
 
-def text_of(command: str) -> str:
-    """The file of a command's metadata."""
-    return json.dumps(metadata(command), indent=2, ensure_ascii=False) + "\n"
-
-
-def write() -> None:
-    """Write the files of all commands."""
+def write(folder: Path) -> None:
+    """Write the metadata of all commands."""
+    folder.mkdir(parents=True, exist_ok=True)
     for command in TEMPLATES:
-        (FOLDER / f"{command}.json").write_text(text_of(command), encoding="utf-8")
+        text = json.dumps(metadata(command), indent=2, ensure_ascii=False)
+        (folder / f"{command}.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write()
+    write(Path(sys.argv[1]))

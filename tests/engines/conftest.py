@@ -12,7 +12,6 @@ from tests.dataflow_stand_in import DataflowStandIn
 from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.flink import LOCAL, FlinkCluster, JobServer, running_job_server
-from tests.engines.scripts import Scripts
 from tests.engines.worker_pool import ROOT, Pool, built_wheel, running_pool, worker_environment
 from tests.gcs_stand_in import BUCKET, GcsStandIn, running
 
@@ -176,8 +175,3 @@ def gcs(monkeypatch, sample) -> Iterator[GcsStandIn]:
 def dataflow(gcs) -> Iterator[DataflowStandIn]:
     with dataflow_stand_in.running(gcs) as server:
         yield server
-
-
-@pytest.fixture
-def scripts(tmp_path) -> Scripts:
-    return Scripts(tmp_path)

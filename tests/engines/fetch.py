@@ -4,8 +4,6 @@ A part that is there is left alone. Where one cannot be had, the reason is kept 
 want it are skipped with that reason.
 """
 
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -24,17 +22,11 @@ BEAM_JAVA = "2.62.0"
 
 FLINK_OPERATOR = "1.10.0"
 
-TOFU = "1.9.0"
-"""OpenTofu: Terraform that can be built of a Go module."""
-GOOGLE = "6.50.0"
-"""hashicorp/google, whose arguments are in google_provider/schema.json."""
-
 OPERATOR_SCHEMA = "flinkdeployments.yml"
 JOB_SERVER_JAR = "beam-runners-flink-job-server.jar"
 
 _DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 _POM = Path(__file__).resolve().parent / "flink_job_server" / "pom.xml"
-_GOOGLE_PROVIDER = Path(__file__).resolve().parent / "google_provider"
 _TIMEOUT_S = 1200
 
 
@@ -123,34 +115,13 @@ def fetch_prism(folder: Path) -> None:
     _run(["go", "install", module], {"GOBIN": str(folder)})
 
 
-def fetch_tofu(folder: Path) -> None:
-    """OpenTofu, built by Go where its module is, as `go install` takes none that replaces others; and the provider."""
-    module = _run(["go", "mod", "download", "-json", f"github.com/opentofu/opentofu@v{TOFU}"])
-    _run(["go", "build", "-C", json.loads(module)["Dir"], "-trimpath", "-o", str(folder / "tofu"), "./cmd/tofu"])
-
-
-def fetch_google_provider(folder: Path) -> None:
-    """What tells OpenTofu the arguments of Google's resources, where it looks for it."""
-    platform = "_".join(_run(["go", "env", "GOOS", "GOARCH"]).split())
-    program = folder / f"registry.opentofu.org/hashicorp/google/{GOOGLE}/{platform}/terraform-provider-google"
-    _run(["go", "build", "-C", str(_GOOGLE_PROVIDER), "-trimpath", "-o", str(program), "."])
-
-
-def _google_version() -> str:
-    """It is built anew when what it is built of changes."""
-    built_of = b"".join((_GOOGLE_PROVIDER / name).read_bytes() for name in ("go.mod", "main.go", "schema.json"))
-    return f"{GOOGLE}-{hashlib.sha256(built_of).hexdigest()[:8]}"
-
-
-def _run(command: list[str], environment: Mapping[str, str] = {}) -> str:
-    """What the command prints."""
+def _run(command: list[str], environment: Mapping[str, str] = {}) -> None:
     if not shutil.which(command[0]):
         raise MissingError(f"{command[0]} is not installed")
     try:
-        done = subprocess.run(
+        subprocess.run(
             command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S, env={**os.environ, **environment}
         )
-        return done.stdout
     except subprocess.TimeoutExpired as error:
         raise MissingError(f"{' '.join(command)}: not done after {_TIMEOUT_S} s") from error
     except subprocess.CalledProcessError as error:
@@ -163,8 +134,6 @@ JOB_SERVER = Part("flink-job-server", BEAM_JAVA, fetch_job_server)
 FLINK_CLUSTER = Part("flink", FLINK, fetch_flink)
 PRISM = Part("prism", version("apache-beam"), fetch_prism)
 OPERATOR = Part("flink-operator", FLINK_OPERATOR, fetch_operator)
-TOFU_PROGRAM = Part("tofu", TOFU, fetch_tofu)
-GOOGLE_PROVIDER = Part("google-provider", _google_version(), fetch_google_provider)
 
 
 def fetch(part: Part, parts: Path) -> None:
@@ -190,5 +159,5 @@ def fetch(part: Part, parts: Path) -> None:
 
 
 if __name__ == "__main__":
-    for wanted_part in (JOB_SERVER, FLINK_CLUSTER, PRISM, OPERATOR, TOFU_PROGRAM, GOOGLE_PROVIDER):
+    for wanted_part in (JOB_SERVER, FLINK_CLUSTER, PRISM, OPERATOR):
         fetch(wanted_part, Path(sys.argv[1]))
