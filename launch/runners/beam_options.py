@@ -88,7 +88,10 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
         # The DirectRunner first tries to download and start another runner, Prism.
         options.view_as(StandardOptions).runner = _FN_API_RUNNER
     # All that workers run is in packages that they have; Dataflow's runner would ship the state of this program, too.
-    options.view_as(SetupOptions).save_main_session = False
+    setup = options.view_as(SetupOptions)
+    setup.save_main_session = False
+    if setup.setup_file:
+        setup.setup_file = os.path.abspath(setup.setup_file)  # Beam takes no file name alone
     if runner is Runner.DATAFLOW:
         _add_dataflow_defaults(options)
     elif runner is Runner.PORTABLE:
@@ -152,22 +155,16 @@ def run_job_name(output: str, splits: Iterable[str]) -> str:
     return re.sub(rb"[^a-z0-9]+", b"-", text.encode().lower()).decode()[:_MAX_JOB_NAME].strip("-")
 
 
-def is_prime(options: PipelineOptions) -> bool:
-    """Whether Dataflow Prime is asked for."""
-    asked = options.view_as(GoogleCloudOptions).dataflow_service_options or []
-    return "enable_prime" in asked or options.view_as(DebugOptions).lookup_experiment("enable_prime", False)
-
-
 def _add_dataflow_defaults(options: PipelineOptions) -> None:
-    workers = options.view_as(WorkerOptions)
-    if not is_prime(options):  # which chooses it
+    workers, debug, cloud = map(options.view_as, (WorkerOptions, DebugOptions, GoogleCloudOptions))
+    asked = cloud.dataflow_service_options or []
+    is_prime = "enable_prime" in asked or debug.lookup_experiment("enable_prime", False)
+    if not is_prime:  # Dataflow Prime chooses the machine
         workers.machine_type = workers.machine_type or DATAFLOW_MACHINE
     standard = options.view_as(StandardOptions)
     standard.resource_hints = standard.resource_hints or [f"min_ram={DATAFLOW_MIN_RAM}"]
-    debug = options.view_as(DebugOptions)  # a worker would have twelve threads
     if debug.number_of_worker_harness_threads is None:
         debug.number_of_worker_harness_threads = DATAFLOW_THREADS
-    cloud = options.view_as(GoogleCloudOptions)
     begun = datetime.now(timezone.utc)
     cloud.job_name = cloud.job_name or f"recordmill-{begun:%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
     cloud.labels = [*(cloud.labels or ()), "made-by=recordmill"]
