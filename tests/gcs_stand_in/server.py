@@ -179,9 +179,10 @@ class GcsStandIn:
         names = sorted(name for name in objects if name.startswith(prefix) and name >= first and name > after)
         names = [name for name in names if not end or name < end]
         page = names[:most]  # with names below folders, of which nothing is told
-        if "delimiter" in query:
-            page = [name for name in page if query["delimiter"] not in name.removeprefix(prefix)]
-        listed: dict[str, object] = {"items": [objects[name].resource for name in page]}
+        below = [name for name in page if query.get("delimiter", "\0") in name.removeprefix(prefix)]
+        folders = {prefix + name.removeprefix(prefix).partition("/")[0] + "/" for name in below}
+        items = [objects[name].resource for name in page if name not in below]
+        listed: dict[str, object] = {"items": items, "prefixes": sorted(folders)}
         if len(names) > most:
             listed["nextPageToken"] = base64.b64encode(names[most - 1].encode()).decode()
         return trimmed(listed, query["fields"]) if "fields" in query else listed

@@ -39,12 +39,15 @@ class ListedObject(msgspec.Struct, frozen=True, gc=False):
     generation: str = ""
 
 
-class _Page(msgspec.Struct, rename="camel"):
+class Page(msgspec.Struct, rename="camel"):
+    """A page of a listing. `prefixes` are the sub-folders, where the query has a delimiter."""
+
     items: list[ListedObject] = []
+    prefixes: list[str] = []
     next_page_token: str = ""
 
 
-_PAGE = msgspec.json.Decoder(_Page)
+_PAGE = msgspec.json.Decoder(Page)
 
 
 def get_object(
@@ -61,7 +64,7 @@ def get_object(
     return _get(path, target, {"Range": range_} if range_ else {}, most_bytes)
 
 
-def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterator[list[ListedObject]]:
+def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterator[Page]:
     """The pages of a listing, some of which may be empty; each is asked for again after errors that may pass.
 
     Args:
@@ -72,7 +75,7 @@ def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterat
         asked = {name: value for name, value in {**query, "pageToken": token}.items() if value}
         target = f"/storage/v1/b/{bucket}/o?{urlencode(asked)}"
         page = _PAGE.decode(gcs_client.retry(path)(_get)(path, target).data)
-        yield page.items
+        yield page
         token = page.next_page_token or None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO
 
 import google_crc32c
@@ -35,7 +35,6 @@ from recordmill.transforms.storage.interface import (
     crc32c_text,
     too_large,
 )
-from recordmill.transforms.storage.name_ranges import name_ranges
 from recordmill.transforms.storage.range_stream import RangeStream
 
 if TYPE_CHECKING:
@@ -71,8 +70,12 @@ class GcsStorage:
             yield StoredFile(name, root + name, int(found.size), found.generation)
 
     def parts(self, folder: str) -> list[NameRange]:
-        with ThreadPoolExecutor(READS) as pool:
-            return name_ranges(_split_folder(folder)[1], partial(_first_names, folder), pool)
+        # The first page is enough: it has up to 1,000 sub-folders, and a folder of more files than that is one range.
+        bucket, prefix = _split_folder(folder)
+        query = {"prefix": prefix, "delimiter": "/", "fields": "prefixes,nextPageToken"}
+        with translate_errors(folder):
+            folders = sorted(next(gcs_requests.list_pages(folder, bucket, query)).prefixes)
+        return [NameRange(*bounds) for bounds in pairwise(["", *folders[1:], ""])]
 
     def names(self, folder: str) -> list[str]:
         prefix = _split_folder(folder)[1]
@@ -301,10 +304,4 @@ def _list(
     asked = {**bounds, "fields": f"{fields},nextPageToken", **query}
     with translate_errors(folder):
         for page in gcs_requests.list_pages(folder, bucket, asked):
-            yield from page if with_markers else (found for found in page if not found.name.endswith("/"))
-
-
-def _first_names(folder: str, prefix: str, start: str, most: int) -> list[str]:
-    """See `recordmill.transforms.storage.name_ranges.FirstNames`."""
-    found = _list(folder, "items(name)", NameRange(start), with_markers=True, prefix=prefix, maxResults=most)
-    return [listed.name for listed in islice(found, most)]
+            yield from page.items if with_markers else (found for found in page.items if not found.name.endswith("/"))
