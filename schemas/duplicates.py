@@ -33,7 +33,7 @@ the objects are: see `recordmill.transforms.duplicates.fingerprint_images`."""
 
 
 FINGERPRINT_VERSION = 1
-"""Of how fingerprints are made of pictures and labels; those of another version are not compared with these."""
+"""Version of how fingerprints are made of pictures and labels."""
 
 
 def split_fingerprints(split: str) -> str:
@@ -52,13 +52,13 @@ class Fingerprints(msgspec.Struct, frozen=True):
         shard: file of the shard.
         names: JSON list of the images' file names; decoded of few.
         rows: of FINGERPRINT, as many as names; bytes, in base64 as JSON.
-        version: FINGERPRINT_VERSION; 0 where a program before there was one has made them.
+        version: FINGERPRINT_VERSION.
     """
 
     shard: str
     names: msgspec.Raw
     rows: bytes
-    version: int = 0
+    version: int
 
     @property
     def array(self) -> "np.ndarray":

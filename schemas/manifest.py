@@ -140,17 +140,15 @@ class SplitManifest(msgspec.Struct, frozen=True):
         made_by: versions of what decides bytes besides the recipe: this program, and the libraries that decode and
             encode pictures and masks.
         rejects_sha256: hex digest of the split's file of rejects.
-        first_rejects: the first hundred of each reason, in that file's order; UNSET where an older program wrote the
-            split.
+        first_rejects: the first hundred of each reason, in that file's order.
         class_counts: how many objects there are of each class, by class index; of images that have one class each, how
             many images.
         warnings: what is not likely to be meant, for a person.
         texts: what was encoded, by column.
         findings: numbers of pictures or boxes that may be faults, by name, see
             `recordmill.schemas.statistics.FINDINGS`.
-        statistics_sha256: hex digest of the split's file of statistics; UNSET where an older program wrote the split,
-            without one.
-        fingerprints_sha256: likewise of its fingerprints; UNSET where records have no pictures, too.
+        statistics_sha256: hex digest of the split's file of statistics; UNSET if it has none.
+        fingerprints_sha256: likewise of its fingerprints; UNSET if records have no pictures.
     """
 
     recipe: Recipe
@@ -169,7 +167,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
     findings: dict[str, int] = {}
     statistics_sha256: str | msgspec.UnsetType = msgspec.UNSET
     fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
-    first_rejects: tuple[RejectLine, ...] | msgspec.UnsetType = msgspec.UNSET
+    first_rejects: tuple[RejectLine, ...] = ()
 
     @property
     def examples(self) -> int:
@@ -295,8 +293,8 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         raise ConfigError(f"{path} is not a Recordmill manifest ({error}); was it edited or cut short?") from error
     if manifest is None:
         raise ConfigError(
-            f"{path} is of manifest format {format_}, this program writes and reads format {FORMAT}; "
-            "use the version that wrote it, or convert into another folder"
+            f"{path} is of manifest format {format_}, and this version reads format {FORMAT}: convert again, into "
+            "another folder"
         )
     if manifest.layout not in LAYOUTS:
         raise ConfigError(f"{path} is of layout {manifest.layout!r}, which this program does not know")

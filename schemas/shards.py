@@ -69,7 +69,7 @@ class ShardInfo(msgspec.Struct, frozen=True):
         bytes: size of the file, compressed if it is.
         crc32c: of the file, as Cloud Storage writes it, which knows it of every object: looking costs no read.
         sha256: hex digest of the file.
-        index: of the file of its index; UNSET where it has none, as it is GZIP, or older.
+        index: of the file of its index; UNSET for GZIP, which has none.
     """
 
     file: str

@@ -136,7 +136,7 @@ VERBS = {
         ReportOptions,
         "make a data set's page, report.html, again",
         "A page says what is in a data set: its splits side by side, classes, sizes, what was left out, and pictures. "
-        "Each conversion writes it; data sets of older programs get theirs here, and their records are read once.",
+        "Each conversion writes it.",
         "OUT",
         (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill report tfrecords"),
         runs_beam=False,
@@ -145,7 +145,7 @@ VERBS = {
         IndexOptions,
         "write the index of anybody's TFRecords, for random access",
         "Says where each record begins and ends, so that readers may take any of them: DALI, PyPI's tfrecord, and "
-        "recordmill.open. Conversions write it; TFRecords of older or other programs get theirs here, from the "
+        "recordmill.open. Conversions write it; TFRecords of other programs get theirs here, from the "
         "lengths of their records, whose checksums are checked. Not of GZIP, which has no random access.",
         "PATH...",
         (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill index tfrecords"),

@@ -36,8 +36,7 @@ def duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> It
     if missing := ", ".join(name for name in manifest.splits if name not in found.splits):
         yield (
             "duplicates",
-            f"{missing} was not compared, as its fingerprints are missing, damaged or an older program's; recordmill "
-            f"report {folder} makes them",
+            f"{missing} was not compared: its fingerprints are missing or damaged; convert again with --overwrite",
         )
     for name, number in list(found.copied_classes.items())[:_CLASSES_SHOWN]:
         copies = f"{number:,} pictures of the class {name} are of other classes, too: does its folder hold theirs?"

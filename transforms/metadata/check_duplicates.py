@@ -81,7 +81,7 @@ def _refused(
     if lacking := sorted(names - others.keys()):
         raise DuplicatesError(
             f"--duplicates {policy}: {', '.join(lacking)} of {output} cannot be compared, as its fingerprints are "
-            f"missing, damaged or an older program's; recordmill report {output} makes them"
+            "missing or damaged; convert it again with --overwrite"
         )
     return [
         group

@@ -10,7 +10,6 @@ import msgspec
 
 from recordmill.schemas.duplicates import (
     DUPLICATES,
-    FINGERPRINT_VERSION,
     DuplicateGroup,
     Duplicates,
     Fingerprints,
@@ -41,17 +40,14 @@ def fingerprint_lines(fingerprints: Iterable[Fingerprints]) -> bytes:
 
 
 def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) -> dict[str, list[Fingerprints]]:
-    """The fingerprints of those of the splits that have some, as they were written, and by the present version: others
-    could not be compared."""
+    """The fingerprints of those of the splits that have some, as they were written."""
     found = {}
     for split in splits:
         data = read_file(output, split_fingerprints(split))
         if data is None or sha256(data).hexdigest() != manifest.splits[split].fingerprints_sha256:
             continue
         # Names would keep all of the file in memory, of which they are a sixth.
-        of_shards = [msgspec.structs.replace(each, names=each.names.copy()) for each in _DECODER.decode_lines(data)]
-        if all(each.version == FINGERPRINT_VERSION for each in of_shards):
-            found[split] = of_shards
+        found[split] = [msgspec.structs.replace(each, names=each.names.copy()) for each in _DECODER.decode_lines(data)]
     return found
 
 

@@ -1,6 +1,6 @@
 """The statistics of a data set's folder: of each split a file, written with the split, and one of all."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -16,31 +16,28 @@ from recordmill.transforms.storage.resolve import storage_for
 
 def folder_statistics(output: str, splits: Iterable[str]) -> bytes | None:
     """Return the content of statistics.json, made of the statistics of each split; None if no split has any."""
-    found = dict(_files(output, sorted(splits)))
-    comparison = compare_splits(_decoded(found))
+    found = _read(output, sorted(splits))
+    comparison = compare_splits({split: known for split, (known, _) in found.items()})
     compared = {} if comparison is None else {"across_splits": comparison}
-    return encode_json({"splits": found} | compared) if found else None
+    # As in the splits' files: decoded numbers would be encoded in another way.
+    return encode_json({"splits": {split: raw for split, (_, raw) in found.items()}} | compared) if found else None
 
 
 def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:
     """The statistics of those of the splits that have some."""
-    return _decoded(dict(_files(output, splits)))
+    return {split: known for split, (known, _) in _read(output, splits).items()}
 
 
-def _decoded(files: Mapping[str, msgspec.Raw]) -> dict[str, SplitStatistics]:
+def _read(output: str, splits: Iterable[str]) -> dict[str, tuple[SplitStatistics, msgspec.Raw]]:
+    """Statistics by split, decoded and as JSON; `verify` reports damaged files, which are left out."""
     found = {}
-    for split, data in files.items():
-        with suppress(msgspec.ValidationError):  # of another program
-            found[split] = msgspec.json.decode(data, type=SplitStatistics)
-    return found
-
-
-def _files(output: str, splits: Iterable[str]) -> Iterator[tuple[str, msgspec.Raw]]:
     for split in splits:
         data = read_file(output, split_statistics(split))
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
             if data is not None:
-                yield split, msgspec.json.decode(data, type=msgspec.Raw)
+                known = msgspec.json.decode(data, type=SplitStatistics)
+                found[split] = known, msgspec.json.decode(data, type=msgspec.Raw)
+    return found
 
 
 def file_sha256(path: str) -> str:

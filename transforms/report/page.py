@@ -52,7 +52,7 @@ class PageParts(NamedTuple):
     """Of what a page is made.
 
     Attributes:
-        statistics: by split; a split that an older program wrote may lack them.
+        statistics: by split; a split whose file is missing or damaged has none.
         rejects: a few of each split.
         duplicates: the first of them, of which pictures are shown.
     """

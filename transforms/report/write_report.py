@@ -1,23 +1,14 @@
 """report.html, beside the shards of a complete data set."""
 
 import logging
-from collections.abc import Sequence
 
-import msgspec
-
-from recordmill.schemas.dataset_files import split_rejects
-from recordmill.schemas.manifest import SplitManifest
-from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.statistics_file import REPORT
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.metadata.folder_duplicates import first_groups
-from recordmill.transforms.metadata.folder_statistics import read_file, read_statistics
+from recordmill.transforms.metadata.folder_statistics import read_statistics
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
-
-_REJECTS_READ = 10_000
-"""Of a split's rejects, where an older program wrote it."""
 
 
 def has_report(output: str) -> bool:
@@ -60,15 +51,8 @@ def write_report(output: str) -> str:
         duplicates = first_groups(output, GROUPS_SHOWN)
         chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
         pictures = read_examples(output, manifest, chosen)
-        rejects = {split: _rejects(output, split, entry) for split, entry in manifest.splits.items()}
+        rejects = {split: entry.first_rejects for split, entry in manifest.splits.items()}
         storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures, duplicates)))
         seen, manifest = manifest, require_manifest(output)
         if manifest == seen:  # no other job has added a split meanwhile
             return path
-
-
-def _rejects(output: str, split: str, entry: SplitManifest) -> Sequence[RejectLine]:
-    if entry.first_rejects is not msgspec.UNSET:
-        return entry.first_rejects
-    lines = (read_file(output, split_rejects(split)) or b"").splitlines()[:_REJECTS_READ]
-    return [msgspec.json.decode(line, type=RejectLine) for line in lines]

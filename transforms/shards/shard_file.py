@@ -10,7 +10,6 @@ import google_crc32c
 import msgspec
 
 from recordmill.schemas.dataset_files import state_folder
-from recordmill.schemas.duplicates import FINGERPRINT_VERSION
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
@@ -199,10 +198,6 @@ class FinishedShards:
         except FileNotFoundError:  # another run may be done just now
             return None
         if result is None or (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
-            return None
-        if (result.info.index is msgspec.UNSET) != self._place.gzip:  # an older program's
-            return None
-        if result.fingerprints and result.fingerprints.version != FINGERPRINT_VERSION:
             return None
         return result if all(map(self._is_there, moves(key.split, result.info))) else None
 

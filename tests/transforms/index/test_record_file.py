@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import google_crc32c
-import msgspec
 import numpy as np
 import pytest
 
@@ -321,10 +320,3 @@ def test_in_a_bucket_many_files_are_read_at_once(bucket, tmp_path):
         for number, record in enumerate(RECORDS)
     ]
     assert RecordFiles(shards).read([*NUMBERS, *range(20)]) == [RECORDS[number] for number in (*NUMBERS, *range(20))]
-
-
-def test_what_the_manifest_says_of_an_index_is_no_part_of_opening(tmp_path):
-    """Older folders, whose manifests know of none, are read alike."""
-    info = write(tmp_path / "x", RECORDS)
-    assert info.index is msgspec.UNSET
-    assert RecordFile(str(tmp_path / "x"), info).read([1]) == RECORDS[1:2]

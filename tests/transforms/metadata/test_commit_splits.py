@@ -14,8 +14,9 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, decode_encoder
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError
 from recordmill.schemas.features import Part
-from recordmill.schemas.manifest import FORMAT, Manifest, decode_manifest
+from recordmill.schemas.manifest import FORMAT, Manifest, decode_manifest, encode_json
 from recordmill.schemas.shards import IndexInfo, ShardInfo
+from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.transforms.metadata import commit_splits as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests
@@ -48,7 +49,7 @@ def commit(folder: Path, manifest: Manifest, byte: bytes = b"\0") -> Manifest:
 
 
 def statistics_of(manifest: Manifest) -> dict[str, bytes]:
-    return {split: b'{"images": "%s"}' % split.encode() for split in manifest.splits}
+    return {split: encode_json(SplitStatistics(9, {}, (), {split: 9}, (), (), {}, {}, 0)) for split in manifest.splits}
 
 
 def listed(folder: Path) -> list[str]:
@@ -66,9 +67,10 @@ def test_a_second_split_joins_the_first(tmp_path):
     }
     assert (after["rejects-train.jsonl"], after["rejects-val.jsonl"]) == (b"train", b"val")
     assert not [name for name in after if name.startswith(".")]
-    assert json.loads(before["statistics.json"]) == {"splits": {"val": {"images": "val"}}}
-    both = {split: {"images": split} for split in ("train", "val")}
+    both = {split: json.loads(after[f"statistics-{split}.json"]) for split in ("train", "val")}
+    assert json.loads(before["statistics.json"]) == {"splits": {"val": both["val"]}}
     assert json.loads(after["statistics.json"]) == {"splits": both}
+    assert both["train"] != both["val"]
 
 
 def test_a_page_of_the_splits_before_does_not_stay(tmp_path):

@@ -13,7 +13,6 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
-from recordmill.schemas.duplicates import FINGERPRINT_VERSION
 from recordmill.schemas.features import Part
 from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.labels import LabelMap
@@ -21,7 +20,6 @@ from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.shards import ShardInfo, ShardKey
-from recordmill.transforms.duplicates import fingerprint_images
 from recordmill.transforms.images import fetch_images
 from recordmill.transforms.images.fetch_images import FetchMembers
 from recordmill.transforms.runtime import progress
@@ -165,13 +163,6 @@ def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
     assert (result.counted[Metric.IMAGES], result.counted[Metric.OF_REJECTED_IMAGES]) == (1, 1)
 
 
-def test_a_shard_whose_fingerprints_an_older_program_made_is_written_again(tmp_path, tasks, monkeypatch):
-    with monkeypatch.context() as older:
-        older.setattr(fingerprint_images, "FINGERPRINT_VERSION", 0)
-        assert finish(tasks, recipe(tmp_path)).fingerprints.version == 0
-    assert finish(tasks, recipe(tmp_path)).fingerprints.version == FINGERPRINT_VERSION
-
-
 def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
     first = finish(tasks, recipe(tmp_path))
     before = (tmp_path / "out" / FILE).stat().st_mtime_ns
@@ -197,13 +188,6 @@ def other_note(out: Path, old: bytes, new: bytes) -> None:
     (out / STATE).write_bytes(msgspec.json.encode(note))
 
 
-def without_index(out: Path) -> None:
-    """As a program leaves a note that writes no index."""
-    noted = msgspec.json.decode(bytes(msgspec.json.decode((out / STATE).read_bytes(), type=Note).result))
-    index = msgspec.json.encode(noted["info"]["index"])
-    other_note(out, b',"index":' + index, b"")
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -212,7 +196,6 @@ def without_index(out: Path) -> None:
         lambda out: (out / FILE).write_bytes(flipped((out / FILE).read_bytes())),
         lambda out: (out / INDEX).unlink(),
         lambda out: (out / INDEX).write_bytes(flipped((out / INDEX).read_bytes())),
-        lambda out: without_index(out),
         lambda out: (out / STATE).unlink(),
         lambda out: (out / STATE).write_bytes(b""),
         lambda out: (out / STATE).write_bytes((out / STATE).read_bytes()[:-9]),
@@ -228,7 +211,6 @@ def without_index(out: Path) -> None:
             "a bit flipped",
             "no index",
             "another index",
-            "index not noted",
             "no state",
             "empty state",
             "cut state",

@@ -209,19 +209,6 @@ def test_the_list_of_rejects_is_as_long_as_its_bound_and_the_counts_say(tmp_path
     assert faults(tmp_path) == found
 
 
-def test_a_split_of_an_older_program_has_no_statistics_to_be_checked(tmp_path):
-    write(tmp_path)
-    alone = decode_manifest((tmp_path / "manifest-train.json").read_bytes(), "manifest-train.json")
-    old = msgspec.structs.replace(alone.splits["train"], statistics_sha256=msgspec.UNSET)
-    alone = msgspec.structs.replace(alone, splits={"train": old})
-    (tmp_path / "manifest-train.json").write_bytes(encode_manifest(alone))
-    (tmp_path / "statistics-train.json").unlink()
-    publish(str(tmp_path))
-    assert b"statistics" not in (tmp_path / "manifest.json").read_bytes()
-    assert faults(tmp_path) == []
-    assert not (tmp_path / "statistics.json").exists()
-
-
 def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):
     shards = (msgspec.structs.replace(SHARDS[0], file="file_00-9.tfrec", examples=9),)
     recipe = msgspec.structs.replace(SPLIT.recipe, layout="keras")

@@ -87,7 +87,7 @@ def test_a_shard_that_is_not_there(tmp_path, good):
 
 def test_an_index_is_that_of_the_shard(tmp_path, good):
     expected = shard(tmp_path / "a", [good] * 3)
-    assert found(verify(expected)) == []  # of an older program, without one
+    assert found(verify(expected)) == []
     listed = msgspec.structs.replace(expected, info=msgspec.structs.replace(expected.info, index=IndexInfo(1, "")))
     assert found(verify(listed)) == [(".index/a.idx", None, "missing")]
     index_shard(str(tmp_path / "a"), None, lambda records: None)
