@@ -115,10 +115,3 @@ class SplitComparison(msgspec.Struct, frozen=True):
 
     one_split_only: tuple[ClassInOneSplit, ...] = ()
     drifting: tuple[ClassDrift, ...] = ()
-
-
-class FolderStatistics(msgspec.Struct, frozen=True):
-    """The content of statistics.json; `across_splits` where there are two splits or more that have classes."""
-
-    splits: dict[str, SplitStatistics]
-    across_splits: SplitComparison | msgspec.UnsetType = msgspec.UNSET
