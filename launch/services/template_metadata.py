@@ -110,26 +110,9 @@ def _regex(option: Option) -> str:
     if option.pattern:
         return option.pattern
     if option.kind is Kind.INTEGER and option.least == 1:
-        return positive_integers(option.largest) if option.largest else "[1-9][0-9]{0,17}"
+        # As many digits as the bound has; the command checks the bound itself.
+        return f"[1-9][0-9]{{0,{len(str(option.largest)) - 1 if option.largest else 17}}}"
     return _OF_KIND.get(option.kind, ".+")
-
-
-def positive_integers(largest: int) -> str:
-    """A regex of the integers from 1 to `largest`.
-
-    >>> positive_integers(256)
-    '([1-9][0-9]{0,1}|1[0-9]{2}|2[0-4][0-9]{1}|25[0-5]|256)'
-    """
-    digits = str(largest)
-    shorter = [f"[1-9][0-9]{{0,{len(digits) - 2}}}"] if len(digits) > 1 else []
-    smaller = []
-    for place, digit in enumerate(digits):
-        first, last = (0 if place else 1), int(digit) - 1
-        if last >= first:
-            one = f"[{first}-{last}]" if last > first else str(first)
-            rest = len(digits) - place - 1
-            smaller.append(f"{digits[:place]}{one}" + (f"[0-9]{{{rest}}}" if rest else ""))
-    return f"({'|'.join([*shorter, *smaller, digits])})"
 
 
 def _help(command: str, each: OptionField) -> str:
