@@ -286,3 +286,12 @@ def test_what_was_extracted_before_a_fault_of_the_disk_is_kept(tmp_path, recordm
     outcome = recordmill("extract", tmp_path / "out", tmp_path / "dir")
     assert (outcome.code, "3 shards were extracted" in outcome.out) == (0, True)
     assert files_below(tmp_path / "dir") == files_below(tmp_path / "whole")
+
+
+def test_a_file_system_without_locks_will_do(folder, tmp_path, recordmill, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert recordmill("extract", folder, tmp_path / "dir").code == 0
+    assert image_ids(tmp_path / "dir") == list(range(1, 15))

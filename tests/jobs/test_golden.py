@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import annotation, image_row
 from tests.golden import assert_golden
 from tests.jobs.folders import draw, draw_all, write_table
+from tests.transforms.show.records import example, picture, write
 
 VARIABLE = (
     (re.compile(r"starting TensorFlow\n"), ""),  # only once in a process
@@ -17,7 +18,7 @@ VARIABLE = (
     (re.compile(r"(?<!\w)\d[\d,.]* (bytes|kB|MB|GB)\b"), "SIZE"),
     (re.compile(r"\b\d+(\.\d+)? (s|seconds?|minutes?)\b"), "TIME"),
     (re.compile(r"[0-9a-f]{64}"), "SHA256"),
-    (re.compile(r"at byte \d+"), "at byte N"),
+    (re.compile(r"(at byte |\"bytes\": )\d[\d,]*"), r"\1N"),
 )
 COCO = "coco --images s/images --instances odd.json --output out --split train=0.5,val=0.5 --num-shards 12"
 FOLDER = "folder --images pets --output out --num-shards 2 --max-rejects 1"
@@ -61,7 +62,8 @@ COMMANDS = {
         f"{TABLE} --label nothing",
         f"{TABLE} --text-column caption --split train=0.5,val=0.5",
         f"{TABLE} --images s/images --output out",
-        f"{TABLE} --label shape --split train=0.5,val=0.5 --text-column caption --text counts --key object --dry-run",
+        f"{TABLE} --label shape --split train=0.5,val=0.5 --text-column caption --text counts --key image --dry-run",
+        "table --rows s/objects.csv --key image --split train --output keyed",
         "table --rows odd.csv --schema schema.json --output odd",
         "table --rows odd.csv --schema schema.json --output odd --max-rejects 1",
         "table --rows s/objects.csv --images s/images --image-column image --output pictures",
@@ -78,7 +80,13 @@ COMMANDS = {
         "verify damaged",
         "verify whole --recompute 1",
     ],
-    "extract": ["extract s new", "extract whole new", "extract whole new", "extract damaged some"],
+    "extract": [
+        "extract s new",
+        "extract whole new",
+        "extract whole new",
+        "extract damaged some",
+        "extract kinds kind",
+    ],
     "show": [
         "show whole --count 1",
         "show whole --find star",
@@ -86,7 +94,10 @@ COMMANDS = {
         "show whole --save x.png --count 2",
         "show whole --save x.png --json",
         "show whole --save s/objects.csv",
+        "show rows.tfrecord --save a.png",
+        "show rows.tfrecord --index 1 --save a.png",
         "show damaged --count 2",
+        "show damaged --id nothing --json",
         "show s/objects.csv",
     ],
     "report": ["report s", "report whole", "report damaged"],
@@ -96,8 +107,8 @@ COMMANDS = {
 
 
 @pytest.fixture
-def inputs(sample, tmp_path, copy_converted, monkeypatch) -> None:
-    """In the working folder: the sample as `s`, odd inputs, and the sample converted: `whole` and `damaged`."""
+def inputs(sample, tmp_path, copy_converted, of_every_kind, monkeypatch) -> None:
+    """In the working folder: the sample as `s`, odd inputs, data sets: `whole`, `damaged`, `kinds`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     shutil.copytree(Path(sample.images).parent, "s")
@@ -127,6 +138,8 @@ def inputs(sample, tmp_path, copy_converted, monkeypatch) -> None:
     Path("odd.csv").write_bytes(b"a,b\n1,x\n2\n3,\xff\nfour,y\n5,z\n1e99,w\n")
     columns = [{"name": "a", "feature": "a", "type": "float32"}, {"name": "b", "feature": "b", "type": "bytes"}]
     Path("schema.json").write_text(json.dumps({"columns": columns}))
+    write(Path("rows.tfrecord"), example(a=[1]), example(image__encoded=[picture(400, 300)[:-300]], height=[1]))
+    shutil.copytree(of_every_kind, "kinds")
     copy_converted(Path("whole"), "--num-shards", 3)
     shutil.copytree("whole", "damaged")
     cut, flipped, *_ = sorted(Path("damaged").glob("coco-*"))
