@@ -3,14 +3,12 @@
 import json
 import re
 from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 from posixpath import normpath
 
 import pytest
 
 from recordmill.launch.cli import main
-from recordmill.schemas.splits import SplitShares
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -102,33 +100,6 @@ def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, reco
     assert [counts[split]["groups"] for split in ("train", "val")] == [3, 5]
     assert sum(each["rows"] for each in counts.values()) == len(NAMES) + 2
     assert recordmill("verify", converted).code == 0
-
-
-def test_images_of_a_list_stay_together_and_another_list_is_another_job(inputs, tmp_path, recordmill):
-    """Pairs overlap, so that patients 0 and 1 are one group; the names are the files', which the JSON has not."""
-    pairs = [(NAMES[number], NAMES[number + 1]) for number in range(5)] + [(NAMES[9], "gone.jpg")]
-    lines = [json.dumps({"images": [{"file_name": name} for name in pair], "bits": 0}) for pair in pairs]
-    listed = tmp_path / "duplicates.jsonl"
-    listed.write_text("\n".join(lines[::-1]))
-    rows = [image_row(id_, name.split("/")[1]) for id_, name in enumerate(NAMES[:-1])]
-    instances = write_coco(tmp_path, rows, [annotation(id_, id_) for id_ in range(len(rows))], CATEGORIES)
-    job = ["coco", "--images", inputs / "images", "--instances", instances, "--match", "name"]
-    job += ["--split", "train=0.5,val=0.5", "--output", tmp_path / "out", "--groups", listed]
-    assert recordmill(*job).code == 0
-    manifest = manifest_of(tmp_path / "out")
-    divided = {name: split for split in ("train", "val") for name in by_name(tmp_path / "out", split)}
-    assert len(divided) == len(NAMES) - 1
-    shares = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
-    assert {divided[name] for name in NAMES[:6]} == {shares.split_of(NAMES[0])}
-    assert all(divided[name] == shares.split_of(name) for name in divided.keys() - set(NAMES[:6]))
-    images = {split: entry["images"] for split, entry in manifest["splits"].items()}
-    assert sum(of.get("groups", 0) for of in images.values()) == 2
-    assert sum(of["ungrouped"] for of in images.values()) == len(NAMES) - 1 - 7
-    listed.write_text("\n".join(lines[1:]))
-    assert recordmill(*job).code == 2
-    listed.write_text("\n".join([*lines, "{}"]))
-    assert recordmill(*job, "--overwrite").code == 2
-    assert recordmill(*job, "--groups", tmp_path / "nothing.csv").code == 2
 
 
 def test_splits_follow_from_names_alone(converted, inputs, tmp_path, recordmill):

@@ -94,6 +94,7 @@ COMMANDS = {
         "show whole --save x.png --count 2",
         "show whole --save x.png --json",
         "show whole --save s/objects.csv",
+        "show whole --save empty.png",
         "show rows.tfrecord --save a.png",
         "show rows.tfrecord --index 1 --save a.png",
         "show damaged --count 2",
@@ -121,6 +122,7 @@ def inputs(sample, tmp_path, copy_converted, of_every_kind, monkeypatch) -> None
     document |= {"images": document["images"] + rows, "categories": categories, "extra": []}
     Path("odd.json").write_text(json.dumps(document | {"annotations": document["annotations"] + odd}))
     Path("empty").mkdir()
+    Path("empty.png").mkdir()
     draw_all(Path("pets"), [f"{name}/{number}.jpg" for name in ("Cat", "Dog", "Cat/Dog", "Cat/Cat") for number in "12"])
     draw(Path("pets/none.png"), 1)
     Path("pets/notes.txt").write_text("no picture")

@@ -12,7 +12,7 @@ import pytest
 
 from recordmill.transforms.table import write_row_shards
 from recordmill.transforms.table.write_row_shards import write_row_shard
-from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes, staged_shards
+from tests.conftest import manifest_of, read_examples, shard_bytes, staged_shards
 
 SHARES = ["--split", "train=0.7,val=0.2,test=0.1"]
 
@@ -173,26 +173,6 @@ def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill
     # The encoder's split is that of the records: rejects of other columns have texts, too, and defaults are some.
     assert len(ids[0]) <= manifest["encoders"][0]["texts"] <= len(ids[0]) + len(found) - sum(good.values())
     assert recordmill("verify", tmp_path / "o").code == 0
-
-
-def test_rows_that_do_not_fit_are_rejects_and_nothing_is_lost(tmp_path, recordmill):
-    (tmp_path / "rows.csv").write_bytes(b"a,b\n1,x\n2\n3,\xff\nfour,y\n5,z\n1e99,w\n")
-    schema = {
-        "columns": [{"name": "a", "feature": "a", "type": "float32"}, {"name": "b", "feature": "b", "type": "bytes"}]
-    }
-    (tmp_path / "schema.json").write_text(json.dumps(schema))
-    flags = ["--rows", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--output", tmp_path / "out"]
-    assert recordmill("table", *flags).code == 1
-    assert recordmill("table", *flags, "--dry-run").code == 1
-    assert recordmill("table", *flags, "--max-rejects", "1").code == 0
-    assert [(r["what"], r["id"], r["reason"]) for r in rejects_of(tmp_path / "out")] == [
-        ("row", 2, "malformed_row"),
-        ("row", 3, "not_text"),
-        ("row", 4, "other_type"),
-        ("row", 6, "not_finite"),
-    ]
-    assert sorted(r["a"][0] for r in read_examples(tmp_path / "out")) == [1, 5]
-    assert recordmill("verify", tmp_path / "out").code == 0
 
 
 def test_the_schema_of_a_data_set_writes_it_again(rows, tmp_path, recordmill):
