@@ -20,6 +20,7 @@ from tests.jobs.folders import (
     examples_of,
     image_files,
     splits_of,
+    whole_folder,
 )
 
 
@@ -101,7 +102,7 @@ def test_tfds_opens_the_folder(converted):
         assert ours == {}
 
 
-def test_images_and_labels_come_out_as_they_went_in(pictures, converted, extracted):
+def test_images_and_labels_come_out_as_they_went_in(pictures, converted, extracted, tmp_path, recordmill):
     files, splits = image_files(pictures), splits_of(converted)
     for split in SPLITS:
         below = extracted / "images" / split
@@ -111,6 +112,10 @@ def test_images_and_labels_come_out_as_they_went_in(pictures, converted, extract
             rows = list(csv.DictReader(file))
         assert rows == [{"path": name, "label": name.split("/")[0], "split": split} for name in sorted(found)]
     assert sorted(path.name for path in extracted.iterdir()) == ["annotations", "images"]
+    assert recordmill("extract", converted, tmp_path / "val", "--split", "val").code == 0
+    whole = whole_folder(extracted).items()
+    of_val = {name: data for name, data in whole if name.startswith(("images/val/", "annotations/labels_val"))}
+    assert whole_folder(tmp_path / "val") == of_val
 
 
 def test_what_was_extracted_gives_the_same_bytes_again(converted, extracted, tmp_path, recordmill):
