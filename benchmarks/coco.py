@@ -19,7 +19,6 @@ from measure import Measure, measured
 HERE = Path(__file__).resolve().parent
 RECORDMILL = [sys.executable, "-m", "recordmill.launch.cli"]
 IMPORTS = (
-    "from recordmill.launch.light_beam import import_light_beam; import_light_beam([]); "
     "import recordmill.launch.verbs.coco, recordmill.launch.runners.run, recordmill.launch.terminal.progress, "
     "recordmill.pipelines.coco, apache_beam.runners.portability.fn_api_runner"
 )

@@ -81,7 +81,6 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
 
     from recordmill.launch import cli
-    from recordmill.launch.runners import garbage
     from recordmill.schemas.errors import EmptyDatasetError
     from recordmill.schemas.images import ImageRef
     from recordmill.schemas.rejects import Metric
@@ -106,7 +105,6 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     (output.parent / "images" / _name(0)).write_bytes(b"")
     arguments = ["--images", str(output.parent / "images"), "--instances", str(path), "--output", str(output)]
     before = _processor_s()
-    garbage.put_off()  # as a process does that runs one command
     code = cli.main(["coco", *arguments, "--progress", "none", *flags])
     if code != EmptyDatasetError.exit_code or not Path(rejects_path(str(output), "train")).exists():
         sys.exit("the job did not come to its end")

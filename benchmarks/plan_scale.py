@@ -27,7 +27,6 @@ from arguments import read_arguments
 from make_coco import HEIGHT, WIDTH
 from measure import Measure, measured
 
-from recordmill.launch.runners import remember_state
 from recordmill.pipelines import coco, convert
 from recordmill.schemas.images import USUAL_IMAGE_BYTES, ImageRef, JoinSide
 from recordmill.transforms.shards.plan_shards import PlanShards
@@ -89,7 +88,6 @@ def plan(path: str, counts: bool) -> dict[str, Any]:
     """Run the steps before writing; with `counts`, by GroupByKey what it was given, else by step its seconds."""
     options = coco.CocoOptions(images=(str(Path(path).parent),), instances=(path,), output=f"{path}-out")
     coco.ListImages = DrawnFiles
-    remember_state.install()
     if counts:
         beam.GroupByKey = CountedGroupByKey
     pipeline = beam.Pipeline("FnApiRunner", PipelineOptions([]))

@@ -19,7 +19,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from recordmill.launch.runners import garbage
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_path, write_rejects
@@ -55,8 +54,6 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=4, help="steps that they come from")
     parser.add_argument("--random", action="store_true")
     args = parser.parse_args()
-    garbage.put_off()  # as a job does
-    garbage.look()
     before, started = time.process_time(), time.monotonic()
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as output:

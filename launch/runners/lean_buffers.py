@@ -7,9 +7,13 @@ pieces, too, and the buffer in which they were encoded is let go as the step end
 for the whole job, at its largest size. docs/performance.md says what that saves.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import apache_beam as beam
 from apache_beam.coders.coder_impl import create_OutputStream
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2
@@ -18,6 +22,8 @@ from apache_beam.runners.worker import bundle_processor, data_plane
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
+_LOGGER = logging.getLogger(__name__)
+
 _PIECE_BYTES = 1 << 20
 
 _PANE = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
@@ -25,19 +31,48 @@ _partition = execution.GroupingBuffer.partition
 _output_stream = data_plane.InMemoryDataChannel.output_stream
 _finish = bundle_processor.DataOutputOperation.finish
 
+_REPLACED: Sequence[Callable] = (
+    _partition,
+    fn_runner.BundleManager._send_input_to_worker,
+    data_plane.InMemoryDataChannel.input_elements,
+    _output_stream,
+    _finish,
+)
+_KNOWN_SOURCES = {
+    "adddbedb6adf429dc4507633b64a5905f4b5c68950ca365081e6fbf64a4da82b",  # Beam 2.70 to 2.73
+    "e9ed8887e7b647422522e49b80cd605041b1932eca3ad26a3acbda6d54b6521b",  # Beam 2.74 to 2.77
+}
+"""SHA-256 of the source code of `_REPLACED`. Compare a new version's methods, and their callers, before it is added."""
+
 
 def install(options: PipelineOptions) -> None:
-    """For all jobs of this process; not where Beam is asked to run each bundle several times, with the same input."""
-    if not options.view_as(DirectOptions).direct_runner_bundle_repeat:
-        buffer: Any = execution.GroupingBuffer
-        manager: Any = fn_runner.BundleManager
-        channel: Any = data_plane.InMemoryDataChannel
-        output: Any = bundle_processor.DataOutputOperation
-        buffer.partition = partition
-        manager._send_input_to_worker = _send_input_to_worker
-        channel.input_elements = input_elements
-        channel.output_stream = output_stream
-        output.finish = finish
+    """Replace the five methods for all jobs of this process.
+
+    Nothing is replaced if a method's source is not a known one, or if Beam is asked to run each bundle several times
+    (`--direct_runner_bundle_repeat`), which reads an input again.
+    """
+    if options.view_as(DirectOptions).direct_runner_bundle_repeat:
+        return
+    if sources_hash(_REPLACED) not in _KNOWN_SOURCES:
+        _LOGGER.debug("Beam %s: unknown source of buffer methods; the local runner keeps Beam's", beam.__version__)
+        return
+    buffer: Any = execution.GroupingBuffer
+    manager: Any = fn_runner.BundleManager
+    channel: Any = data_plane.InMemoryDataChannel
+    output: Any = bundle_processor.DataOutputOperation
+    buffer.partition = partition
+    manager._send_input_to_worker = _send_input_to_worker
+    channel.input_elements = input_elements
+    channel.output_stream = output_stream
+    output.finish = finish
+
+
+def sources_hash(methods: Sequence[Callable]) -> str:
+    """Return the SHA-256 of the methods' source code, or an empty string if a source is not available."""
+    try:
+        return hashlib.sha256("".join(map(inspect.getsource, methods)).encode()).hexdigest()
+    except (OSError, TypeError):  # no .py file beside a compiled module
+        return ""
 
 
 def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:

@@ -3,24 +3,12 @@
 import logging
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
 
-from recordmill.launch.runners import (
-    garbage,
-    known_beam,
-    lean_buffers,
-    remember_state,
-    uncompressed,
-    unsampled,
-    watch,
-    weigh_state,
-)
+from recordmill.launch.runners import lean_buffers, watch
 from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
 from recordmill.launch.runners.explain import explain
-from recordmill.launch.runners.quick_building import built_quickly
 from recordmill.transforms.runtime import progress
 
 _LOGGER = logging.getLogger(__name__)
@@ -42,12 +30,11 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
     options = beam_options(beam_arguments)
     runner = runner_of(options)
     try:
-        with _tuned(options):
-            pipeline = beam.Pipeline(options=options)
-            build(pipeline)
+        lean_buffers.install(options)
+        pipeline = beam.Pipeline(options=options)
+        build(pipeline)
         if runner is Runner.PORTABLE:
             progress.set_step("waiting for the job server")
-        garbage.look()
         result = watch.submit(pipeline, runner, options)
         if purpose_of(options) == "run":
             watch.wait(result, runner, options)
@@ -56,20 +43,3 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
         if _INTERRUPTED.search(str(error)):
             raise KeyboardInterrupt from error
         raise explain(error) from error
-
-
-def _tuned(options: PipelineOptions) -> AbstractContextManager[None]:
-    """Beam is changed for all jobs of this process, and for as long as a pipeline is built."""
-    if not known_beam.is_known():
-        _LOGGER.warning(
-            "Beam %s is newer than this program knows and runs as it is: a local job takes 0.6 s and up to twice the "
-            "memory more; constraints.txt has a version that is known",
-            beam.__version__,
-        )
-        return nullcontext()
-    remember_state.install()
-    weigh_state.install()
-    lean_buffers.install(options)
-    uncompressed.install(options)
-    unsampled.install()
-    return built_quickly()

@@ -6,8 +6,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.runners import remember_state
-from recordmill.launch.runners.quick_building import built_quickly
 from recordmill.launch.verbs import coco, embed, folder, table
 from tests.conftest import coco_flags
 
@@ -71,12 +69,10 @@ def test_what_is_flattened_has_one_coder(sample, tmp_path, kind):
     conversion = {"coco": coco, "folder": folder, "embed": embed, "table": table}[command.verb].conversion(
         command.options
     )
-    remember_state.install()  # as for jobs, which are built in half the time
-    with built_quickly():
-        p = beam.Pipeline(options=PipelineOptions([]))
-        conversion.write(p, conversion.recipes())
-        report = beam.Pipeline(options=PipelineOptions([]))
-        conversion.report(report, "report.json")
+    p = beam.Pipeline(options=PipelineOptions([]))
+    conversion.write(p, conversion.recipes())
+    report = beam.Pipeline(options=PipelineOptions([]))
+    conversion.report(report, "report.json")
     for pipeline in (p, report):
         components = pipeline.to_runner_api().components
         coders = {

@@ -17,7 +17,7 @@ from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.launch.runners import known_beam, lean_buffers
+from recordmill.launch.runners import lean_buffers
 from recordmill.launch.runners.run import run
 
 Elements = beam_fn_api_pb2.Elements
@@ -202,11 +202,22 @@ def test_every_job_of_the_command_runs_so(monkeypatch):
     assert execution.GroupingBuffer.partition is lean_buffers.partition
 
 
-def test_a_beam_whose_inside_is_not_known_is_left_alone(monkeypatch, caplog):
-    assert known_beam.is_known()  # compare what is changed, where the pin has moved
+def test_the_pinned_beam_s_sources_are_known():
+    """Where the pin has moved: compare the methods and their callers, then add the hash."""
+    assert lean_buffers.sources_hash(lean_buffers._REPLACED) in lean_buffers._KNOWN_SOURCES
+
+
+def _another_finish(operation):
+    """As a method of a newer Beam."""
+
+
+@pytest.mark.parametrize("method", [_another_finish, len], ids=["another source", "no source"])
+def test_a_beam_of_another_source_runs_as_it_is_and_says_so_at_debug_level(monkeypatch, caplog, method):
     monkeypatch.setattr(execution.GroupingBuffer, "partition", lean_buffers._partition)
-    monkeypatch.setattr(known_beam, "NEWEST", (2, 69))
-    with caplog.at_level(logging.WARNING):
+    monkeypatch.setattr(lean_buffers, "_REPLACED", (*lean_buffers._REPLACED[:-1], method))
+    with caplog.at_level(logging.DEBUG, lean_buffers.__name__):
         run(numbers, [])
     assert execution.GroupingBuffer.partition is lean_buffers._partition
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    ours = [record for record in caplog.records if record.name.startswith("recordmill")]
+    assert [record.levelname for record in ours] == ["DEBUG"]
+    assert f"Beam {beam.__version__}" in ours[0].getMessage()
