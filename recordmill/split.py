@@ -215,7 +215,7 @@ class Split:
                 other columns, and the label.
 
         Raises:
-            ConfigError: the data set cannot be read so.
+            ConfigError: the data set cannot be read so, or TensorFlow is not installed.
         """
         from recordmill.tensorflow_reader import Steps, tensorflow_dataset
 

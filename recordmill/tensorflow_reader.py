@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recordmill.decode_tensors import COLOURED, OF_PIXELS, Example, decode_tensors
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.schemas.features import CLASS_OF_ROW, RecordOf
 from recordmill.schemas.readings import Form, Reading
 from recordmill.split import Piece, Split
@@ -42,9 +42,12 @@ class Steps(NamedTuple):
 def tensorflow_dataset(split: Split, steps: Steps) -> "tf.data.Dataset":
     """
     Raises:
-        ConfigError: the split cannot be read so.
+        ConfigError: the split cannot be read so, or TensorFlow is not installed.
     """
-    import tensorflow as tf
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError as error:
+        raise missing_extra("Split.tensorflow", "tensorflow") from error
 
     _check(split, steps)
     pieces = split.pieces(*(steps.shard or (0, 1)))

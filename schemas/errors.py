@@ -35,6 +35,15 @@ class ConfigError(RecordmillError):
     exit_code = 2
 
 
+def missing_extra(what: str, extra: str) -> ConfigError:
+    """Return the error for an extra of the distribution that is not installed.
+
+    >>> missing_extra("gs://", "gs")
+    ConfigError('gs:// needs pip install "recordmill[gs]"')
+    """
+    return ConfigError(f'{what} needs pip install "recordmill[{extra}]"')
+
+
 class JobError(RecordmillError):
     pass
 

@@ -24,7 +24,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from recordmill.launch.command_line.verbs import fields_of
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, missing_extra
 
 _FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
@@ -79,7 +79,7 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
     """Beam's options, for the local runner unless another is named; what is not said has our defaults.
 
     Raises:
-        ConfigError: a flag or a value that Beam does not take, or a runner that is none of `Runner`.
+        ConfigError: a flag or a value that Beam does not take, or a runner that is none of `Runner` or not installed.
     """
     _check_flags(beam_arguments)
     options = _Options(list(beam_arguments))
@@ -93,6 +93,7 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
     if setup.setup_file:
         setup.setup_file = os.path.abspath(setup.setup_file)  # Beam takes no file name alone
     if runner is Runner.DATAFLOW:
+        _require_clients()
         _add_dataflow_defaults(options)
     elif runner is Runner.PORTABLE:
         portable = options.view_as(PortableOptions)
@@ -103,6 +104,13 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
         if prism.prism_location and os.path.isfile(prism.prism_location):
             prism.prism_location = os.path.abspath(prism.prism_location)  # Beam would start it by the relative name
     return options
+
+
+def _require_clients() -> None:
+    try:
+        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
+    except ImportError as error:
+        raise missing_extra("DataflowRunner", "gcp") from error
 
 
 def runner_of(options: PipelineOptions) -> Runner:

@@ -4,15 +4,15 @@ import os
 import sys
 
 from recordmill.launch.terminal.error_stream import others_hidden
-from recordmill.launch.terminal.require_beam import missing_extra
+from recordmill.schemas.errors import missing_extra
 from recordmill.transforms.runtime.progress import set_step
 
 
-def require_tensorflow(purpose: str, is_checking: bool = True) -> None:
+def require_tensorflow(what: str, is_checking: bool = True) -> None:
     """Import TensorFlow, quietly, which takes seconds.
 
     Args:
-        purpose: what it is needed for, `verify decodes images`.
+        what: the verb or flag that needs it, for the message.
         is_checking: whether it only reads: then it is kept from what makes a model fast.
 
     Raises:
@@ -30,4 +30,4 @@ def require_tensorflow(purpose: str, is_checking: bool = True) -> None:
 
             tf.constant(0)  # makes the devices, and what there is to say of them
     except ImportError as error:
-        raise missing_extra(f"{purpose} with TensorFlow", "tensorflow") from error
+        raise missing_extra(what, "tensorflow") from error

@@ -23,7 +23,7 @@ def conversion(options: EmbedOptions) -> Conversion:
     check_embed_inputs(options)
     if not (options.labels or options.rows):
         check_sample(options)
-    require_tensorflow("embed runs its model", is_checking=False)
+    require_tensorflow("embed", is_checking=False)
     from recordmill.transforms.embed.load_model import load_model
 
     model = load_model(options.choice).found

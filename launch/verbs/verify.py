@@ -61,7 +61,8 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     with progress.shown(progress_mode), _report_file(options.folder, beams if is_remote else None) as report:
         if options.thoroughness is Check.TENSORFLOW:
             is_checking = options.recompute is None
-            require_tensorflow("verify decodes images" if is_checking else "verify runs the model", is_checking)
+            what = "verify --check tensorflow (the default)" if is_checking else "verify --recompute"
+            require_tensorflow(what, is_checking)
         verify.load_models(expected)
         progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
         run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)

@@ -99,3 +99,5 @@ def test_a_sample_is_drawn_and_its_conversion_names_the_extra(run, sample, tmp_p
     (line,) = refused.stderr.splitlines()
     assert "recordmill[beam]" in line
     assert not (tmp_path / "out").exists()
+    in_a_bucket = run("show", "gs://bucket/out")
+    assert (in_a_bucket.returncode, in_a_bucket.stderr) == (2, 'recordmill: gs:// needs pip install "recordmill[gs]"\n')

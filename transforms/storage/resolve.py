@@ -2,9 +2,10 @@
 
 import os
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
 
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.local_storage import LocalStorage
@@ -28,14 +29,25 @@ def file_storage_for(path: str) -> Storage:
     """The storage that holds `path`, which is no member of an archive.
 
     Raises:
-        ConfigError: a scheme that no storage speaks.
+        ConfigError: a scheme that no storage speaks, or whose client is not installed.
     """
     scheme, separator, _ = path.partition("://")
     if not separator:
         return _LOCAL
     if scheme == "gs":
+        _require_client()
         return _GCS
     raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, or gs://bucket/folder")
+
+
+@cache
+def _require_client() -> None:
+    try:
+        found = find_spec("google.cloud.storage")
+    except ModuleNotFoundError:  # not even google.cloud
+        found = None
+    if not found:
+        raise missing_extra("gs://", "gs")
 
 
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)

@@ -1,10 +1,12 @@
-"""What says that an extra of the distribution is not installed."""
+"""A command that lacks an extra of the distribution names it, before it reads or writes anything."""
 
+import subprocess
 import sys
 
 import pytest
 
 from recordmill.launch.command_line.verbs import VERBS
+from tests.conftest import coco_flags
 
 ARGUMENTS = {
     "coco": ["--images", "i", "--instances", "x.json", "--output", "o"],
@@ -14,22 +16,57 @@ ARGUMENTS = {
     "table": ["--rows", "r.csv", "--output", "o"],
     "verify": ["o"],
 }
+DATAFLOW = [
+    "--",
+    "--runner=DataflowRunner",
+    "--project=some-project",
+    "--region=europe-west4",
+    "--temp_location=gs://b",
+]
+
+
+def refusal(outcome) -> str:
+    assert outcome.code == 2
+    (line,) = outcome.err.splitlines()
+    return line
 
 
 @pytest.mark.parametrize("verb", sorted(name for name, verb in VERBS.items() if verb.runs_beam))
-def test_without_beam_a_verb_that_needs_it_names_the_extra_before_anything_else(verb, recordmill, monkeypatch):
+def test_a_verb_that_runs_a_pipeline_needs_beam(verb, recordmill, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    outcome = recordmill(verb, *ARGUMENTS[verb])
-    assert outcome.code == 2
-    (line,) = outcome.err.splitlines()
-    assert verb in line
-    assert "pip install 'recordmill[beam]'" in line
+    assert refusal(recordmill(verb, *ARGUMENTS[verb])) == f'recordmill: {verb} needs pip install "recordmill[beam]"'
 
 
-def test_without_tensorflow_what_needs_it_names_the_extra(copy_converted, tmp_path, recordmill, monkeypatch):
+def test_verify_s_default_check_needs_tensorflow(copy_converted, tmp_path, recordmill, monkeypatch):
     copy_converted(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    outcome = recordmill("verify", tmp_path)
-    assert outcome.code == 2
-    (line,) = outcome.err.splitlines()
-    assert "pip install 'recordmill[tensorflow]'" in line
+    assert 'pip install "recordmill[tensorflow]"' in refusal(recordmill("verify", tmp_path))
+
+
+WITHOUT_CLIENTS = """
+import sys
+CLIENTS = "apitools", "google.api_core", "google.auth", "google.cloud.", "google.oauth2", "googleapiclient"
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.startswith(CLIENTS):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Finder)
+from recordmill.launch.cli import main
+print(main(sys.argv[1:]), main(["show", "gs://b/o"]), main(["coco", "--instances=x.json", "--images=i", "--output=gs://b/o"]))
+print([name for name in sys.modules if name.startswith(CLIENTS)])
+"""
+
+
+def test_a_local_job_runs_without_google_s_clients_and_a_bucket_needs_them(sample, tmp_path):
+    command = [sys.executable, "-c", WITHOUT_CLIENTS, *coco_flags(sample, tmp_path, "--progress", "none")]
+    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert ended.stdout.endswith("\n0 2 2\n[]\n"), ended.stderr
+    assert ended.stderr.count('recordmill: gs:// needs pip install "recordmill[gs]"\n') == 2
+
+
+@pytest.mark.parametrize("verb", ["coco", "verify"])
+def test_dataflow_needs_google_s_clients(verb, recordmill, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam.runners.dataflow.internal.apiclient", None)
+    outcome = recordmill(verb, *ARGUMENTS[verb], *DATAFLOW)
+    assert refusal(outcome) == 'recordmill: DataflowRunner needs pip install "recordmill[gcp]"'
