@@ -169,6 +169,12 @@ def test_tensorflow_is_imported_inside_functions_only():
     assert [name for name in FILES if roots(AT_IMPORT[name]) & {"tensorflow", "tensorflow_datasets"}] == []
 
 
+def test_google_s_clients_are_imported_inside_functions_only():
+    """The extras gs and gcp bring them; whoever reads local files has none."""
+    clients = "google.api_core", "google.auth", "google.cloud"
+    assert [name for name in FILES if any(each.startswith(clients) for each in AT_IMPORT[name])] == []
+
+
 def test_schemas_and_readers_never_import_beam():
     modules = [name for name in FILES if room_of(name) in ("schemas", "recordmill")]
     assert modules

@@ -1,6 +1,7 @@
 """tf.data gives what the numpy reader gives, and batches of it as a training loop wants them."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -28,6 +29,13 @@ def is_equal(one, other) -> bool:
     return (
         type(one) is type(other) and (isinstance(one, bytes) or one.dtype == other.dtype) and np.array_equal(one, other)
     )
+
+
+def test_without_tensorflow_the_error_names_the_extra(tmp_path, monkeypatch):
+    split = split_of(tmp_path, "rle")
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(ConfigError, match=r'pip install "recordmill\[tensorflow\]"'):
+        split.tensorflow()
 
 
 @pytest.mark.parametrize("name", ALL)
