@@ -55,7 +55,7 @@ COMMANDS = {
         f"{FOLDER} --split train=0.5,val=0.5",
         LABELS,
         f"{LABELS} --max-rejects 1",
-        f"{LABELS} --max-rejects 1 --classes 1,2 --split train",
+        "folder --images pets --labels labels.csv --output asked --max-rejects 1 --classes 1,2",
     ],
     "table": [
         "table --rows nothing-*.csv --output out",
