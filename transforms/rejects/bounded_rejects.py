@@ -97,6 +97,9 @@ class RejectsBuilder:
         packed = isal_zlib.compress(_ENCODE_LINES(self._lines), 1)
         return Rejects(self._number, self._annotations, self._lines[0], packed)
 
+    def __reduce__(self):  # Beam pickles accumulators
+        return _builder_of, (self.build(),)
+
     def _cut(self, spare: int = 0) -> None:
         """Cut the list if it has more than `spare` lines too many. Cutting at every line would take too long."""
         if len(self._lines) > MOST_LISTED + spare:
@@ -107,12 +110,10 @@ class RejectsBuilder:
             self._lines[within:] = sorted(ties)[: MOST_LISTED - within]
 
 
-def merge_rejects(parts: Iterable[Rejects]) -> Rejects:
-    """Merge rejects of one kind, in any order."""
+def _builder_of(rejects: Rejects) -> RejectsBuilder:
     builder = RejectsBuilder()
-    for rejects in parts:
-        builder.merge(rejects)
-    return builder.build()
+    builder.merge(rejects)
+    return builder
 
 
 class KindsBuilder:

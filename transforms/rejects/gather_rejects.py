@@ -1,6 +1,6 @@
 """Rejects of several steps, combined."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -8,7 +8,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects, merge_rejects
+from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects, RejectsBuilder
 
 
 class GatherRejects(beam.PTransform):
@@ -26,7 +26,27 @@ class MergeRejects(beam.PTransform):
     """Merge PCollections of (RejectKind, Rejects) to one, with one element per kind."""
 
     def expand(self, parts):
-        return parts | "Parts" >> beam.Flatten() | "Merge" >> beam.CombinePerKey(merge_rejects)
+        return parts | "Parts" >> beam.Flatten() | "Merge" >> beam.CombinePerKey(CombineRejects())
+
+
+class CombineRejects(beam.CombineFn):
+    """Merge Rejects of one kind."""
+
+    def create_accumulator(self) -> RejectsBuilder:
+        return RejectsBuilder()
+
+    def add_input(self, builder: RejectsBuilder, rejects: Rejects) -> RejectsBuilder:
+        builder.merge(rejects)
+        return builder
+
+    def merge_accumulators(self, builders: Iterable[RejectsBuilder]) -> RejectsBuilder:
+        merged = RejectsBuilder()
+        for builder in builders:
+            merged.merge(builder.build())
+        return merged
+
+    def extract_output(self, builder: RejectsBuilder) -> Rejects:
+        return builder.build()
 
 
 class _Gather(beam.DoFn):

@@ -1,13 +1,15 @@
 """Rejects of one reason, up to a bound."""
 
 import json
+import pickle
 import random
 
 import pytest
 
 from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected
 from recordmill.transforms.rejects import bounded_rejects
-from recordmill.transforms.rejects.bounded_rejects import Rejects, count_rejects, line_of, merge_rejects
+from recordmill.transforms.rejects.bounded_rejects import Rejects, count_rejects, line_of
+from recordmill.transforms.rejects.gather_rejects import CombineRejects
 from tests.transforms.rejects.kinds import rejected
 
 
@@ -33,13 +35,15 @@ def counted(rejects) -> Rejects:
 
 
 def merged(parts: list[Rejects], chance: random.Random) -> Rejects:
-    """Merge parts as runners may: in any order, a few at once, and what comes of them again."""
-    parts = list(parts)
-    while len(parts) > 1:
-        chance.shuffle(parts)
-        number = chance.randint(2, 5)
-        parts = [*parts[number:], merge_rejects(parts[:number])]
-    return parts[0]
+    """Merge parts as a runner may: in any order, as inputs and as accumulators, which are pickled on their way."""
+    combine = CombineRejects()
+    accumulators = [combine.create_accumulator() for _ in range(min(3, len(parts)))]
+    for number, part in enumerate(parts):
+        at = number if number < len(accumulators) else chance.randrange(len(accumulators))
+        accumulators[at] = combine.add_input(accumulators[at], part)
+    chance.shuffle(accumulators)
+    accumulators[0] = pickle.loads(pickle.dumps(accumulators[0]))
+    return combine.extract_output(combine.merge_accumulators(accumulators))
 
 
 def ids(rejects: Rejects) -> list[int | None]:
