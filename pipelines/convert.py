@@ -27,9 +27,9 @@ from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.sizing_warnings import PlanBeamShards, WarnOfSizes
-from recordmill.transforms.shards.write_shards import WriteShards
-from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeamSink
+from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
+from recordmill.transforms.shards.write_shards import WriteShards, written_of
+from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords, only_counted
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
@@ -87,7 +87,7 @@ def pictures(options: PictureOptions) -> Contents:
 def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, recipes: Sequence[Recipe]) -> None:
     """Write the splits that there are recipes for; every task belongs to one of them."""
     splits = tuple(recipe.split for recipe in recipes)
-    planned = None if options.writer == "beam" else gathered.tasks | "PlanShards" >> _plan_shards(options, contents)
+    planned = gathered.tasks | "PlanShards" >> _plan_shards(options, contents)
     findings = _findings(gathered, planned, options)
     demands = _demands(options, splits, options.output)
     checked = findings | "CheckFindings" >> CheckFindings(demands)
@@ -117,7 +117,7 @@ def report_all(
     )
 
 
-def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOptions) -> Findings:
+def _findings(gathered: Gathered, planned: ShardPlans, options: ImageOptions) -> Findings:
     """What was found on the way, and what is odd about the plan."""
     findings = gathered.findings
     if gathered.division:
@@ -126,13 +126,7 @@ def _findings(gathered: Gathered, planned: ShardPlans | None, options: ImageOpti
             counted=(findings.counted, groups.counted) | "CountedWithGroups" >> beam.Flatten(),
             warnings=(findings.warnings, groups.warnings) | "WarningsOfGroups" >> beam.Flatten(),
         )
-    if planned:
-        plans = planned.plans
-    elif options.num_shards:
-        plans = gathered.tasks | "PlanBeamShards" >> PlanBeamShards(options.sizing)
-    else:  # the runner chooses
-        return findings
-    of_plan = plans | "SizingWarnings" >> WarnOfSizes(options.sizing)
+    of_plan = planned.plans | "SizingWarnings" >> WarnOfSizes(options.sizing)
     return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
 
 
@@ -146,39 +140,25 @@ def _demands(options: ImageOptions, splits: tuple[str, ...], output: str) -> Dem
 
 def _written(
     gathered: Gathered,
-    planned: ShardPlans | None,
+    planned: ShardPlans,
     checked: PCollection,
     options: ImageOptions,
     maker: RecordMaker,
     splits: Sequence[str],
 ) -> Written:
-    """The records, by our own writer where there is a plan, or by Beam's."""
     recipe = _shard_recipe(options, maker)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    if planned is None:
-        parts = [
-            gathered.tasks
-            | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
-            | f"WriteWithBeamSink-{split}"
-            >> WriteWithBeamSink(
-                checked, gathered.labels, gathered.table, recipe, threads, split, options.num_shards or 0
-            )
-            for split in splits
-        ]
-        shards, counted, rejected, classes, statistics, fingerprints = zip(*parts, strict=True)
-        return Written(
-            shards | "Shards" >> beam.Flatten(),
-            counted | "Counted" >> beam.Flatten(),
-            rejected | "Rejected" >> beam.Flatten(),
-            classes | "Classes" >> beam.Flatten(),
-            statistics | "Statistics" >> beam.Flatten(),
-            fingerprints | "Fingerprints" >> beam.Flatten(),
-        )
-    return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
-
-
-def _is_of_split(task: ImageTask, split: str) -> bool:
-    return task.split == split
+    if options.writer != "beam":
+        return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
+    sides = AsSingleton(gathered.labels), AsSingleton(gathered.table), AsSingleton(checked)
+    made = (
+        planned.placed
+        | "GroupByShard" >> beam.GroupByKey()
+        | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(RESULTS, main="records")
+    )
+    shards = made.records | "SinkRecords" >> SinkRecords(recipe, splits, options.num_shards)
+    statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
+    return written_of(made[RESULTS])._replace(shards=shards, statistics=statistics)
 
 
 def _plan_shards(options: ImageOptions, contents: Contents) -> PlanShards:

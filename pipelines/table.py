@@ -1,6 +1,6 @@
 """`recordmill table`: rows of tables become TFRecord shards."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -22,12 +22,12 @@ from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import REJECTED, Written, of_split
+from recordmill.transforms.runtime.outputs import REJECTED, Written
 from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.shards.write_shards import statistics_of
-from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
+from recordmill.transforms.shards.write_with_beam_sink import SinkRecords, only_counted
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.count_rows import OF_FILE, OfFile
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
@@ -78,7 +78,12 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, job.options.output)
     checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
     if job.options.writer == "beam":
-        shards, counted, statistics = _with_beam_sink(gathered, checked, job)
+        place = ShardPlace(job.options.output, job.options.name, job.options.layout, job.options.gzip)
+        spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
+        records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
+        shards = records | "SinkRecords" >> SinkRecords(place, job.splits, job.options.num_shards)
+        counted = gathered.spills | "Counted" >> beam.FlatMap(_counted).with_output_types(Any)
+        statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
     else:
         results = gathered.plans | "WriteRowShards" >> WriteRowShards(
             gathered.spills, checked, gathered.chosen, recipes, job.options.output
@@ -99,40 +104,13 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(job.options.output)
 
 
-def _with_beam_sink(
-    gathered: _Gathered, checked: PCollection, job: TableJob
-) -> tuple[PCollection, PCollection, PCollection]:
-    """(split, ShardInfo); (split, Count) of what is in them; (split, Statistics)."""
-    options = job.options
-    place = ShardPlace(options.output, options.name, options.layout, options.gzip)
-    sunk, counted = [], []
-    for split in job.splits:
-        records = (
-            gathered.spills
-            | f"OfSplit-{split}" >> beam.Filter(_is_of_split, split)
-            | f"SpreadSpills-{split}" >> beam.Reshuffle()
-            | f"Records-{split}" >> beam.FlatMap(_records, AsSingleton(checked)).with_output_types(bytes)
-        )
-        sink = SinkRecords(gathered.labels, gathered.table, place, split, options.num_shards or 0)
-        sunk.append(records | f"Sink-{split}" >> sink)
-        counted.append(records | f"Count-{split}" >> beam.FlatMap(_counted) | f"CountsOf-{split}" >> of_split(split))
-    return (
-        [each.shards for each in sunk] | "Shards" >> beam.Flatten(),
-        counted | "Counted" >> beam.Flatten(),
-        [each.statistics for each in sunk] | "Statistics" >> beam.Flatten(),
-    )
+def _records(spill: Spill, _: object) -> Iterator[tuple[str, bytes]]:
+    return ((spill.split, record) for record in read_spill(spill, 0, RANGES).records.to_pylist())
 
 
-def _is_of_split(spill: Spill, split: str) -> bool:
-    return spill.split == split
-
-
-def _records(spill: Spill, _: object) -> Iterable[bytes]:
-    return read_spill(spill, 0, RANGES).records.to_pylist()
-
-
-def _counted(record: bytes) -> tuple[Count, Count]:
-    return Count(Metric.IMAGES, 1), Count(Metric.RECORD_BYTES, len(record))
+def _counted(spill: Spill) -> list[tuple[str, Count]]:
+    counts = Count(Metric.IMAGES, spill.rows), Count(Metric.RECORD_BYTES, spill.bytes)
+    return [(spill.split, count) for count in counts]
 
 
 def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:

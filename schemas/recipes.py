@@ -69,10 +69,5 @@ class Recipe(msgspec.Struct, frozen=True):
         return "row" if of_rows else "image"
 
     @property
-    def is_measured(self) -> bool:
-        """Whether the pixels of pictures were looked at, for statistics: where they were decoded to be checked."""
-        return self.options.get("check") == "decode" and self.options.get("writer") != "beam"
-
-    @property
     def shard_names(self) -> ShardNames:
         return shard_names(self.name, self.split, self.layout)

@@ -101,10 +101,11 @@ class ConvertOptions(Options, ABC):
         "planned",
         kind=Kind.CHOICE,
         group=WRITE,
-        help="write whole planned shards, or use Beam's own sink",
+        help="write planned shards, or use Beam's sink: no resume, no statistics",
         docs=(
-            "shards are planned, and each is written whole by one worker; or Beam's `WriteToTFRecord` (every record is "
-            "shuffled; records land in other shards every time; only `--num-shards` sizes them)"
+            "shards are planned, and each is written whole by one worker; or Beam's `WriteToTFRecord`: every record is "
+            "shuffled, records land in other shards every time, only `--num-shards` sizes them, a job that is stopped "
+            "starts from the beginning, and there are no statistics and no search for duplicates"
         ),
         choices=("planned", "beam"),
     )

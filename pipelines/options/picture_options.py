@@ -170,6 +170,11 @@ class PictureOptions(ImageOptions):
         largest=100,
     )
 
+    def _faults(self) -> Iterator[str]:
+        if self.writer == "beam" and self.duplicates != "report":
+            yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
+        yield from super()._faults()
+
     @property
     def holds_pictures(self) -> bool:
         """Whether records hold any."""

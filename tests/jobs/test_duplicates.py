@@ -100,14 +100,6 @@ def test_a_split_that_cannot_be_compared_is_no_pass(planted, tmp_path, recordmil
     assert (refused.code, "cat/1.jpg" in refused.err) == (1, True)
 
 
-def test_of_beam_s_sink_exact_copies_are_found_in_all_splits_of_a_job(planted, tmp_path, recordmill):
-    """It does not look at pixels."""
-    shares = ("--split", "a=0.5,b=0.5", "--classes", "train,val", "--writer", "beam")
-    assert recordmill("folder", "--images", planted, "--output", tmp_path, *shares).code == 0
-    found = sorted(sorted(name.partition("/")[2] for name in each[2]) for each in groups(tmp_path))
-    assert found == [["train/cat/1.jpg", "val/dog/1.jpg"], ["train/cat/2.jpg", "train/dog/2.jpg"]]
-
-
 def test_copies_with_other_objects_are_found(tmp_path, recordmill):
     images = tmp_path / "images"
     images.mkdir()

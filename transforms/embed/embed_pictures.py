@@ -43,10 +43,6 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
     dtype: str
     resize: str
 
-    @property
-    def images_at_once(self) -> int:
-        return max(1, 256 // self.batch) * self.batch
-
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         return RecordEstimate(table, same_bytes=prod(self.model.feature_shape) * np.dtype(self.dtype).itemsize)
 

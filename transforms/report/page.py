@@ -128,7 +128,8 @@ def _without_statistics(parts: PageParts) -> list[str]:
     return [
         name
         for name, split in parts.manifest.splits.items()
-        if split.images.written and not (name in parts.statistics and parts.statistics[name].images)
+        if (split.images.written and not (name in parts.statistics and parts.statistics[name].images))
+        or split.recipe.options.get("writer") == "beam"
     ]
 
 

@@ -36,10 +36,6 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     boxes: str
     pictures: PictureRules
 
-    @property
-    def images_at_once(self) -> int:
-        return 256
-
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         height, width = self.pictures.raw_size or (0, 0)
         return RecordEstimate(table, self.pictures.max_side, same_bytes=3 * height * width)

@@ -31,10 +31,6 @@ class RecordContext(NamedTuple):
 class RecordMaker(Protocol):
     """A frozen msgspec Struct with a tag: with labels and table it decides the records of an image."""
 
-    @property
-    def images_at_once(self) -> int:
-        """How many images it is given at once by who has no plan of shards: many, so that none waits for another."""
-
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         """Sizes of records, before images have been read."""
 

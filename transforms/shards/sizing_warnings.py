@@ -6,7 +6,6 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.images import ImageTask
 from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.shards.split_plan import SplitPlan
 
@@ -28,32 +27,6 @@ class WarnOfSizes(beam.PTransform):
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[Any]:
         # Of no type that Beam could tell from that of other warnings, with which they are flattened.
         return plans | "Warn" >> beam.FlatMap(_of_split, self._asked, self._what).with_output_types(Any)
-
-
-class PlanBeamShards(beam.PTransform):
-    """ImageTask become (split, SplitPlan), which knows no more than how many shards Beam's sink is asked for, and how
-    many images there are."""
-
-    def __init__(self, asked: ShardSizing):
-        super().__init__()
-        self._asked = asked
-
-    def expand(self, tasks: PCollection[ImageTask]) -> PCollection[tuple[str, SplitPlan]]:
-        return (
-            tasks
-            | "SplitOfImage" >> beam.Map(_split)
-            | "CountImages" >> beam.combiners.Count.PerElement()
-            | "Plan" >> beam.Map(_plan, self._asked)
-        )
-
-
-def _split(task: ImageTask) -> str:
-    return task.split
-
-
-def _plan(counted: tuple[str, int], asked: ShardSizing) -> tuple[str, SplitPlan]:
-    split, images = counted
-    return split, SplitPlan(asked, asked.num_shards or 0, images, 0, images)
 
 
 def _of_split(of_split: tuple[str, SplitPlan], asked: ShardSizing, what: str) -> Iterator[tuple[str, str]]:

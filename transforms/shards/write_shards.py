@@ -56,15 +56,20 @@ class WriteShards(beam.PTransform):
             full | "Write" >> beam.ParDo(write, *sides),
             empty | "WriteEmpty" >> beam.ParDo(write, *sides),
         ) | "Results" >> beam.Flatten()
-        return Written(
-            results | "Shards" >> beam.Map(_shard),
-            # Of the types of what `outputs.of_split` gives, with which they are flattened.
-            results | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
-            results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(tuple[RejectKind, Rejects]),
-            results | "Classes" >> beam.FlatMap(_classes),
-            results | "Statistics" >> beam.Map(statistics_of),
-            results | "Fingerprints" >> beam.FlatMap(_fingerprints).with_output_types(Any),
-        )
+        return written_of(results)
+
+
+def written_of(results: PCollection) -> Written:
+    """What ShardResults say."""
+    return Written(
+        results | "Shards" >> beam.Map(_shard),
+        # Of the types of what `outputs.of_split` gives, with which they are flattened.
+        results | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
+        results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(tuple[RejectKind, Rejects]),
+        results | "Classes" >> beam.FlatMap(_classes),
+        results | "Statistics" >> beam.Map(statistics_of),
+        results | "Fingerprints" >> beam.FlatMap(_fingerprints).with_output_types(Any),
+    )
 
 
 def _shard(result: ShardResult) -> tuple[str, ShardInfo]:

@@ -33,7 +33,7 @@ def plan_rows(spills: Iterable[Spill], sizing: ShardSizing) -> SplitPlan:
     shards get equal numbers of rows."""
     spills = list(spills)
     rows = int(rows_before(spills)[-1])
-    size = sum(int(np.frombuffer(spill.bytes_before, np.int64)[-1]) for spill in spills) + rows * FRAME_BYTES
+    size = sum(spill.bytes for spill in spills) + rows * FRAME_BYTES
     if sizing.num_shards is not None:
         shards = sizing.num_shards
     elif sizing.examples_per_shard is not None:

@@ -45,6 +45,10 @@ class Spill(msgspec.Struct, frozen=True):
     def rows(self) -> int:
         return int(np.frombuffer(self.rows_before, np.int64)[-1])
 
+    @property
+    def bytes(self) -> int:
+        return int(np.frombuffer(self.bytes_before, np.int64)[-1])
+
 
 class Records(NamedTuple):
     """Records and their orders.

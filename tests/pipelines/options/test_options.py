@@ -73,6 +73,7 @@ REFUSED = [
     (CocoOptions, {"num_shards": 2, "shard_size": 3}, "--num-shards"),
     (CocoOptions, {"num_shards": 2, "shard_size": 3, "examples_per_shard": 4}, "--num-shards"),
     (CocoOptions, {"writer": "beam", "shard_size": 5}, "--writer"),
+    (CocoOptions, {"writer": "beam", "duplicates": "leakage"}, "--writer"),
     (CocoOptions, {"writer": "beam", "examples_per_shard": 5}, "--writer"),
     *((CocoOptions, {"min_area": area}, "--min-area") for area in (-0.5, math.inf, math.nan)),
     *((CocoOptions, {"max_rejects": share}, "--max-rejects") for share in (1.5, -0.1, math.nan)),

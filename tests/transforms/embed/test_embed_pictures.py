@@ -172,8 +172,3 @@ def test_sizes_are_known_before(tmp_path, maker, dtype):
     estimate = made.estimate(table)
     assert estimate.bytes(task(1 << 62)) == pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.001)
     assert estimate.examples(task(1)) == 1
-
-
-@pytest.mark.parametrize(("batch", "number"), [(1, 256), (16, 256), (48, 240), (1000, 1000)])
-def test_who_has_no_plan_gives_it_pictures_of_whole_batches(maker, batch, number):
-    assert maker(batch).images_at_once == number

@@ -4,12 +4,10 @@ import pickle
 
 import pytest
 
-from recordmill.schemas.images import PictureRules
 from recordmill.transforms.extract.extract_shards import _ExtractShard
 from recordmill.transforms.runtime import threads
-from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.write_shards import _WriteShard
-from recordmill.transforms.shards.write_with_beam_sink import _MakeRecords
+from recordmill.transforms.shards.write_with_beam_sink import MakeRecords
 from recordmill.transforms.verify.verify_shards import _VerifyShard
 
 
@@ -17,7 +15,7 @@ from recordmill.transforms.verify.verify_shards import _VerifyShard
     "make",
     [
         lambda number: _ExtractShard("folder", number),
-        lambda number: _MakeRecords(EncodePictures("clip", PictureRules("decode")), number),
+        lambda number: MakeRecords(None, number),
         _VerifyShard,
         lambda number: _WriteShard(None, number),
     ],

@@ -1,4 +1,4 @@
-"""What is counted of records that are read back is what was counted as they were written."""
+"""Boxes that do not match their masks are found."""
 
 import io
 
@@ -12,10 +12,8 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.statistics import RecordPlace
-from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.statistics.count_images import ImageCounter
-from recordmill.transforms.statistics.count_records import count_records
 
 LABELS = LabelMap((Category(1, "cat"),))
 
@@ -37,10 +35,8 @@ def test_boxes_beside_their_masks(parts):
     task = ImageTask(1, "1.jpg", None, None, ImageRef("1.jpg", 1), "train", annotations, ImageLabels())
     table = DETECTION.with_parts(parts)
     encoded = ExampleEncoder(LABELS, table, "clip").encode(task, Picture(file.getvalue(), "jpeg", 100, 50, "ab"))
-    (record,) = map(b"".join, encoded.records)
-    written = ImageCounter()
-    written.add(encoded.facts, RecordPlace(0, 0, len(record) + FRAME_BYTES))
-    found = written.statistics("s")
-    assert count_records([record], table, LABELS, "s").statistics == found
+    counter = ImageCounter()
+    counter.add(encoded.facts, RecordPlace(0, 0, 1))
+    found = counter.statistics("s")
     numbers = {name: each.number for name, each in found.findings.items()}
     assert numbers == {"repeated_boxes": 3} | ({"box_mask_mismatch": 1} if parts else {})
