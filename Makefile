@@ -164,8 +164,9 @@ $(WORKER)/installed: setup.py constraints.txt | $(BIN)/uv
 	$(INSTALL) $(@D)/bin/python --quiet -c constraints.txt -r setup.py --extra gcp setuptools
 	touch $@
 
+# With pip, by which tests install the wheel.
 $(LIGHT)/installed: setup.py constraints.txt | $(BIN)/uv
-	$(PYTHON) -m venv --clear --without-pip $(@D)
+	$(PYTHON) -m venv --clear $(@D)
 	$(INSTALL) $(@D)/bin/python --quiet -c constraints.txt -r setup.py
 	touch $@
 
