@@ -177,9 +177,7 @@ def run(mutants: list[Mutant], hits: dict[str, dict[str, float]], killers: dict[
             if spent < MAX_TEST_SECONDS:
                 tests.append(test)
                 spent += seconds
-        first = killers.get(str(mutant["number"]))
-        if first in tests:
-            tests.insert(0, tests.pop(tests.index(first)))
+        first = [test for test in tests if test == killers.get(str(mutant["number"]))]
         if not tests:
             yield mutant | {"state": "uncovered"}
             continue
@@ -191,7 +189,8 @@ def run(mutants: list[Mutant], hits: dict[str, dict[str, float]], killers: dict[
         try:
             path.write_bytes(b"".join(lines))
             # Few tests first: pytest imports all their modules before it runs the first one.
-            killer = _first_failure(tests[:12]) or _first_failure(tests[12:60]) or _first_failure(tests[60:])
+            batches = first, tests[:12], tests[12:60], tests[60:]
+            killer = next((failed for batch in batches if (failed := _first_failure(batch))), None)
         finally:
             path.write_text(source)
         yield mutant | ({"state": "killed", "killer": killer} if killer else {"state": "lived"})
