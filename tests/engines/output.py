@@ -26,19 +26,14 @@ def records_of(output: Path) -> Counter[bytes]:
 
 def without_shards(output: Path) -> dict[str, object]:
     """All but the shards, and the page that shows their sizes: other files by name, as digests; and those that tell how
-    many records each shard has, or where a record is, as documents, without that."""
+    many records each shard has as documents, without that."""
     manifest = manifest_of(output)
     for split in manifest["splits"].values():
-        del split["shards"], split["statistics_sha256"], split["fingerprints_sha256"]
+        del split["shards"]
     for_tfds = json.loads((output / "dataset_info.json").read_text())
     for split in for_tfds["splits"]:
         assert sum(map(int, split.pop("shardLengths"))) == records_of(output).total()
     del manifest["sha256"]
-    statistics = json.loads((output / "statistics.json").read_text())
-    for split in statistics["splits"].values():
-        del split["examples"]
-    of_splits = {f"{what}-{name}.json" for name in manifest["splits"] for what in ("manifest", "statistics")}
-    of_splits |= {"report.html", *(f"fingerprints-{name}.jsonl" for name in manifest["splits"])}
-    files = files_of(output).items()
-    others = {name: digest for name, digest in files if ".tfrecord-" not in name and name not in of_splits}
-    return others | {"manifest.json": manifest, "dataset_info.json": for_tfds, "statistics.json": statistics}
+    differ = {"report.html", *(f"manifest-{name}.json" for name in manifest["splits"])}
+    others = {name: of for name, of in files_of(output).items() if ".tfrecord-" not in name and name not in differ}
+    return others | {"manifest.json": manifest, "dataset_info.json": for_tfds}
