@@ -26,6 +26,7 @@ def test_an_image_is_one_request(gcs, converted, sample):
     assert {call.query.get("fields", "all") for call in gcs.calls("list")} <= {
         "items(name,size,generation),nextPageToken",
         "items(name),nextPageToken",
+        "prefixes,nextPageToken",
     }
     pages = [call for call in gcs.calls("list") if call.query.get("prefix") == "sample/images/"]
     # 23 names, listed for the plan, for the cuts, of which there are none, and for the job.
