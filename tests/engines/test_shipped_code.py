@@ -1,6 +1,7 @@
 """Workers that have our wheel and nothing else of ours run every step of both conversions."""
 
 import csv
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterable
@@ -87,9 +88,14 @@ def by_the_stock_writer(inputs: Inputs) -> Words:
 
 
 def keras(inputs: Inputs) -> Words:
+    """With an annotation of no image, which the reader of the file rejects."""
     sample = inputs.sample
+    content = json.loads(Path(sample.instances).read_text())
+    content["annotations"].append({"id": 1, "category_id": 7, "bbox": [1, 1, 5, 5]})
+    odd = inputs.images.with_name("odd.json")
+    odd.write_text(json.dumps(content))
     flags = ["--layout", "keras", "--examples-per-shard", 20, "--max-rejects", 0.2]
-    return ["coco", "--images", sample.images, "--instances", sample.instances, *flags]
+    return ["coco", "--images", sample.images, "--instances", odd, *flags]
 
 
 def tfds(inputs: Inputs) -> Words:
