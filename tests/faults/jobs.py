@@ -316,8 +316,8 @@ class SmallJob(Job):
     def all_but_the_end(self) -> str:
         """An output that a run has left which was killed when all shards were finished and noted."""
         output = self.new_output()
-        # Folders, the recipe and the description; of each shard its index, the shard itself and its note.
-        changes = 3 + 2 + 2 * 3 if isinstance(self.place, LocalPlace) else 2 + 2 * 3
+        # Folders and the recipe; of each shard its index, the shard itself and its note.
+        changes = 3 + 1 + 2 * 3 if isinstance(self.place, LocalPlace) else 1 + 2 * 3
         assert self.signalled(output, changes + 1, signal.SIGKILL).end().was_killed
         self.place.settle()
         assert len(finished_shards(self.place.files(output))) == 2
