@@ -10,6 +10,7 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.blocks.group_tasks import GroupTasks
 from recordmill.transforms.coco.describe_inputs import DescribeInputs
 from recordmill.transforms.coco.read_coco import ReadCoco
 from recordmill.transforms.examples.limit_records import LimitRecords
@@ -51,7 +52,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
     encoded = limited.tasks | "EncodeCaptions" >> EncodeCaptions(text) if text else None
     return Gathered(
-        encoded.tasks if encoded else limited.tasks,
+        (encoded.tasks if encoded else limited.tasks) | "GroupTasks" >> GroupTasks(options.splits, options.seed),
         labels,
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, options.layout_table),
         Findings(

@@ -1,7 +1,7 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -9,11 +9,11 @@ from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions, PictureOptions
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.names import name_key
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
+from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_classes import CountClasses
@@ -24,7 +24,7 @@ from recordmill.transforms.metadata.write_metadata import Findings, Target, Writ
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans
+from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
@@ -41,7 +41,7 @@ class Gathered(NamedTuple):
     """What there is to write.
 
     Attributes:
-        tasks: ImageTask.
+        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`.
         labels: one LabelMap, of the classes that were asked for.
         table: one FeatureTable: what is in a record.
         findings: what was found on the way.
@@ -50,7 +50,7 @@ class Gathered(NamedTuple):
         division: into splits; or None where no groups are kept together.
     """
 
-    tasks: PCollection
+    blocks: PCollection
     labels: PCollection
     table: PCollection
     findings: Findings
@@ -87,8 +87,8 @@ def pictures(options: PictureOptions) -> Contents:
 def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, recipes: Sequence[Recipe]) -> None:
     """Write the splits that there are recipes for; every task belongs to one of them."""
     splits = tuple(recipe.split for recipe in recipes)
-    planned = gathered.tasks | "PlanShards" >> _plan_shards(options, contents)
-    findings = _findings(gathered, planned, options)
+    planned = gathered.blocks | "PlanShards" >> _plan_shards(options, contents, splits)
+    findings = _findings(gathered, planned, options, splits)
     demands = _demands(options, splits, options.output)
     checked = findings | "CheckFindings" >> CheckFindings(demands)
     written = _written(gathered, planned, checked, options, contents.maker, splits)
@@ -108,20 +108,21 @@ def report_all(
     gathered: Gathered, options: ImageOptions, contents: Contents, splits: Sequence[str], report: str
 ) -> None:
     """Write nothing but the plan of the splits, as JSON into the local file `report`."""
-    planned = gathered.tasks | "PlanShards" >> _plan_shards(options, contents)
-    findings = _findings(gathered, planned, options)
+    planned = gathered.blocks | "PlanShards" >> _plan_shards(options, contents, splits)
+    findings = _findings(gathered, planned, options, splits)
     checked = findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
-    classes = gathered.tasks | "CountClasses" >> CountClasses()
+    classes = gathered.blocks | "CountClasses" >> CountClasses(splits)
     planned.plans | "ReportPlan" >> ReportPlan(
         checked, findings, classes, gathered.labels, gathered.table, report, gathered.texts
     )
 
 
-def _findings(gathered: Gathered, planned: ShardPlans, options: ImageOptions) -> Findings:
+def _findings(gathered: Gathered, planned: ShardPlans, options: ImageOptions, splits: Sequence[str]) -> Findings:
     """What was found on the way, and what is odd about the plan."""
     findings = gathered.findings
     if gathered.division:
-        groups = gathered.tasks | "NamesOfGroups" >> beam.Map(_named) | "CountGroups" >> CountGroups(gathered.division)
+        names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
+        groups = names | "CountGroups" >> CountGroups(gathered.division)
         findings = findings._replace(
             counted=(findings.counted, groups.counted) | "CountedWithGroups" >> beam.Flatten(),
             warnings=(findings.warnings, groups.warnings) | "WarningsOfGroups" >> beam.Flatten(),
@@ -130,8 +131,11 @@ def _findings(gathered: Gathered, planned: ShardPlans, options: ImageOptions) ->
     return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
 
 
-def _named(task: ImageTask) -> tuple[str, str]:
-    return task.split, name_key(task.file_name)
+def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the split and the name of each image of a Block."""
+    block = unpack_block(keyed[1])
+    for split, name in zip(block.split.tolist(), block.file_name.texts(), strict=True):
+        yield splits[split], name_key(name)
 
 
 def _demands(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
@@ -161,8 +165,8 @@ def _written(
     return written_of(made[RESULTS])._replace(shards=shards, statistics=statistics)
 
 
-def _plan_shards(options: ImageOptions, contents: Contents) -> PlanShards:
-    return PlanShards(options.sizing, options.seed, contents.maker.estimate(contents.table))
+def _plan_shards(options: ImageOptions, contents: Contents, splits: Sequence[str]) -> PlanBlocks:
+    return PlanBlocks(splits, options.sizing, options.seed, contents.maker.estimate(contents.table))
 
 
 def _shard_recipe(options: ImageOptions, maker: RecordMaker) -> ShardRecipe:

@@ -12,6 +12,7 @@ from recordmill.schemas.images import JoinSide
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.splits import Division
+from recordmill.transforms.blocks.group_tasks import GroupTasks
 from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
 from recordmill.transforms.folder.label_paths import LabelPaths
 from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
@@ -60,7 +61,7 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     source = ", ".join(sorted(options.labels or options.images))
     kind = "labels" if options.labels else "images"
     return Gathered(
-        chosen.tasks,
+        chosen.tasks | "GroupTasks" >> GroupTasks(splits, options.seed),
         labels,
         p | "Table" >> beam.Create([table]),
         Findings(

@@ -18,6 +18,7 @@ from recordmill.pipelines.table import (
 )
 from recordmill.schemas.layouts import TABLE
 from recordmill.schemas.picture_features import DECODED_PICTURE, picture_of_row
+from recordmill.transforms.blocks.group_tasks import GroupTasks
 from recordmill.transforms.images.list_images import ListImages
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.write_metadata import Findings
@@ -41,7 +42,7 @@ def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
     listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
     matched = (rows.images, listed) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
     return Gathered(
-        matched.tasks,
+        matched.tasks | "GroupTasks" >> GroupTasks(job.splits, options.seed),
         chosen | "Labels" >> beam.Map(labels_of),
         chosen | "Table" >> beam.Map(table_of, pictures),
         Findings(

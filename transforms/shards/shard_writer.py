@@ -4,24 +4,27 @@ earlier run has finished is found and kept."""
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import overload
+from collections.abc import Iterable
+from itertools import chain
 
 import msgspec
+import numpy as np
 
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.block import Block, Ragged, join_blocks
 from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.blocks.image_tasks import NO_IMAGES, BlockTasks
+from recordmill.transforms.blocks.order_images import hash_images, image_order
+from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack, unpacker
+from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import NO_RECORD
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
-from recordmill.transforms.shards.task_order import task_order
 from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)
@@ -30,30 +33,15 @@ _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSIN
 """Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 
 
-class PlannedTasks(Sequence[ImageTask]):
-    """The tasks of a shard in order, each unpacked when it is taken: unpacked, they take six times as much memory.
-
-    Args:
-        packed: ImageTasks, as `pack` makes them.
-        seed: of the order.
-    """
-
-    def __init__(self, packed: Iterable[bytes], seed: int):
-        self._unpack = unpacker(ImageTask)
-        self.packed = sorted(packed, key=lambda task: task_order(seed, self._unpack(task)))
-
-    def __len__(self) -> int:
-        return len(self.packed)
-
-    @overload
-    def __getitem__(self, index: int) -> ImageTask: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ImageTask]: ...
-
-    def __getitem__(self, index: int | slice) -> ImageTask | list[ImageTask]:
-        found = self.packed[index]
-        return self._unpack(found) if isinstance(found, bytes) else list(map(self._unpack, found))
+def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
+    """Join the packed Blocks of a shard, in any order, to one Block of its images in order."""
+    blocks = list(map(unpack_block, packed))
+    if len(blocks) < 2:
+        return blocks[0] if blocks else NO_IMAGES
+    # Each Block is in order, and no other Block has images between its images.
+    firsts = join_blocks([block.cut(0, 1) for block in blocks])
+    order = image_order(firsts, hash_images(firsts.image_id, seed))
+    return join_blocks([blocks[index] for index in order.tolist()])
 
 
 class ShardWriter:
@@ -71,32 +59,40 @@ class ShardWriter:
         file is there, with the same checksum.
 
         Args:
-            packed: the shard's ImageTasks, in any order.
+            packed: Blocks of the shard's images, in any order.
 
         Raises:
             OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
         """
-        ordered = PlannedTasks(packed, self.recipe.seed)
-        plan = self.plan_digest(key, ordered)
+        block = ordered_block(packed, self.recipe.seed)
+        block = block.having(split=np.zeros(len(block), np.int64))
+        plan = self.plan_digest(key, block)
         done = self._finished.find(key, plan)
         if done and not any(reject.reason in _MAY_PASS for reject in done.rejected):
             _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
-            progress.skipped_images(sum(not task.is_continuation for task in ordered))
+            continued = block.is_continuation
+            progress.skipped_images(len(block) - (0 if continued is None else int(continued.sum())))
         else:
-            done = self._write(key, ordered, plan)
+            done = self._write(key, BlockTasks(block, (key.split,)), plan)
             self._finished.note(done)
         progress.finished_shard()
         return done
 
-    def plan_digest(self, key: ShardKey, tasks: PlannedTasks) -> str:
+    def plan_digest(self, key: ShardKey, block: Block) -> str:
         """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they
-        were listed."""
+        were listed. It does not depend on the Blocks that the images came in."""
         digest = hashlib.sha256(pack((key, msgspec.structs.replace(self.recipe, output=""), self.labels, self.table)))
-        for task in tasks.packed:
-            digest.update(task)
+        for name, column in chain(block.image_columns(), block.object_columns()):
+            values = column.values if isinstance(column, Ragged) else column
+            if values.any():  # a Block may lack a column without values
+                digest.update(f"{name} {values.dtype.str}".encode())
+                digest.update(np.ascontiguousarray(values))
+                if isinstance(column, Ragged):
+                    digest.update(column.starts)
+        digest.update(block.objects_per_image)
         return digest.hexdigest()
 
-    def _write(self, key: ShardKey, tasks: PlannedTasks, plan: str) -> ShardResult:
+    def _write(self, key: ShardKey, tasks: BlockTasks, plan: str) -> ShardResult:
         counted: Counter[Metric] = Counter()
         classes: Counter[int] = Counter()
         rejected: list[Rejected] = []

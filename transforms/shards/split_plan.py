@@ -18,7 +18,7 @@ import numpy as np
 
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.shards import Amount, ShardKey, ShardSizing, TaskOrder
-from recordmill.transforms.shards.task_order import RANGES, Order
+from recordmill.transforms.shards.task_order import Order
 
 
 class RangeCensus(NamedTuple):
@@ -106,7 +106,7 @@ def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
 
 def place_range(plan: SplitPlan, range_: int, amounts: list[Amount]) -> Iterator[list[Piece]]:
     """Where each image of a range goes, whose expected amounts are given in order: one shard, or neighbouring ones."""
-    before = np.frombuffer(plan.before, np.int64).reshape(3, RANGES)
+    before = np.frombuffer(plan.before, np.int64).reshape(3, -1)
     rank, bytes_before, examples_before = before[:, range_].tolist()
     for size, examples in amounts:
         if plan.sizing.num_shards is not None:

@@ -50,7 +50,7 @@ class WriteShards(beam.PTransform):
     def expand(self, plans):
         sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
         write = _WriteShard(self._recipe, self._threads)
-        full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed ImageTask])
+        full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
         empty = plans.empty | "NoImages" >> beam.Map(_without_images)
         results = (
             full | "Write" >> beam.ParDo(write, *sides),

@@ -7,6 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 import msgspec
+import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -19,13 +20,14 @@ from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.blocks.image_tasks import BlockTasks
 from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
-from recordmill.transforms.shards.shard_writer import PlannedTasks
+from recordmill.transforms.shards.shard_writer import ordered_block
 from recordmill.transforms.storage.resolve import storage_for
 
 RESULTS = "results"
@@ -33,7 +35,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class MakeRecords(ThreadedDoFn):
-    """Convert (ShardKey, [packed ImageTask]) to (split, record) and, tagged RESULTS, a ShardResult per image without
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged RESULTS, a ShardResult per image without
     its file."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
@@ -45,7 +47,8 @@ class MakeRecords(ThreadedDoFn):
     ) -> Iterator[Any]:
         key, packed = group
         make = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
-        for _, made in make(PlannedTasks(packed, self._recipe.seed)):
+        block = ordered_block(packed, self._recipe.seed)
+        for _, made in make(BlockTasks(block.having(split=np.zeros(len(block), np.int64)), (key.split,))):
             encoded = Encoded((), {}, [made]) if isinstance(made, Rejected) else made
             for reject in encoded.rejected:
                 progress.rejected(reject)
