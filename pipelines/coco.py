@@ -10,19 +10,17 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.blocks.group_tasks import GroupTasks
+from recordmill.transforms.coco.choose_features import ChooseFeatures
 from recordmill.transforms.coco.describe_inputs import DescribeInputs
-from recordmill.transforms.coco.read_coco import ReadCoco
-from recordmill.transforms.examples.limit_records import LimitRecords
-from recordmill.transforms.images.list_images import ListImages
-from recordmill.transforms.join.choose_features import ChooseFeatures
-from recordmill.transforms.join.join_images import JoinImages
-from recordmill.transforms.join.match_masks import ListMasks
-from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
-from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
+from recordmill.transforms.coco.join_images import JoinImages, JoinRules
+from recordmill.transforms.coco.match_masks import ListMasks
+from recordmill.transforms.coco.merge_categories import MergeCategories, select_categories
+from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
+from recordmill.transforms.coco.screen_annotations import Filters
+from recordmill.transforms.dataset.facts import FindFacts
+from recordmill.transforms.images.list_images import ListFiles
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
-from recordmill.transforms.runtime.outputs import REJECTED, of_split
+from recordmill.transforms.runtime.outputs import of_split
 from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
@@ -30,37 +28,34 @@ from recordmill.transforms.text.encoder_warnings import encoder_warnings
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:
     """Annotations, image files and categories, joined and screened; captions encoded, if `text` says by what."""
     division = read_division(p, options)
-    first = options.splits[0]
-    coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
-    files = (
-        None
-        if options.no_list
-        else p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
-    )
-    masks = (
-        p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
-        if options.panoptic_masks and not options.no_list
-        else None
-    )
-    categories = coco.files | "MergeCategories" >> MergeCategories()
+    first, bits = options.splits[0], range_bits(options.sources)
     assumed = options.images[0] if options.no_list else ""
-    joined = coco.parts | "JoinImages" >> JoinImages(categories, division, files, assumed, masks, options.match)
-    screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
-    limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
-    rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], *joined.rejected
-    counted = screened.counted, joined.counted
+    rules = ReadRules(options.sources, options.masks != "none", bits, options.match, options.seed, assumed, first)
+    coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(rules)
+    files = masks = None
+    if not options.no_list:
+        list_files = ListFiles(options.output, options.match, 1 << bits)
+        files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+    if options.panoptic_masks and not options.no_list:
+        masks = p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
+    categories = coco.files | "MergeCategories" >> MergeCategories()
+    joining = JoinRules(
+        options.sources, bits, options.match, options.seed, _filters(options), options.table, options.max_side
+    )
+    joined = (coco.rows, coco.annotations) | "JoinImages" >> JoinImages(joining, categories, division, files, masks)
+    facts = (*coco.facts, *joined.facts) | "FindFacts" >> FindFacts()
     labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
-    encoded = limited.tasks | "EncodeCaptions" >> EncodeCaptions(text) if text else None
+    encoded = joined.blocks | "EncodeCaptions" >> EncodeCaptions(text, options.splits) if text else None
     return Gathered(
-        (encoded.tasks if encoded else limited.tasks) | "GroupTasks" >> GroupTasks(options.splits, options.seed),
+        encoded.blocks if encoded else joined.blocks,
         labels,
         coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, options.layout_table),
         Findings(
-            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], options.splits, joined.rows),
-            rejected | "FoundRejected" >> GatherRejects(),
-            counted | "FoundCounted" >> beam.Flatten(),
-            joined.unlisted,
-            joined.unmatched,
+            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], options.splits, facts.rows),
+            facts.rejected,
+            facts.counted,
+            facts.unlisted,
+            facts.unmatched,
             _all_warnings(
                 coco.files | "InputWarnings" >> beam.FlatMap(_warnings) | "WarningsBySplit" >> of_split(first),
                 encoded,

@@ -96,10 +96,12 @@ class Block:
         file_name: texts [N], relative to the image folder; the name that records have.
         image_size_px: int64 [N, 2], width and height that the source gives; 0, 0 if it gives none.
         split: int64 [N], index of the split; -1 until it is known.
-        file_path: texts [N], of the image file; empty until the file is known.
+        file_folder: texts [N]. If it ends with `/`, the image file is `file_name` in that folder; else it is the whole
+            path of the file.
         file_bytes: int64 [N], size of the image file.
         file_version: texts [N], what changes when the file changes: its time, or its generation in a bucket.
-        state: int64 [N], index in `recordmill.transforms.join.match_blocks.STATES`: what is wrong with the file.
+        state: int64 [N], a `recordmill.transforms.join.match_blocks.FileState`.
+        is_shared: bool [N], rows of other image ids have the file, too.
         class_name: texts [N], class of the whole image.
         labels: bytes [N], packed `ImageLabels`; empty if the image has none.
         rejected: bytes [N], packed list of `Rejected`: annotations of the image that cannot be used.
@@ -119,10 +121,11 @@ class Block:
     file_name: Any = None
     image_size_px: Any = None
     split: Any = None
-    file_path: Any = None
+    file_folder: Any = None
     file_bytes: Any = None
     file_version: Any = None
     state: Any = None
+    is_shared: Any = None
     class_name: Any = None
     labels: Any = None
     rejected: Any = None

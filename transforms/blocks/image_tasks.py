@@ -22,7 +22,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
         block.image_id.tolist(),
         block.file_name.texts(),
         block.image_size_px.tolist(),
-        block.file_path.texts(),
+        image_paths(block),
         block.file_bytes.tolist(),
         block.file_version.texts(),
         block.split.tolist(),
@@ -46,6 +46,25 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
         for id_, name, (width, height), path, size, version, split, labels, continued, first, last in zip(
             *columns, strict=False
         )
+    ]
+
+
+def file_folder(path: str, file_name: str) -> str:
+    """What the column `file_folder` has for a path: most paths are a folder and the name.
+
+    >>> file_folder("img/a.jpg", "a.jpg"), file_folder("img/a.jpg", "b.jpg")
+    ('img/', 'img/a.jpg')
+    """
+    folder = path[: -len(file_name)] if file_name and path.endswith(file_name) else ""
+    return folder if folder.endswith("/") else path
+
+
+def image_paths(block: Block) -> list[str]:
+    """The path of each image file."""
+    names = block.file_name.texts()
+    return [
+        folder + name if folder.endswith("/") else folder
+        for folder, name in zip(block.file_folder.texts(), names, strict=True)
     ]
 
 
@@ -118,7 +137,7 @@ def block_of_tasks(tasks: Sequence[ImageTask], splits: Sequence[str]) -> Block:
         file_name=ragged_texts([task.file_name for task in tasks]),
         image_size_px=np.array([(task.width or 0, task.height or 0) for task in tasks], np.int64).reshape(-1, 2),
         split=np.array([index[task.split] for task in tasks], np.int64),
-        file_path=ragged_texts([task.ref.path for task in tasks]),
+        file_folder=ragged_texts([file_folder(task.ref.path, task.file_name) for task in tasks]),
         file_bytes=np.array([task.ref.size_bytes for task in tasks], np.int64),
         file_version=ragged_texts([task.ref.version for task in tasks]),
         labels=label_column([task.labels for task in tasks]),

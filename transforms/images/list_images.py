@@ -2,21 +2,29 @@
 
 import logging
 import os
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 
+from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.images import ImageRef, JoinSide
 from recordmill.schemas.names import name_key
+from recordmill.transforms.blocks.image_tasks import file_folder
+from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.images.listing import Listing, join_parts
+from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
 from recordmill.transforms.runtime.outputs import LISTINGS
 from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
+_FILES_AT_ONCE = 50_000
+Item = TypeVar("Item")
 
 
 class ListImages(beam.PTransform):
@@ -32,6 +40,53 @@ class ListImages(beam.PTransform):
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, JoinSide]]:
         listed = beam.FlatMap(_list, self._output).with_output_types(tuple[str, JoinSide])
         return folders | "ListParts" >> ListParts() | "ListFolder" >> listed
+
+
+class ListFiles(beam.PTransform):
+    """Convert paths of folders to (bucket of names, packed Block of files), without files below the folder `output`.
+
+    Args:
+        match: one of `recordmill.schemas.names.MATCHES`.
+        buckets: number of buckets.
+    """
+
+    def __init__(self, output: str, match: str, buckets: int):
+        super().__init__()
+        self._output = output
+        self._match = match
+        self._buckets = buckets
+
+    def expand(self, folders: PCollection[str]) -> PCollection[tuple[int, bytes]]:
+        listed = beam.FlatMap(_list_files, self._output, self._match, self._buckets)
+        parts = folders | "ListParts" >> ListParts()
+        return parts | "ListFolder" >> listed.with_output_types(tuple[int, bytes])
+
+
+def _list_files(
+    listed: tuple[str, tuple[str, str]], output: str, match: str, buckets: int
+) -> Iterator[tuple[int, bytes]]:
+    folder, bounds = listed
+    for files in batched(list_outside(folder, NameRange(*bounds), output, None), _FILES_AT_ONCE):
+        names = [name for name, _ in files]
+        yield from pack_parts(file_block(files), name_buckets(names, match, buckets))
+
+
+def file_block(files: Iterable[tuple[str, ImageRef]]) -> Block:
+    """A Block of the names and files of a folder."""
+    files = list(files)
+    return Block(
+        file_name=ragged_texts([name for name, _ in files]),
+        file_folder=ragged_texts([file_folder(file.path, name) for name, file in files]),
+        file_bytes=np.array([file.size_bytes for _, file in files], np.int64),
+        file_version=ragged_texts([file.version for _, file in files]),
+    )
+
+
+def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
+    """Lists of `number` items each; the last may be shorter."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, number)):
+        yield batch
 
 
 class ListLabelledImages(ListImages):
@@ -87,11 +142,16 @@ def _list_labelled(listed: tuple[str, tuple[str, str]], output: str) -> Iterator
 
 
 def _named(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, JoinSide]]:
+    return ((name, JoinSide(file=file)) for name, file in list_outside(folder, part, output, listing))
+
+
+def list_outside(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, ImageRef]]:
+    """Yield names and files of a folder that are not below the folder `output`."""
     progress.set_step("listing images")
     ours = _name_within(folder, output)
     for name, file in list_images(folder, listing, part):
         if not (ours and name.startswith(ours)):
-            yield name, JoinSide(file=file)
+            yield name, file
 
 
 def _name_within(folder: str, output: str) -> str:

@@ -4,7 +4,7 @@ import heapq
 import posixpath
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from hashlib import blake2b
 from itertools import chain
@@ -15,7 +15,8 @@ import apache_beam as beam
 from recordmill.schemas.names import NameSources, is_absolute, name_parts
 
 _COMPARED = 1000
-_BUFFERED = 5 * _COMPARED
+_SHOWN = 5
+_COMPARED_SHOWN = 3
 
 
 class Names(NamedTuple):
@@ -23,7 +24,7 @@ class Names(NamedTuple):
 
     Attributes:
         number: how many there are.
-        first: a few of them, sorted.
+        first: up to five of them, sorted.
         compared: up to 1,000, those with the least hash of what a file is called without folder and ending: of two lots
             of names those that may belong together.
     """
@@ -32,32 +33,39 @@ class Names(NamedTuple):
     first: tuple[str, ...] = ()
     compared: tuple[str, ...] = ()
 
+    @staticmethod
+    def of(names: Sequence[str]) -> "Names":
+        first, compared = heapq.nsmallest(_SHOWN, names), heapq.nsmallest(_COMPARED, names, _place)
+        return Names(len(names), tuple(first), tuple(compared))
 
-class SampleNames(beam.CombineFn):
-    """Names become one Names, of which the `shown` first are kept."""
 
-    def __init__(self, shown: int = 3):
-        self._shown = shown
+NO_NAMES = Names()
 
-    def create_accumulator(self) -> tuple[int, list[str], list[str]]:
-        return 0, [], []
 
-    def add_input(self, accumulator, name: str):
-        number, first, compared = accumulator
-        first.append(name)
-        compared.append(name)
-        return self._kept(number + 1, first, compared) if len(first) > _BUFFERED else (number + 1, first, compared)
+def add_names(parts: Iterable[Names]) -> Names:
+    """Names of all parts."""
+    parts = [part for part in parts if part.number]
+    if len(parts) < 2:
+        return parts[0] if parts else NO_NAMES
+    first = heapq.nsmallest(_SHOWN, chain.from_iterable(part.first for part in parts))
+    compared = heapq.nsmallest(_COMPARED, chain.from_iterable(part.compared for part in parts), _place)
+    return Names(sum(part.number for part in parts), tuple(first), tuple(compared))
 
-    def merge_accumulators(self, accumulators):
-        numbers, firsts, compared = zip(*accumulators, strict=True)
-        return self._kept(sum(numbers), chain.from_iterable(firsts), chain.from_iterable(compared))
 
-    def _kept(self, number: int, first: Iterable[str], compared: Iterable[str]) -> tuple[int, list[str], list[str]]:
-        return number, heapq.nsmallest(self._shown, first), heapq.nsmallest(_COMPARED, compared, _place)
+class AddNames(beam.CombineFn):
+    """Add up Names."""
 
-    def extract_output(self, accumulator) -> Names:
-        number, first, compared = self._kept(*accumulator)
-        return Names(number, tuple(first), tuple(compared))
+    def create_accumulator(self) -> Names:
+        return NO_NAMES
+
+    def add_input(self, accumulator: Names, names: Names) -> Names:
+        return add_names([accumulator, names])
+
+    def merge_accumulators(self, accumulators: Iterable[Names]) -> Names:
+        return add_names(accumulators)
+
+    def extract_output(self, accumulator: Names) -> Names:
+        return accumulator
 
 
 def _place(name: str) -> tuple[bytes, str]:
@@ -151,7 +159,7 @@ def compared_text(images: Names, files: Names, sources: NameSources, beside: str
 
 
 def _shown(names: Names) -> str:
-    return ", ".join(map(repr, names.first)) + (" …" if names.number > len(names.first) else "")
+    return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
 
 
 def _cause(images: Names, files: Names, sources: NameSources, is_all: bool) -> str:

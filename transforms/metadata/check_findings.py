@@ -10,11 +10,10 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
-from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import Count, Metric, Reason
-from recordmill.transforms.join.compare_names import Names, SampleNames, compared_text
+from recordmill.transforms.join.compare_names import AddNames, Names, compared_text
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
@@ -61,17 +60,9 @@ class CheckFindings(beam.PTransform):
             AsList(merged),
             AsList(findings.rejected),
             AsList(findings.warnings),
-            AsSingleton(findings.unmatched | "ImageNames" >> beam.Map(_name) | "Images" >> _sample()),
-            AsSingleton(findings.unlisted | "FileNames" >> beam.Map(_name) | "Files" >> _sample()),
+            AsSingleton(findings.unmatched | "Images" >> beam.CombineGlobally(AddNames())),
+            AsSingleton(findings.unlisted | "Files" >> beam.CombineGlobally(AddNames())),
         )
-
-
-def _sample() -> beam.PTransform:
-    return beam.CombineGlobally(SampleNames())
-
-
-def _name(item: UnmatchedImage | UnreferencedFile) -> str:
-    return item.name
 
 
 def _rows_merged(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
@@ -154,7 +145,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], rejected: KindReject
 
 
 def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> str:
-    beside = _folder_of_rows(demands.sources, images.first)
+    beside = _folder_of_rows(demands.sources, images.first[:3])
     return compared_text(images, files, demands.sources, beside, is_all)
 
 

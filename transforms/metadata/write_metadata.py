@@ -13,14 +13,13 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.encoders import TextCounts, TextEncoder
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, SplitManifest, Unlisted, encode_json, manifest_of
 from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.rejects import Count, RejectTally
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.join.compare_names import Names, SampleNames
+from recordmill.transforms.join.compare_names import AddNames, Names
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates, check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import forget
@@ -44,8 +43,6 @@ from recordmill.transforms.statistics.combine_statistics import CombineStatistic
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.text.encode_captions import AddTextCounts, EncodedTexts
 
-_UNLISTED_SHOWN = 5
-
 
 class Findings(NamedTuple):
     """What the steps before the writing found, as PCollections.
@@ -54,8 +51,8 @@ class Findings(NamedTuple):
         inputs: (split, InputRows).
         rejected: (RejectKind, Rejects).
         counted: (split, Count).
-        unlisted: UnreferencedFile.
-        unmatched: UnmatchedImage.
+        unlisted: Names of files that no image row references.
+        unmatched: Names of images whose file was not found.
         warnings: (split, text), of what is not likely to be meant.
     """
 
@@ -155,8 +152,7 @@ class WriteMetadata(beam.PTransform):
             "fingerprints": AsList(written.fingerprints),
             "unlisted": AsSingleton(
                 self._findings.unlisted
-                | "UnlistedNames" >> beam.Map(_name)
-                | "SampleNames" >> beam.CombineGlobally(SampleNames(_UNLISTED_SHOWN))
+                | "AddNames" >> beam.CombineGlobally(AddNames())
                 | "Unlisted" >> beam.Map(_unlisted)
             ),
         }
@@ -173,10 +169,6 @@ def _write(target: Target, listings: Iterable[InputFile] = (), **outcome: Any) -
     found = {file.path: file for file in listings}
     recipes = tuple(recipe.with_listings(found) for recipe in target.recipes)
     return write_metadata(target._replace(recipes=recipes), Outcome(**outcome))
-
-
-def _name(file: UnreferencedFile) -> str:
-    return file.name
 
 
 def _unlisted(names: Names) -> Unlisted:

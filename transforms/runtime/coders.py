@@ -11,7 +11,6 @@ from typing import Any
 from apache_beam.coders import Coder, registry
 from msgspec import msgpack
 
-from recordmill.schemas.coco import BlockRows
 from recordmill.schemas.encoders import Terms
 from recordmill.schemas.images import ImageTask, JoinSide
 from recordmill.schemas.shards import Measured, ShardKey
@@ -56,10 +55,6 @@ class _StructCoder(Coder):
         return hash(type(self))
 
 
-class BlockRowsCoder(_StructCoder):
-    struct = BlockRows
-
-
 class ImageTaskCoder(_StructCoder):
     struct = ImageTask
 
@@ -80,5 +75,5 @@ class TermsCoder(_StructCoder):
     struct = Terms
 
 
-for _coder in (BlockRowsCoder, ImageTaskCoder, JoinSideCoder, MeasuredCoder, ShardKeyCoder, TermsCoder):
+for _coder in (ImageTaskCoder, JoinSideCoder, MeasuredCoder, ShardKeyCoder, TermsCoder):
     registry.register_coder(_coder.struct, _coder)
