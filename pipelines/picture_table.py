@@ -18,15 +18,14 @@ from recordmill.pipelines.table import (
 )
 from recordmill.schemas.layouts import TABLE
 from recordmill.schemas.picture_features import DECODED_PICTURE, picture_of_row
-from recordmill.transforms.blocks.group_tasks import GroupTasks
-from recordmill.transforms.images.list_images import ListImages
-from recordmill.transforms.join.match_files import MatchFiles
+from recordmill.transforms.dataset.facts import FACTS, FindFacts
+from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
+from recordmill.transforms.images.list_images import ListFiles
+from recordmill.transforms.join.match_rows import MatchRows
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
-from recordmill.transforms.runtime.outputs import REJECTED
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.table.count_rows import OF_FILE
-from recordmill.transforms.table.read_picture_rows import ReadPictureRows
+from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
 
 
 def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
@@ -39,18 +38,22 @@ def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
     rows = files | "ReadPictureRows" >> ReadPictureRows(
         chosen, rows_recipe(job, options.output), options.image_column or "", options.images
     )
-    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
-    matched = (rows.images, listed) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+    list_files = ListFiles(options.output, "path", BUCKETS)
+    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+    matched = (rows.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+    rules = FolderRules(options.output, None, (), job.splits, options.seed, "", "")
+    joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
+    facts = (rows[FACTS], matched[FACTS], joined[FACTS]) | "FindFacts" >> FindFacts()
     return Gathered(
-        matched.tasks | "GroupTasks" >> GroupTasks(job.splits, options.seed),
+        joined.blocks,
         chosen | "Labels" >> beam.Map(labels_of),
         chosen | "Table" >> beam.Map(table_of, pictures),
         Findings(
             input_rows(rows[OF_FILE]),
-            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(),
-            matched.counted,
-            matched.unlisted,
-            matched.unmatched,
+            facts.rejected,
+            facts.counted,
+            facts.unlisted,
+            facts.unmatched,
             warnings_of(chosen, job),
         ),
         columns.texts(rows[OF_FILE]),

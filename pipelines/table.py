@@ -15,14 +15,14 @@ from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
+from recordmill.transforms.dataset.facts import FACTS, FindFacts
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import REJECTED, Written
+from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.shard_file import ShardPlace
 from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.split_plan import SplitPlan
@@ -174,13 +174,13 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     if options.key:
         found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
         warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
-    nothing = p | "Nothing" >> beam.Create([])
+    facts = (spilled[FACTS],) | "FindFacts" >> FindFacts()
     findings = Findings(
         input_rows(spilled[OF_FILE]),
-        (spilled[REJECTED],) | "FoundRejected" >> GatherRejects(),
-        nothing,
-        nothing,
-        nothing,
+        facts.rejected,
+        facts.counted,
+        facts.unlisted,
+        facts.unmatched,
         warnings | "Warnings" >> beam.Flatten(),
     )
     return _Gathered(

@@ -25,7 +25,7 @@ from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.match_masks import MaskFiles, match_mask
 from recordmill.transforms.coco.merge_parts import merge_parts
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.join.match_blocks import FileState, file_fault
+from recordmill.transforms.join.match_blocks import FileState, without_faults
 from recordmill.transforms.runtime.coders import unpacker
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
@@ -67,7 +67,8 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
     plain = _join_plain(images.take(~np.isin(images.image_id, odd)), annotations, inputs, facts)
     others = _merge_odd(odd, images, annotations, inputs, facts)
     block = join_blocks([plain, *others])
-    block = _without_faults(block, inputs, facts)
+    division = inputs.division
+    block = without_faults(block, division.names, facts, inputs.match, division.group_from)
     return block.take(image_order(block, hash_images(block.image_id, inputs.seed)))
 
 
@@ -298,21 +299,3 @@ def _file_annotations(
         tuple(chain.from_iterable(_UNPACK_REJECTED(row) for row in packed if row)),
         other_format(source),
     )
-
-
-def _without_faults(block: Block, inputs: JoinInputs, facts: FactsBuilder) -> Block:
-    """Drop images whose file cannot be used."""
-    names = inputs.division.names
-    faulty = np.flatnonzero(block.state)
-    found = block.take(faulty)
-    columns = (found.state.tolist(), found.image_id.tolist(), found.file_name.texts(), found.file_bytes.tolist())
-    rows = found.objects_per_image.tolist()
-    for *row, split, objects, labels in zip(*columns, found.split.tolist(), rows, labels_of(found), strict=True):
-        state, image_id, name, size_bytes = row
-        if state in (FileState.UNSAFE_NAME, FileState.MISSING):
-            facts.add_unmatched(name)
-        reason, detail = file_fault(state, name, size_bytes, inputs.match, inputs.division)
-        facts.reject(names[split], labels.rejected(image_id, reason, detail, objects + labels.rows))
-    if len(faulty):
-        block = block.take(block.state == FileState.FOUND)
-    return block.having(state=None, is_shared=None)

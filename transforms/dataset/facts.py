@@ -59,6 +59,11 @@ class FactsBuilder:
         progress.rejected(reject)
         self._rejects.add(split, reject)
 
+    def count_rejected_rows(self, path: str, kind: str) -> None:
+        """Count all rejects so far as image rows of an input."""
+        for split, number in self._rejects.numbers_of_splits().items():
+            self.add_rows(split, path, kind, number, 0)
+
     def add_unlisted(self, *names: str) -> None:
         self._unlisted += names
 

@@ -1,45 +1,29 @@
-"""Image folders become (name, JoinSide) for each file below them."""
+"""Image folders are listed."""
 
 import logging
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.images import ImageRef, JoinSide
+from recordmill.schemas.images import ImageRef
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import pack_parts
-from recordmill.transforms.images.listing import Listing, join_parts
+from recordmill.transforms.images.listing import Listing
 from recordmill.transforms.join.match_blocks import name_buckets
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import LISTINGS
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
-_FILES_AT_ONCE = 50_000
+FILES_AT_ONCE = 50_000
 Item = TypeVar("Item")
-
-
-class ListImages(beam.PTransform):
-    """Paths of folders become (name, JoinSide), but for what is below the folder `output`, which may be within them.
-
-    A large folder of a bucket is listed in parts, at the same time.
-    """
-
-    def __init__(self, output: str):
-        super().__init__()
-        self._output = output
-
-    def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, JoinSide]]:
-        listed = beam.FlatMap(_list, self._output).with_output_types(tuple[str, JoinSide])
-        return folders | "ListParts" >> ListParts() | "ListFolder" >> listed
 
 
 class ListFiles(beam.PTransform):
@@ -66,7 +50,7 @@ def _list_files(
     listed: tuple[str, tuple[str, str]], output: str, match: str, buckets: int
 ) -> Iterator[tuple[int, bytes]]:
     folder, bounds = listed
-    for files in batched(list_outside(folder, NameRange(*bounds), output, None), _FILES_AT_ONCE):
+    for files in batched(list_outside(folder, NameRange(*bounds), output, None), FILES_AT_ONCE):
         names = [name for name, _ in files]
         yield from pack_parts(file_block(files), name_buckets(names, match, buckets))
 
@@ -89,21 +73,6 @@ def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
         yield batch
 
 
-class ListLabelledImages(ListImages):
-    """As `ListImages`, with the main output `files`; `listings` has an InputFile for each folder: what was found in it,
-    where nothing but names says which images there are, and of which class."""
-
-    def expand(self, folders: PCollection[str]):
-        listed = beam.FlatMap(_list_labelled, self._output).with_output_types(tuple[str, JoinSide])
-        found = folders | "ListParts" >> ListParts() | "ListFolder" >> listed.with_outputs(LISTINGS, main="files")
-        listings = (
-            found[LISTINGS]
-            | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
-            | "JoinParts" >> beam.MapTuple(join_parts)
-        )
-        return Labelled(found.files, listings)
-
-
 class ListParts(beam.PTransform):
     """Paths of folders become (folder, bounds of a NameRange), each of them wherever there is a worker for it."""
 
@@ -115,34 +84,10 @@ class ListParts(beam.PTransform):
         )
 
 
-class Labelled(NamedTuple):
-    """What ListLabelledImages gives."""
-
-    files: PCollection
-    listings: PCollection
-
-
 def _parts(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
     progress.set_step("listing images")
     for part in storage_for(folder).parts(folder):
         yield folder, (part.start, part.end)
-
-
-def _list(listed: tuple[str, tuple[str, str]], output: str) -> Iterator[tuple[str, JoinSide]]:
-    folder, bounds = listed
-    return _named(folder, NameRange(*bounds), output, None)
-
-
-def _list_labelled(listed: tuple[str, tuple[str, str]], output: str) -> Iterator[Any]:
-    folder, bounds = listed
-    part = NameRange(*bounds)
-    listing = Listing(folder, part.start)
-    yield from _named(folder, part, output, listing)
-    yield TaggedOutput(LISTINGS, (folder, listing.found()))
-
-
-def _named(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, JoinSide]]:
-    return ((name, JoinSide(file=file)) for name, file in list_outside(folder, part, output, listing))
 
 
 def list_outside(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, ImageRef]]:

@@ -14,7 +14,8 @@ from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.splits import Division
-from recordmill.transforms.blocks.image_tasks import file_folder, image_paths
+from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_names import base_name, match_names
 
 
@@ -58,10 +59,11 @@ def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
     return np.fromiter(map(crc32, encoded), np.int64, len(names)) % number
 
 
-def match_rows(rows: Block, files: Block | None, match: str, division: Division) -> MatchedRows:
+def match_rows(rows: Block, files: Block | None, match: str, division: Division | None = None) -> MatchedRows:
     """Give image rows of one bucket the columns of their files: folder, size, version, state; and their split.
 
     Args:
+        division: None if rows have their splits.
         rows: with image_id and file_name. With another `match` than path, a row takes the name of its file.
         files: with file_name, file_folder, file_bytes and file_version; None to take the columns that rows have.
 
@@ -88,7 +90,9 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division)
         rows = rows.having(
             file_folder=_folders(found, names, keys), file_bytes=found.file_bytes, file_version=found.file_version
         )
-    rows = rows.having(split=_splits(keys, division), state=_states(rows, names, keys, has_file, is_path, division))
+    if division:
+        rows = rows.having(split=_splits(keys, division))
+    rows = rows.having(state=_states(rows, names, keys, has_file, is_path, division))
     shared = _shared(keys, rows.image_id) if files is not None else np.ones(len(rows), bool)
     return MatchedRows(rows.having(is_shared=shared), unlisted)
 
@@ -132,26 +136,8 @@ def _places(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarr
         if first.setdefault(name, index) != index:
             others.setdefault(name, [first[name]]).append(index)
     for name in others.keys() & set(keys):
-        _check_same(name, files.take(np.array(others[name], np.int64)))
+        check_same_files(name, files.take(np.array(others[name], np.int64)))
     return np.fromiter((first.get(key, -1) for key in keys), np.int64, len(keys))
-
-
-def _check_same(name: str, files: Block) -> None:
-    """
-    Raises:
-        CollidingImagesError: the files are not one file, listed twice.
-    """
-    paths = sorted(set(image_paths(files)))
-    if len(paths) == 1:
-        return
-    if len(set(map(name_key, paths))) == 1:
-        forms = " and ".join(map(ascii, paths))
-        raise CollidingImagesError(
-            f"{name!r} is there in {len(paths)} forms of Unicode, {forms}; rename one, or delete it"
-        )
-    raise CollidingImagesError(
-        f"{name!r} is both {' and '.join(paths)}; give --images only the folder that is meant, or rename one"
-    )
 
 
 def _splits(keys: Iterable[str], division: Division) -> np.ndarray:
@@ -176,19 +162,57 @@ def _states(
     keys: Sequence[str],
     has_file: np.ndarray,
     is_path: np.ndarray,
-    division: Division,
+    division: Division | None,
 ) -> np.ndarray:
     """FileState of each row: int64. The first fault counts."""
     unsafe = np.fromiter(map(bool, map(name_fault, names)), bool, len(names)) & is_path
     no_file = np.array([version == NO_FILE for version in rows.file_version.texts()], bool)
     ungrouped = np.zeros(len(keys), bool)
-    if division.group_from:
+    if division and division.group_from:
         ungrouped = np.fromiter((bool(division.fault(key)) for key in keys), bool, len(keys))
     faults = [unsafe, ~has_file, no_file, rows.file_bytes > MAX_FILE_BYTES, ungrouped]
     return np.select(faults, list(FileState)[1:], FileState.FOUND).astype(np.int64)
 
 
-def file_fault(state: int, name: str, size_bytes: int, match: str, division: Division) -> tuple[Reason, str]:
+def check_same_files(name: str, files: Block) -> None:
+    """Refuse files of one name that are not one file, listed several times.
+
+    Raises:
+        CollidingImagesError: they are several files.
+    """
+    paths = sorted(set(image_paths(files)))
+    if len(paths) == 1:
+        return
+    if len(set(map(name_key, paths))) == 1:
+        forms = " and ".join(map(ascii, paths))
+        raise CollidingImagesError(
+            f"{name!r} is there in {len(paths)} forms of Unicode, {forms}; rename one, or delete it"
+        )
+    raise CollidingImagesError(
+        f"{name!r} is both {' and '.join(paths)}; give --images only the folder that is meant, or rename one"
+    )
+
+
+def without_faults(
+    block: Block, splits: Sequence[str], facts: FactsBuilder, match: str = "path", group_from: str = ""
+) -> Block:
+    """Drop images whose file cannot be used."""
+    is_faulty = block.state != FileState.FOUND
+    found = block.take(np.flatnonzero(is_faulty))
+    columns = found.state, found.image_id, found.file_bytes, found.split, found.objects_per_image
+    for (state, image_id, size_bytes, split, objects), name, labels in zip(
+        np.stack(columns, axis=1).tolist(), found.file_name.texts(), labels_of(found), strict=True
+    ):
+        if state in (FileState.UNSAFE_NAME, FileState.MISSING):
+            facts.add_unmatched(name)
+        reason, detail = _file_fault(state, name, size_bytes, match, group_from)
+        facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows))
+    if len(found):
+        block = block.take(np.flatnonzero(~is_faulty))
+    return block.having(state=None, is_shared=None)
+
+
+def _file_fault(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:
     """Why an image of that FileState has no record."""
     if state == FileState.UNSAFE_NAME:
         return Reason.UNSAFE_FILE_NAME, f"the file name {name!r} {name_fault(name)}"
@@ -199,4 +223,4 @@ def file_fault(state: int, name: str, size_bytes: int, match: str, division: Div
         return Reason.IMAGE_INACCESSIBLE, f"{name!r}: {NOT_A_FILE}"
     if state == FileState.TOO_LARGE:
         return Reason.TOO_LARGE, f"{name!r}: {size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
-    return Reason.NO_GROUP, f"{name!r} {division.fault(name_key(name))}"
+    return Reason.NO_GROUP, f"{name!r} has nothing that --group-from {group_from} finds"

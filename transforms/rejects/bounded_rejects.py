@@ -1,7 +1,7 @@
 """Rejects of one reason: their exact number, and a bounded list of them."""
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from itertools import islice, takewhile
 from operator import itemgetter
@@ -70,15 +70,18 @@ class RejectsBuilder:
     """Adds up rejects of one kind. Lists all lines, or the MOST_LISTED lines with the smallest checksums.
 
     Neither the order of arrival nor the bundles decide which lines are listed.
+
+    Attributes:
+        number: of rejects so far.
     """
 
     def __init__(self) -> None:
-        self._number = self._annotations = 0
+        self.number = self._annotations = 0
         self._lines: list[bytes] = []
         self._largest = 1 << 32  # checksum of the last line that a cut has left
 
     def add(self, split: str, reject: Rejected) -> None:
-        self._number += 1
+        self.number += 1
         self._annotations += reject.annotations
         line = keyed_line(split, reject)
         if crc32(line) <= self._largest:
@@ -86,7 +89,7 @@ class RejectsBuilder:
             self._cut(MOST_LISTED // 4)
 
     def merge(self, rejects: Rejects) -> None:
-        self._number += rejects.number
+        self.number += rejects.number
         self._annotations += rejects.annotations
         self._lines += rejects.lines()
         self._cut(MOST_LISTED // 4)
@@ -95,7 +98,7 @@ class RejectsBuilder:
         self._cut()
         self._lines.sort()
         packed = isal_zlib.compress(_ENCODE_LINES(self._lines), 1)
-        return Rejects(self._number, self._annotations, self._lines[0], packed)
+        return Rejects(self.number, self._annotations, self._lines[0], packed)
 
     def __reduce__(self):  # Beam pickles accumulators
         return _builder_of, (self.build(),)
@@ -127,6 +130,13 @@ class KindsBuilder:
 
     def merge(self, kind: RejectKind, rejects: Rejects) -> None:
         self._builders[kind].merge(rejects)
+
+    def numbers_of_splits(self) -> Counter[str]:
+        """Number of rejects of each split."""
+        numbers: Counter[str] = Counter()
+        for (split, _, _), builder in self._builders.items():
+            numbers[split] += builder.number
+        return numbers
 
     def build(self) -> dict[RejectKind, Rejects]:
         return {kind: builder.build() for kind, builder in self._builders.items()}

@@ -1,25 +1,10 @@
 """Rejects of several steps, combined."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import apache_beam as beam
-from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects, RejectsBuilder
-
-
-class GatherRejects(beam.PTransform):
-    """Convert PCollections of (split, Rejected) to one of (RejectKind, Rejects), with one element per kind.
-
-    Each step adds up its own first, because a runner keeps every element that is flattened.
-    """
-
-    def expand(self, parts):
-        gather = beam.ParDo(_Gather()).with_input_types(Any).with_output_types(tuple[RejectKind, Rejects])
-        return tuple(part | f"Gather{number}" >> gather for number, part in enumerate(parts)) | MergeRejects()
+from recordmill.transforms.rejects.bounded_rejects import Rejects, RejectsBuilder
 
 
 class MergeRejects(beam.PTransform):
@@ -47,18 +32,3 @@ class CombineRejects(beam.CombineFn):
 
     def extract_output(self, builder: RejectsBuilder) -> Rejects:
         return builder.build()
-
-
-class _Gather(beam.DoFn):
-    """Adds up the rejects of a bundle."""
-
-    def start_bundle(self):
-        self._kinds = KindsBuilder()
-
-    def process(self, item: tuple[str, Rejected]) -> None:
-        self._kinds.add(*item)
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        kinds = self._kinds.build()
-        del self._kinds  # Beam keeps the DoFn
-        return map(GlobalWindows.windowed_value_at_end_of_window, kinds.items())

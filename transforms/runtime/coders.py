@@ -12,8 +12,7 @@ from apache_beam.coders import Coder, registry
 from msgspec import msgpack
 
 from recordmill.schemas.encoders import Terms
-from recordmill.schemas.images import ImageTask, JoinSide
-from recordmill.schemas.shards import Measured, ShardKey
+from recordmill.schemas.shards import ShardKey
 
 pack: Callable[[Any], bytes] = msgpack.Encoder(order="deterministic").encode
 """A struct as MessagePack."""
@@ -55,18 +54,6 @@ class _StructCoder(Coder):
         return hash(type(self))
 
 
-class ImageTaskCoder(_StructCoder):
-    struct = ImageTask
-
-
-class JoinSideCoder(_StructCoder):
-    struct = JoinSide
-
-
-class MeasuredCoder(_StructCoder):
-    struct = Measured
-
-
 class ShardKeyCoder(_StructCoder):
     struct = ShardKey
 
@@ -75,5 +62,5 @@ class TermsCoder(_StructCoder):
     struct = Terms
 
 
-for _coder in (ImageTaskCoder, JoinSideCoder, MeasuredCoder, ShardKeyCoder, TermsCoder):
+for _coder in (ShardKeyCoder, TermsCoder):
     registry.register_coder(_coder.struct, _coder)

@@ -10,10 +10,10 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.schemas.rejects import SplitReject
 from recordmill.schemas.table_splits import RowSplits
 from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.count_rows import OF_FILE, FileCounts, OfFile
 from recordmill.transforms.table.make_records import RecordMaker
@@ -44,7 +44,7 @@ class RowsRecipe(NamedTuple):
 
 
 class SpillRows(beam.PTransform):
-    """RowsFile become Spill; further outputs are `rejected` (SplitReject) and `of_file` (OfFile).
+    """Convert RowsFile to Spill; further outputs are `facts` and `of_file` (OfFile).
 
     Args:
         chosen: a PCollection of one ChosenSchema.
@@ -61,7 +61,7 @@ class SpillRows(beam.PTransform):
             | "SpreadFiles" >> beam.Reshuffle()
             | "Spill"
             >> beam.ParDo(_SpillFile(self._recipe), AsSingleton(self._chosen)).with_outputs(
-                REJECTED, OF_FILE, main="spills"
+                FACTS, OF_FILE, main="spills"
             )
         )
 
@@ -72,8 +72,13 @@ class _SpillFile(beam.DoFn):
 
     def process(self, file: RowsFile, chosen: ChosenSchema) -> Iterator[Any]:
         progress.set_step("reading rows")
+        facts = FactsBuilder()
         for item in spill_file(file, chosen, self._recipe):
-            yield beam.pvalue.TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else next(route_outputs([item]))
+            if isinstance(item, SplitReject):
+                facts.reject(*item)
+            else:
+                yield beam.pvalue.TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else item
+        yield tagged(facts)
 
 
 def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
