@@ -25,11 +25,11 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     source, kind = ", ".join(sorted(options.labels or options.images)), "labels" if options.labels else "images"
     rules = FolderRules(options.output, rule, options.classes, splits, options.seed, source, kind)
     listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListFolders(rules, division)
-    rows, files, facts = listed.blocks, (), (listed.facts,)
+    rows, files, facts = listed.blocks, [], [listed.facts]
     if options.labels:
         tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
         read = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadTables(rules, division)
-        rows, files, facts = read.rows, (listed.blocks,), (listed.facts, read[FACTS])
+        rows, files, facts = read.rows, [listed.blocks], [listed.facts, read[FACTS]]
     if options.stratify:
         rows = rows | "Stratify" >> Stratify(division, splits)
     joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)

@@ -4,9 +4,8 @@ import logging
 from itertools import islice
 
 from recordmill.pipelines.options.folder_options import LabelledOptions
-from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.rejects import SplitReject
+from recordmill.schemas.image_labels import is_image_name
 from recordmill.transforms.storage.interface import is_remote
 
 _LOGGER = logging.getLogger(__name__)
@@ -39,11 +38,15 @@ def _sample(folder: str) -> list[str]:
 
 
 def _fault(options: LabelledOptions, names: list[str]) -> str:
-    """Why none of the files is a picture of a class; empty where one is."""
-    from recordmill.transforms.folder.label_paths import label_path
+    """Why none of the files is an image of a class; empty if one is."""
+    from recordmill.transforms.folder.label_paths import path_fault
 
-    found = [label_path(name, options.path_labels, options.division) for name in names]
-    if any(isinstance(each, AnnotatedImage) for each in found):
+    images = list(filter(is_image_name, names))
+    faults = [path_fault(name, options.path_labels, options.division) for name in images]
+    if images and not all(faults):
         return ""
-    rejected = (each.reject.detail for each in found if isinstance(each, SplitReject))
-    return next(rejected, f"{names[0]!r} is not called as pictures are" if names else "it is empty")
+    return next((fault[1] for fault in faults if fault), _no_image(names))
+
+
+def _no_image(names: list[str]) -> str:
+    return f"{names[0]!r} is not called as pictures are" if names else "it is empty"

@@ -63,7 +63,7 @@ def annotation_block(
     bad = [*rejected, *(each for each in converted if isinstance(each, Rejected))]
     good = [(row.image_id, each) for row, each in zip(rows, converted, strict=True) if not isinstance(each, Rejected)]
     image_ids = np.array([image_id for image_id, _ in good], np.int64)
-    usable = [each for _, each in good]
+    usable: list[Any] = [each for _, each in good]
     label = LABELS.get(source.kind)
     objects = object_columns([] if label else usable)
     block = _by_image(np.array([] if label else image_ids, np.int64), objects, (*image_ids.tolist(), *_images(bad)))
@@ -74,7 +74,10 @@ def annotation_block(
     for reject in bad:
         of_rejected.setdefault(reject.image_id or 0, []).append(reject)
     ids = block.image_id.tolist()
-    labels = [ImageLabels(**{label: tuple(of_image[id_])}) if label and id_ in of_image else NO_LABELS for id_ in ids]
+    replace = msgspec.structs.replace
+    labels = [
+        replace(NO_LABELS, **{label: tuple(of_image[id_])}) if label and id_ in of_image else NO_LABELS for id_ in ids
+    ]
     packed = [pack(of_rejected[id_]) if id_ in of_rejected else b"" for id_ in ids]
     return block.having(labels=label_column(labels), rejected=ragged_bytes(packed) if bad else None)
 

@@ -33,7 +33,7 @@ def label_paths(
     for name, file in files:
         if not is_image_name(name):
             facts.add_unlisted(name)
-        elif fault := _fault(name, rule, division):
+        elif fault := path_fault(name, rule, division):
             facts.reject(division.split_of(name), Rejected("image", name_id(name), *fault))
         else:
             labelled.append((name, file))
@@ -50,8 +50,8 @@ def named_rows(block: Block) -> Block:
     return block.having(image_id=ids, image_size_px=np.zeros((len(ids), 2), np.int64))
 
 
-def _fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:
-    """Why the file cannot be used; None if it can."""
+def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:
+    """Why an image cannot be used, by its name; None if it can."""
     if fault := name_fault(name):
         return Reason.UNSAFE_FILE_NAME, f"{name!r} {fault}"
     if not rule.class_of(name):

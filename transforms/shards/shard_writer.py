@@ -86,10 +86,10 @@ class ShardWriter:
             values = column.values if isinstance(column, Ragged) else column
             if values.any():  # a Block may lack a column without values
                 digest.update(f"{name} {values.dtype.str}".encode())
-                digest.update(np.ascontiguousarray(values))
+                digest.update(values.tobytes())
                 if isinstance(column, Ragged):
-                    digest.update(column.starts)
-        digest.update(block.objects_per_image)
+                    digest.update(column.starts.tobytes())
+        digest.update(block.objects_per_image.tobytes())
         return digest.hexdigest()
 
     def _write(self, key: ShardKey, tasks: BlockTasks, plan: str) -> ShardResult:
