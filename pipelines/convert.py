@@ -14,6 +14,7 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_classes import CountClasses
@@ -27,7 +28,6 @@ from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.write_shards import WriteShards, written_of
 from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords, only_counted
 from recordmill.transforms.storage.interface import is_remote
@@ -44,7 +44,8 @@ class Gathered(NamedTuple):
         blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`.
         labels: one LabelMap, of the classes that were asked for.
         table: one FeatureTable: what is in a record.
-        findings: what was found on the way.
+        facts: PCollections of Facts, of the steps.
+        warnings: a PCollection of further (split, text).
         texts: what is known of those that were encoded; None where none are.
         listings: InputFile of folders whose listing decides what is written; None where an input does.
         division: into splits; or None where no groups are kept together.
@@ -53,7 +54,8 @@ class Gathered(NamedTuple):
     blocks: PCollection
     labels: PCollection
     table: PCollection
-    findings: Findings
+    facts: tuple[PCollection, ...]
+    warnings: PCollection
     texts: EncodedTexts | None = None
     listings: PCollection | None = None
     division: Division | AsSingleton | None = None
@@ -88,11 +90,11 @@ def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, rec
     """Write the splits that there are recipes for; every task belongs to one of them."""
     splits = tuple(recipe.split for recipe in recipes)
     planned = gathered.blocks | "PlanShards" >> _plan_shards(options, contents, splits)
-    findings = _findings(gathered, planned, options, splits)
+    findings = _findings(gathered, planned, splits)
     demands = _demands(options, splits, options.output)
-    checked = findings | "CheckFindings" >> CheckFindings(demands)
+    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
     written = _written(gathered, planned, checked, options, contents.maker, splits)
-    written.rejected | "LimitRejects" >> LimitRejects(checked, findings.rejected, demands)
+    written.facts | "LimitRejects" >> LimitRejects(checked, findings.facts, demands)
     duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
     target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
     metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
@@ -109,26 +111,22 @@ def report_all(
 ) -> None:
     """Write nothing but the plan of the splits, as JSON into the local file `report`."""
     planned = gathered.blocks | "PlanShards" >> _plan_shards(options, contents, splits)
-    findings = _findings(gathered, planned, options, splits)
-    checked = findings | "CheckFindings" >> CheckFindings(_demands(options, tuple(splits), output=""))
+    findings = _findings(gathered, planned, splits)
+    demands = _demands(options, tuple(splits), output="")
+    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
     classes = gathered.blocks | "CountClasses" >> CountClasses(splits)
     planned.plans | "ReportPlan" >> ReportPlan(
         checked, findings, classes, gathered.labels, gathered.table, report, gathered.texts
     )
 
 
-def _findings(gathered: Gathered, planned: ShardPlans, options: ImageOptions, splits: Sequence[str]) -> Findings:
+def _findings(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> Findings:
     """What was found on the way, and what is odd about the plan."""
-    findings = gathered.findings
+    parts = (*gathered.facts, planned.facts)
     if gathered.division:
         names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
-        groups = names | "CountGroups" >> CountGroups(gathered.division)
-        findings = findings._replace(
-            counted=(findings.counted, groups.counted) | "CountedWithGroups" >> beam.Flatten(),
-            warnings=(findings.warnings, groups.warnings) | "WarningsOfGroups" >> beam.Flatten(),
-        )
-    of_plan = planned.plans | "SizingWarnings" >> WarnOfSizes(options.sizing)
-    return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
+        parts += names | "CountGroups" >> CountGroups(gathered.division)
+    return Findings(parts | "AddFacts" >> AddFacts(), gathered.warnings)
 
 
 def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -153,7 +151,7 @@ def _written(
     recipe = _shard_recipe(options, maker)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     if options.writer != "beam":
-        return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
+        return planned.placed | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
     sides = AsSingleton(gathered.labels), AsSingleton(gathered.table), AsSingleton(checked)
     made = (
         planned.placed
@@ -161,8 +159,9 @@ def _written(
         | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(RESULTS, main="records")
     )
     shards = made.records | "SinkRecords" >> SinkRecords(recipe, splits, options.num_shards)
-    statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
-    return written_of(made[RESULTS])._replace(shards=shards, statistics=statistics)
+    written = written_of(made[RESULTS])
+    facts = (written.facts, shards | "OnlyCounted" >> beam.Map(only_counted)) | "AllFacts" >> beam.Flatten()
+    return written._replace(shards=shards, facts=facts)
 
 
 def _plan_shards(options: ImageOptions, contents: Contents, splits: Sequence[str]) -> PlanBlocks:

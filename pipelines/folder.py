@@ -9,13 +9,12 @@ from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
-from recordmill.transforms.dataset.facts import FACTS, FindFacts
+from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.folder.choose_classes import ListClasses
 from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
 from recordmill.transforms.folder.read_labels import LabelTable
 from recordmill.transforms.folder.stratify import Stratify
-from recordmill.transforms.metadata.write_metadata import Findings
 
 
 def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
@@ -33,20 +32,13 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     if options.stratify:
         rows = rows | "Stratify" >> Stratify(division, splits)
     joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)
-    found = (*facts, joined[FACTS]) | "FindFacts" >> FindFacts()
     labels = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     return Gathered(
         joined.blocks,
         labels,
         p | "Table" >> beam.Create([table]),
-        Findings(
-            found.rows,
-            found.rejected,
-            found.counted,
-            found.unlisted,
-            found.unmatched,
-            _warnings(rows, labels, options, splits),
-        ),
+        (*facts, joined[FACTS]),
+        _warnings(rows, labels, options, splits),
         listings=listed.listings,
         division=division if options.keeps_groups else None,
     )

@@ -18,11 +18,10 @@ from recordmill.pipelines.table import (
 )
 from recordmill.schemas.layouts import TABLE
 from recordmill.schemas.picture_features import DECODED_PICTURE, picture_of_row
-from recordmill.transforms.dataset.facts import FACTS, FindFacts
+from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.images.list_images import ListFiles
 from recordmill.transforms.join.match_rows import MatchRows
-from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.table.count_rows import OF_FILE
 from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
@@ -43,19 +42,13 @@ def gather(p: beam.Pipeline, job: TableJob) -> Gathered:
     matched = (rows.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
     rules = FolderRules(options.output, None, (), job.splits, options.seed, "", "")
     joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
-    facts = (rows[FACTS], matched[FACTS], joined[FACTS]) | "FindFacts" >> FindFacts()
+    counted = rows[OF_FILE] | "InputRows" >> beam.Map(input_rows)
     return Gathered(
         joined.blocks,
         chosen | "Labels" >> beam.Map(labels_of),
         chosen | "Table" >> beam.Map(table_of, pictures),
-        Findings(
-            input_rows(rows[OF_FILE]),
-            facts.rejected,
-            facts.counted,
-            facts.unlisted,
-            facts.unmatched,
-            warnings_of(chosen, job),
-        ),
+        (rows[FACTS], counted, matched[FACTS], joined[FACTS]),
+        warnings_of(chosen, job),
         columns.texts(rows[OF_FILE]),
     )
 

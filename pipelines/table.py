@@ -10,23 +10,21 @@ from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.rejects import Count, Metric
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
-from recordmill.transforms.dataset.facts import FACTS, FindFacts
+from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
-from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.shard_file import ShardPlace
-from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
+from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.split_plan import SplitPlan
-from recordmill.transforms.shards.write_shards import statistics_of
+from recordmill.transforms.shards.write_shards import facts_of, shard_of
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords, only_counted
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.count_rows import OF_FILE, OfFile
@@ -37,7 +35,7 @@ from recordmill.transforms.table.plan_row_shards import plan_rows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
-from recordmill.transforms.table.write_row_shards import WriteRowShards, counted_in, shard_of
+from recordmill.transforms.table.write_row_shards import WriteRowShards
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
 
@@ -76,29 +74,22 @@ def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> N
     """Write the splits that there are recipes for, which are all splits of the job."""
     gathered = _gather(p, job, job.options.output)
     demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, job.options.output)
-    checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
+    findings = gathered.findings
+    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
     if job.options.writer == "beam":
         place = ShardPlace(job.options.output, job.options.name, job.options.layout, job.options.gzip)
         spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
         records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
         shards = records | "SinkRecords" >> SinkRecords(place, job.splits, job.options.num_shards)
-        counted = gathered.spills | "Counted" >> beam.FlatMap(_counted).with_output_types(Any)
-        statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
+        facts = [gathered.spills | "Counted" >> beam.Map(_counted), shards | "OnlyCounted" >> beam.Map(only_counted)]
     else:
         results = gathered.plans | "WriteRowShards" >> WriteRowShards(
             gathered.spills, checked, gathered.chosen, recipes, job.options.output
         )
         shards = results | "Shards" >> beam.Map(shard_of)
-        counted = results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any)
-        statistics = results | "Statistics" >> beam.Map(statistics_of)
-    written = Written(
-        shards,
-        counted,
-        p | "NoRejects" >> beam.Create([]).with_output_types(tuple[RejectKind, Rejects]),
-        gathered.of_files | "Classes" >> beam.FlatMap(_classes),
-        statistics,
-        p | "NoPictures" >> beam.Create([]),
-    )
+        facts = [results | "Facts" >> beam.Map(facts_of)]
+    of_files = gathered.of_files | "OfFiles" >> beam.Map(_facts_of_file)
+    written = Written(shards, (*facts, of_files) | "AllFacts" >> beam.Flatten(), p | "NoPictures" >> beam.Create([]))
     target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
     metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)
     written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(job.options.output)
@@ -108,16 +99,21 @@ def _records(spill: Spill, _: object) -> Iterator[tuple[str, bytes]]:
     return ((spill.split, record) for record in read_spill(spill, 0, RANGES).records.to_pylist())
 
 
-def _counted(spill: Spill) -> list[tuple[str, Count]]:
-    counts = Count(Metric.IMAGES, spill.rows), Count(Metric.RECORD_BYTES, spill.bytes)
-    return [(spill.split, count) for count in counts]
+def _counted(spill: Spill) -> Facts:
+    counts = {Metric.IMAGES: spill.rows, Metric.RECORD_BYTES: spill.bytes}
+    return Facts({(spill.split, metric.value): number for metric, number in counts.items()})
+
+
+def _facts_of_file(of: OfFile) -> Facts:
+    return Facts(classes={(of.split, index): number for index, number in of.classes.items()})
 
 
 def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:
     """Write nothing but the plan, as JSON into the local file `report`."""
     gathered = _gather(p, job, output="")
     demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, "")
-    checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
+    findings = gathered.findings
+    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
     classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
     gathered.plans | "ReportPlan" >> ReportPlan(
         checked, gathered.findings, classes, gathered.labels, gathered.table, report, gathered.texts
@@ -169,20 +165,14 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     )
     warnings = [
         warnings_of(chosen, job),
-        plans | "OfSizes" >> WarnOfSizes(options.sizing, "row"),
+        plans | "OfSizes" >> beam.FlatMap(_of_sizes, options.sizing).with_output_types(Any),
     ]
     if options.key:
         found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
         warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
-    facts = (spilled[FACTS],) | "FindFacts" >> FindFacts()
-    findings = Findings(
-        input_rows(spilled[OF_FILE]),
-        facts.rejected,
-        facts.counted,
-        facts.unlisted,
-        facts.unmatched,
-        warnings | "Warnings" >> beam.Flatten(),
-    )
+    rows = spilled[OF_FILE] | "InputRows" >> beam.Map(input_rows)
+    facts = (spilled[FACTS], rows) | "AddFacts" >> AddFacts()
+    findings = Findings(facts, warnings | "Warnings" >> beam.Flatten())
     return _Gathered(
         chosen,
         chosen | "Labels" >> beam.Map(labels_of),
@@ -200,9 +190,14 @@ def warnings_of(chosen: PCollection, job: TableJob) -> PCollection:
     return chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any)
 
 
-def input_rows(of_files: PCollection) -> PCollection:
-    """(split, InputRows) of OfFile."""
-    return of_files | "InputRows" >> beam.Map(_input_rows).with_output_types(Any)
+def input_rows(of: OfFile) -> Facts:
+    """The rows of a file."""
+    return Facts(inputs={(of.split, of.rows.path, of.rows.kind): of.rows})
+
+
+def _of_sizes(of_split: tuple[str, SplitPlan], sizing: ShardSizing) -> list[tuple[str, str]]:
+    split, plan = of_split
+    return [(split, text) for text in sizing_warnings(split, plan, sizing, "row")]
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
@@ -244,10 +239,6 @@ def _warnings(chosen: ChosenSchema, split: str) -> Iterator[tuple[str, str]]:
 def _of_keys(found: EqualKeys, column: str, split: str) -> list[tuple[str, str]]:
     text = equal_keys_warning(found, column)
     return [(split, text)] if text else []
-
-
-def _input_rows(of: OfFile) -> tuple[str, InputRows]:
-    return of.split, of.rows
 
 
 def _classes(of: OfFile) -> Iterator[tuple[tuple[str, int], int]]:

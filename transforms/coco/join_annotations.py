@@ -15,6 +15,7 @@ from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, s
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_PIXELS
+from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.splits import Division
@@ -163,7 +164,13 @@ def _count_rows(images: Block, annotations: Block, place: np.ndarray, inputs: Jo
             rows = int((of_images == number).sum())
             objects = int(annotations.objects_per_image[of_split & (annotations.source == number)].sum())
             if rows or objects:
-                facts.add_rows(names[split], source.path, source.kind.value, rows, objects)
+                _move_rows(facts, names[split], names[0], InputRows(source.path, source.kind.value, rows, objects))
+
+
+def _move_rows(facts: FactsBuilder, split: str, first: str, rows: InputRows) -> None:
+    """Count rows as of a split, and no longer as of the first split, which has all rows of a file."""
+    facts.add_rows(split, rows)
+    facts.add_rows(first, InputRows(rows.path, rows.kind, -rows.images, -rows.annotations))
 
 
 def _merge_odd(
@@ -228,7 +235,8 @@ def _merge_image(
             facts.count(split, item.what, item.number)
     if split != division.names[0]:
         for part in parts:
-            facts.add_rows(split, part.source, part.kind.value, len(part.rows), part.annotation_rows)
+            rows_ = InputRows(part.source, part.kind.value, len(part.rows), part.annotation_rows)
+            _move_rows(facts, split, division.names[0], rows_)
     return (image, row) if image else None
 
 

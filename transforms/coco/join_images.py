@@ -73,7 +73,8 @@ class JoinImages(beam.PTransform):
     def expand(self, parts):
         rows, annotations = parts
         rules = self._rules
-        matched = (rows, self._files) | "MatchRows" >> MatchRows(rules.match, self._division, rules.seed, rules.bits)
+        sides = (rows,) if self._files is None else (rows, self._files)
+        matched = sides | "MatchRows" >> MatchRows(rules.match, self._division, rules.seed, rules.bits)
         masks = None if self._masks is None else AsSingleton(self._masks)
         joined = (
             (matched.rows, annotations)

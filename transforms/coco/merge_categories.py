@@ -3,9 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import Category, name_keypoints
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
@@ -14,13 +12,6 @@ from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
 
 _NAMES_SHOWN = 20
 _INT64_MAX = (1 << 63) - 1
-
-
-class MergeCategories(beam.PTransform):
-    """AnnotationFile become one LabelMap of all their categories."""
-
-    def expand(self, files: PCollection[AnnotationFile]) -> PCollection[LabelMap]:
-        return files | "CollectFiles" >> beam.combiners.ToList() | "Merge" >> beam.Map(merge_categories)
 
 
 def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:

@@ -41,7 +41,7 @@ from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
-_IN_PLACE = "in place"
+Keyed = tuple[int, bytes]
 _ROWS = "rows"
 _RANGE_BYTES, _UNPACKED = 1 << 20, 5
 _LEAST_BITS, _MOST_BITS = 2, 14
@@ -87,48 +87,59 @@ class ReadRules(NamedTuple):
 
 
 class ReadCoco(beam.PTransform):
-    """Convert AnnotationSource to CocoFiles."""
+    """Read the files of `rules.sources` from a pipeline: CocoFiles.
+
+    Blocks of a compressed file have their text with them, and are decoded in the step that cut the file, or a runner
+    would hold all of the text. Others are decoded wherever Beam puts them.
+    """
 
     def __init__(self, rules: ReadRules, block_bytes: int = BLOCK_BYTES):
         super().__init__()
         self._rules = rules
         self._block_bytes = block_bytes
 
-    def expand(self, sources: PCollection[AnnotationSource]):
-        cut = sources | "CutBlocks" >> beam.FlatMap(_cut, self._block_bytes).with_output_types(
-            AnnotationBlock
-        ).with_outputs(_IN_PLACE, main="ranges")
-        # What has its text with it is decoded in the step that cut it, or a runner would hold all of the text.
-        read = (
-            cut.ranges | "SpreadBlocks" >> beam.Reshuffle() | "ReadSpread" >> _ReadBlocks(self._rules),
-            cut[_IN_PLACE] | "ReadInPlace" >> _ReadBlocks(self._rules),
-        )
-        files = (
-            tuple(each[_SUMMARIES] for each in read)
-            | "Summaries" >> beam.Flatten()
+    def expand(self, p):
+        read = []
+        for name, is_packed in (("Files", False), ("PackedFiles", True)):
+            sources = [source for source in self._rules.sources if source.path.endswith(".gz") == is_packed]
+            if sources:
+                cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file, self._block_bytes)
+                spread = cut if is_packed else cut | f"Spread{name}" >> beam.Reshuffle()
+                read.append(spread | f"Read{name}" >> _ReadBlocks(self._rules))
+        described = (
+            _united(tuple(each[_SUMMARIES] for each in read), "Summaries")
             | "SourceAndSummary" >> beam.Map(_by_source).with_output_types(tuple[bytes, BlockSummary])
             | "BySource" >> beam.GroupByKey()
             | "DescribeFile" >> beam.MapTuple(_describe).with_output_types(AnnotationFile)
         )
         return CocoFiles(
-            tuple(each[_ROWS] for each in read) | "Rows" >> beam.Flatten(),
-            tuple(each.annotations for each in read) | "Annotations" >> beam.Flatten(),
-            files,
+            _united(tuple(each[_ROWS] for each in read), "Rows")
+            | "TypeOfRows" >> beam.Map(_same).with_output_types(Keyed),
+            _united(tuple(each.annotations for each in read), "Annotations"),
+            described,
             tuple(each[FACTS] for each in read),
         )
 
 
+def _united(parts: tuple[PCollection, ...], name: str) -> PCollection:
+    return parts[0] if len(parts) == 1 else parts | name >> beam.Flatten()
+
+
+def _same(keyed: Keyed) -> Keyed:
+    return keyed
+
+
 class _ReadBlocks(beam.PTransform):
-    """AnnotationBlock become what ReadCoco gives of them."""
+    """Convert AnnotationBlock to (range, packed Block of annotations) in the output `annotations`; further outputs are
+    summaries, image rows, and Facts."""
 
     def __init__(self, rules: ReadRules):
         super().__init__()
         self._rules = rules
 
     def expand(self, blocks: PCollection[AnnotationBlock]):
-        return blocks | "ReadBlock" >> beam.FlatMap(_read, self._rules).with_output_types(
-            tuple[int, bytes]
-        ).with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
+        read = beam.FlatMap(_read, self._rules).with_output_types(Keyed)
+        return blocks | "ReadBlock" >> read.with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
 
 
 def range_bits(sources: Iterable[AnnotationSource]) -> int:
@@ -136,12 +147,6 @@ def range_bits(sources: Iterable[AnnotationSource]) -> int:
     sizes = ((source.path, storage_for(source.path).size(source.path) or 0) for source in sources)
     total = sum(size * _UNPACKED if path.endswith(".gz") else size for path, size in sizes)
     return max(_LEAST_BITS, min(_MOST_BITS, (total // _RANGE_BYTES).bit_length()))
-
-
-def _cut(source: AnnotationSource, block_bytes: int) -> Iterator[Any]:
-    progress.set_step("reading annotations")
-    for block in cut_file(source, block_bytes):
-        yield TaggedOutput(_IN_PLACE, block) if block.text else block
 
 
 def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
@@ -204,6 +209,7 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
         AnnotationFileError: not JSON (the message gives line and column), or it has a list twice.
         OSError: the file cannot be read.
     """
+    progress.set_step("reading annotations")
     path = source.path
     _LOGGER.info("Reading %s", path)
     size = storage_for(path).size(path) or 0

@@ -1,18 +1,19 @@
-"""Facts: what the steps before the shards learn, added up in one struct."""
+"""Facts: what the steps of a job learn, added up in one struct."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.schemas.manifest import InputRows, SplitRows
-from recordmill.schemas.rejects import Count, Metric, Rejected
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.join.compare_names import NO_NAMES, Names, add_names
 from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.statistics.add_statistics import add_statistics
 
 FACTS = "facts"
 
@@ -22,17 +23,23 @@ class Facts(msgspec.Struct, frozen=True):
 
     Attributes:
         counts: by split and metric.
-        rows: image rows and annotation rows of inputs, by split, path and kind.
+        inputs: rows of inputs, by split, path and kind.
         rejects: by kind.
         unlisted: names of files that no image row references.
         unmatched: names of images whose file was not found.
+        warnings: split and text.
+        classes: number of objects, or of images, by split and class index.
+        statistics: of records, by split.
     """
 
     counts: dict[tuple[str, str], int] = {}
-    rows: dict[tuple[str, str, str], tuple[int, int]] = {}
+    inputs: dict[tuple[str, str, str], InputRows] = {}
     rejects: dict[RejectKind, Rejects] = {}
     unlisted: Names = NO_NAMES
     unmatched: Names = NO_NAMES
+    warnings: frozenset[tuple[str, str]] = frozenset()
+    classes: dict[tuple[str, int], int] = {}
+    statistics: dict[str, Statistics] = {}
 
 
 class FactsBuilder:
@@ -40,20 +47,27 @@ class FactsBuilder:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._images: Counter[tuple[str, str, str]] = Counter()
-        self._annotations: Counter[tuple[str, str, str]] = Counter()
+        self._inputs: dict[tuple[str, str, str], InputRows] = {}
         self._rejects = KindsBuilder()
         self._unlisted: list[str] = []
         self._unmatched: list[str] = []
         self._names = NO_NAMES, NO_NAMES
+        self._warnings: set[tuple[str, str]] = set()
+        self._classes: Counter[tuple[str, int]] = Counter()
+        self._statistics: dict[str, Statistics] = {}
 
     def count(self, split: str, metric: Metric, number: int = 1) -> None:
         if number:
             self._counts[split, metric.value] += number
 
-    def add_rows(self, split: str, path: str, kind: str, images: int, annotations: int) -> None:
-        self._images[split, path, kind] += images
-        self._annotations[split, path, kind] += annotations
+    def add_rows(self, split: str, rows: InputRows) -> None:
+        key = split, rows.path, rows.kind
+        known = self._inputs.get(key, InputRows(rows.path, rows.kind, 0, 0))
+        numbers = known.images + rows.images, known.annotations + rows.annotations
+        self._inputs[key] = InputRows(rows.path, rows.kind, *numbers, known.uncarried or rows.uncarried)
+
+    def warn(self, split: str, text: str) -> None:
+        self._warnings.add((split, text))
 
     def reject(self, split: str, reject: Rejected) -> None:
         progress.rejected(reject)
@@ -62,7 +76,7 @@ class FactsBuilder:
     def count_rejected_rows(self, path: str, kind: str) -> None:
         """Count all rejects so far as image rows of an input."""
         for split, number in self._rejects.numbers_of_splits().items():
-            self.add_rows(split, path, kind, number, 0)
+            self.add_rows(split, InputRows(path, kind, number, 0))
 
     def add_unlisted(self, *names: str) -> None:
         self._unlisted += names
@@ -72,19 +86,31 @@ class FactsBuilder:
 
     def merge(self, facts: Facts) -> None:
         self._counts.update(facts.counts)
-        for key, (images, annotations) in facts.rows.items():
-            self.add_rows(*key, images, annotations)
+        for (split, _, _), rows in facts.inputs.items():
+            self.add_rows(split, rows)
         for kind, rejects in facts.rejects.items():
             self._rejects.merge(kind, rejects)
         self._names = add_names([self._names[0], facts.unlisted]), add_names([self._names[1], facts.unmatched])
+        self._warnings |= facts.warnings
+        self._classes.update(facts.classes)
+        for split, found in facts.statistics.items():
+            self._statistics[split] = add_statistics(self._statistics.get(split, Statistics()), found)
 
     def build(self) -> Facts:
         unlisted, unmatched = (
             add_names([names, Names.of(found)])
             for names, found in zip(self._names, (self._unlisted, self._unmatched), strict=True)
         )
-        rows = {key: (images, self._annotations[key]) for key, images in self._images.items()}
-        return Facts(dict(self._counts), rows, self._rejects.build(), unlisted, unmatched)
+        return Facts(
+            dict(self._counts),
+            self._inputs,
+            self._rejects.build(),
+            unlisted,
+            unmatched,
+            frozenset(self._warnings),
+            dict(self._classes),
+            self._statistics,
+        )
 
     def __reduce__(self):  # Beam pickles accumulators
         return _builder_of, (self.build(),)
@@ -116,58 +142,21 @@ class CombineFacts(beam.CombineFn):
         return builder.build()
 
 
-class FoundFacts(NamedTuple):
-    """The parts of all Facts, as PCollections that `recordmill.transforms.metadata.write_metadata.Findings` takes.
+class AddFacts(beam.PTransform):
+    """Convert PCollections of Facts to one element at most: none if there are no Facts."""
 
-    Attributes:
-        rejected: (RejectKind, Rejects).
-        counted: (split, Count).
-        rows: SplitRows.
-        unlisted, unmatched: Names.
-    """
-
-    rejected: PCollection
-    counted: PCollection
-    rows: PCollection
-    unlisted: PCollection
-    unmatched: PCollection
+    def expand(self, parts: Iterable[PCollection]):
+        combine = beam.CombineGlobally(CombineFacts()).without_defaults()
+        return tuple(parts) | "Parts" >> beam.Flatten() | "AddUp" >> combine
 
 
-class FindFacts(beam.PTransform):
-    """Convert PCollections of Facts to FoundFacts."""
-
-    def expand(self, parts):
-        facts = parts | "Parts" >> beam.Flatten() | "AddUp" >> beam.CombineGlobally(CombineFacts())
-        return FoundFacts(
-            facts | "Rejected" >> beam.FlatMap(_rejected).with_output_types(tuple[RejectKind, Rejects]),
-            facts | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
-            facts | "Rows" >> beam.FlatMap(_rows).with_output_types(Any),
-            facts | "Unlisted" >> beam.Map(_unlisted),
-            facts | "Unmatched" >> beam.Map(_unmatched),
-        )
+def add_facts(parts: Iterable[Facts]) -> Facts:
+    builder = FactsBuilder()
+    for part in parts:
+        builder.merge(part)
+    return builder.build()
 
 
 def tagged(builder: FactsBuilder) -> TaggedOutput:
     """The Facts of a step, for its output FACTS."""
     return TaggedOutput(FACTS, builder.build())
-
-
-def _rejected(facts: Facts) -> Iterable[tuple[RejectKind, Rejects]]:
-    return facts.rejects.items()
-
-
-def _counted(facts: Facts) -> Iterator[tuple[str, Count]]:
-    return ((split, Count(Metric(metric), number)) for (split, metric), number in facts.counts.items())
-
-
-def _rows(facts: Facts) -> Iterator[SplitRows]:
-    for (split, path, kind), (images, annotations) in facts.rows.items():
-        yield SplitRows(split, InputRows(path, kind, images, annotations))
-
-
-def _unlisted(facts: Facts) -> Names:
-    return facts.unlisted
-
-
-def _unmatched(facts: Facts) -> Names:
-    return facts.unmatched

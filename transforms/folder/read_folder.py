@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.image_labels import PathLabels
+from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
@@ -133,8 +135,9 @@ def _join(group: tuple[int, Iterable[bytes]], rules: FolderRules) -> Iterator[An
     blocks = list(map(unpack_block, packed))
     for block in blocks:
         if block.split is not None and rules.source:
-            for split in block.split.tolist():
-                facts.add_rows(rules.splits[split], rules.source, rules.kind, 1, 0)
+            for split, images in enumerate(np.bincount(block.split).tolist()):
+                if images:
+                    facts.add_rows(rules.splits[split], InputRows(rules.source, rules.kind, images, 0))
     joined = join_files(blocks, rules.classes, rules.splits, rules.seed, facts)
     yield tagged(facts)
     if joined is not None:

@@ -10,8 +10,6 @@ from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
-import apache_beam as beam
-
 from recordmill.schemas.names import NameSources, is_absolute, name_parts
 
 _COMPARED = 1000
@@ -50,22 +48,6 @@ def add_names(parts: Iterable[Names]) -> Names:
     first = heapq.nsmallest(_SHOWN, chain.from_iterable(part.first for part in parts))
     compared = heapq.nsmallest(_COMPARED, chain.from_iterable(part.compared for part in parts), _place)
     return Names(sum(part.number for part in parts), tuple(first), tuple(compared))
-
-
-class AddNames(beam.CombineFn):
-    """Add up Names."""
-
-    def create_accumulator(self) -> Names:
-        return NO_NAMES
-
-    def add_input(self, accumulator: Names, names: Names) -> Names:
-        return add_names([accumulator, names])
-
-    def merge_accumulators(self, accumulators: Iterable[Names]) -> Names:
-        return add_names(accumulators)
-
-    def extract_output(self, accumulator: Names) -> Names:
-        return accumulator
 
 
 def _place(name: str) -> tuple[bytes, str]:

@@ -36,13 +36,13 @@ class MatchRows(beam.PTransform):
         self._seed = seed
         self._bits = bits
 
-    def expand(self, sides: tuple[PCollection, PCollection | None]):
-        rows, files = sides
-        if files is None:
-            grouped = rows | "Alone" >> beam.MapTuple(_alone)
-        else:
+    def expand(self, sides: tuple[PCollection, ...]):
+        has_files = len(sides) > 1
+        if has_files:
             grouped = sides | "BothSides" >> beam.Flatten() | "GroupByName" >> beam.GroupByKey()
-        match = beam.FlatMap(_match, self._division, self._match, files is not None, self._seed, self._bits)
+        else:
+            grouped = sides[0] | "Alone" >> beam.MapTuple(_alone)
+        match = beam.FlatMap(_match, self._division, self._match, has_files, self._seed, self._bits)
         return grouped | "Match" >> match.with_output_types(Keyed).with_outputs(FACTS, main="rows")
 
 

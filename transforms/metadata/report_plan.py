@@ -12,10 +12,11 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.schemas.rejects import Count, Metric, RejectTally
+from recordmill.schemas.rejects import Metric, RejectTally
+from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.write_rejects import KindRejects, tally_rejects
+from recordmill.transforms.rejects.write_rejects import tally_rejects
 from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import EncodedTexts
@@ -54,9 +55,7 @@ class ReportPlan(beam.PTransform):
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
         known = {
             "plans": AsList(plans),
-            "rejected": AsList(self._findings.rejected),
-            "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(_groups)),
-            "inputs": AsList(self._findings.inputs),
+            "parts": AsList(self._findings.facts),
             "classes": AsList(self._classes),
             "table": AsSingleton(self._table),
             "labels": AsSingleton(self._labels),
@@ -67,25 +66,20 @@ class ReportPlan(beam.PTransform):
         return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
 
 
-def _groups(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
-    split, counted = of_split
-    return [(split, counted.number)] if counted.what is Metric.GROUPS else []
-
-
 def _write_report(  # one parameter a side input
     path: str,
     plans: list[tuple[str, SplitPlan]],
-    rejected: KindRejects,
-    groups: list[tuple[str, int]],
-    inputs: list[tuple[str, InputRows]],
+    parts: list[Facts],
     classes: list[OfSplit],
     labels: LabelMap,
     table: FeatureTable,
     _: object,
     encoders: Iterable[TextEncoder] = (),
 ) -> None:
-    of_all = tally_rejects(rejected), [rows for _, rows in inputs]
-    report = report_plan(dict(plans), *of_all, classes, labels, table, dict(groups))
+    facts = add_facts(parts)
+    groups = {split: number for (split, metric), number in facts.counts.items() if metric == Metric.GROUPS.value}
+    of_all = tally_rejects(facts.rejects.items()), list(facts.inputs.values())
+    report = report_plan(dict(plans), *of_all, classes, labels, table, groups)
     report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
     storage_for(path).write(path, msgspec.json.encode(report))
 

@@ -6,23 +6,27 @@ what lies before it and finds the shards of its images by arithmetic. The same i
 on every engine, however many ranges there are.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, spans, starts_of, taken
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.order_images import hash_images
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack, unpacker
+from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
 
+_OF_SPLITS = "of splits"
 BlockKey = int
 """Where a Block is among all: its range of hashes, and its number in the range, in one integer."""
 _PARTS = 1 << 32
@@ -64,14 +68,14 @@ class ShardPlans(NamedTuple):
     """What PlanBlocks gives.
 
     Attributes:
-        placed: (ShardKey, packed Block).
-        empty: ShardKey of the shards that get no image.
+        placed: (ShardKey, packed Block); empty bytes for a shard that gets no image.
         plans: (split, SplitPlan).
+        facts: Facts, with warnings of shards that are not likely to be meant.
     """
 
     placed: PCollection
-    empty: PCollection
     plans: PCollection
+    facts: PCollection
 
 
 class PlanBlocks(beam.PTransform):
@@ -85,17 +89,14 @@ class PlanBlocks(beam.PTransform):
         self._estimate = estimate
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        plans = (
-            blocks
-            | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
-            | "CollectCensus" >> beam.combiners.ToList()
-            | "PlanSplits" >> beam.Map(_plan_splits, self._splits, self._sizing)  # {split: BlockPlan}
+        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
+        once = blocks.pipeline | "OncePlanned" >> beam.Create([self._sizing])
+        planned = once | "PlanSplits" >> beam.FlatMap(_plan_splits, AsList(census), self._splits).with_outputs(
+            _OF_SPLITS, FACTS, main="plans"
         )
-        of_splits = plans | "OfSplits" >> beam.FlatMap(_of_splits).with_output_types(tuple[str, SplitPlan])
-        place = beam.FlatMap(_place, AsSingleton(plans), self._splits, self._estimate)
+        place = beam.FlatMap(_place, AsSingleton(planned.plans), self._splits, self._estimate)
         placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
-        empty = of_splits | "EmptyShards" >> beam.FlatMap(_empty).with_output_types(ShardKey)
-        return ShardPlans(placed, empty, of_splits)
+        return ShardPlans(placed, planned[_OF_SPLITS], planned[FACTS])
 
 
 def cut_range(number: int, block: Block) -> Iterator[tuple[BlockKey, bytes]]:
@@ -143,11 +144,16 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
         yield BlockCensus(key, split, len(images), int(size.sum()), int(number.sum()), int(size.max()), last)
 
 
-def _plan_splits(packed: list[bytes], splits: Sequence[str], sizing: ShardSizing) -> dict[str, BlockPlan]:
+def _plan_splits(sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
-    for each in plans.values():
-        progress.planned(each.plan.images, each.plan.shards)
-    return plans
+    yield plans
+    facts = FactsBuilder()
+    for split, of in plans.items():
+        progress.planned(of.plan.images, of.plan.shards)
+        yield TaggedOutput(_OF_SPLITS, (split, msgspec.structs.replace(of.plan, before=b"")))
+        for text in sizing_warnings(split, of.plan, sizing):
+            facts.warn(split, text)
+    yield tagged(facts)
 
 
 def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, BlockPlan]:
@@ -166,14 +172,6 @@ def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: S
     return plans
 
 
-def _of_splits(plans: dict[str, BlockPlan]) -> list[tuple[str, SplitPlan]]:
-    return [(split, msgspec.structs.replace(of.plan, before=b"")) for split, of in plans.items()]
-
-
-def _empty(of_split: tuple[str, SplitPlan]) -> Iterator[ShardKey]:
-    return empty_shards(*of_split)
-
-
 def _place(
     keyed: tuple[BlockKey, bytes], plans: dict[str, BlockPlan], splits: Sequence[str], estimate: RecordEstimate
 ) -> Iterator[tuple[ShardKey, bytes]]:
@@ -181,6 +179,8 @@ def _place(
     block = unpack_block(packed)
     for split in np.unique(block.split).tolist():
         of, images = plans[splits[split]], np.flatnonzero(block.split == split)
+        if key == int.from_bytes(of.keys[:8], sys.byteorder):
+            yield from ((shard, b"") for shard in empty_shards(splits[split], of.plan))
         part = block if len(images) == len(block) else block.take(images)
         placed, shards = place_images(key, part, of, estimate)
         for shard, piece in pack_parts(placed, shards):

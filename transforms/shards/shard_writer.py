@@ -35,7 +35,7 @@ _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSIN
 
 def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
     """Join the packed Blocks of a shard, in any order, to one Block of its images in order."""
-    blocks = list(map(unpack_block, packed))
+    blocks = [unpack_block(data) for data in packed if data]
     if len(blocks) < 2:
         return blocks[0] if blocks else NO_IMAGES
     # Each Block is in order, and no other Block has images between its images.

@@ -21,6 +21,7 @@ from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.image_tasks import BlockTasks
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
@@ -91,8 +92,8 @@ def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
     return [item[1]] if item[0] == split else []
 
 
-def only_counted(sunk: tuple[str, ShardInfo]) -> tuple[str, Statistics]:
-    return sunk[0], Statistics(sunk[1].examples)
+def only_counted(sunk: tuple[str, ShardInfo]) -> Facts:
+    return Facts(statistics={sunk[0]: Statistics(sunk[1].examples)})
 
 
 def _describe(path: str, split: str) -> TimestampedValue:
