@@ -43,7 +43,7 @@ _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
 Keyed = tuple[int, bytes]
 _ROWS = "rows"
-_RANGE_BYTES, _UNPACKED = 1 << 20, 5
+_RANGE_BYTES, _UNPACKED = 2 << 20, 5
 _LEAST_BITS, _MOST_BITS = 2, 14
 _TRIES = 5
 """A block is read again where other bytes have come: those of a range in a bucket have no checksum."""
@@ -143,7 +143,7 @@ class _ReadBlocks(beam.PTransform):
 
 
 def range_bits(sources: Iterable[AnnotationSource]) -> int:
-    """Binary logarithm of the number of ranges of images, so that a range has about a megabyte of JSON."""
+    """Binary logarithm of the number of ranges of images, so that a range has about two megabytes of JSON."""
     sizes = ((source.path, storage_for(source.path).size(source.path) or 0) for source in sources)
     total = sum(size * _UNPACKED if path.endswith(".gz") else size for path, size in sizes)
     return max(_LEAST_BITS, min(_MOST_BITS, (total // _RANGE_BYTES).bit_length()))
