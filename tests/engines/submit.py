@@ -1,20 +1,16 @@
 """Jobs whose steps run in the workers of a pool; the job server is in the command's own process."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from apache_beam.portability.api import beam_job_api_pb2, beam_runner_api_pb2
 from apache_beam.runners.portability.abstract_job_service import AbstractJobServiceServicer
 
-from tests.engines.boot_stand_in import FAILED
 from tests.engines.worker_pool import Pool
 from tests.faults.warm_process import Command, Disturbance
 
 
-def submit(
-    arguments: Sequence[object], pool: Pool, log: Path, *beam_flags: object, before: Disturbance | None = None
-) -> Command:
+def submit(arguments: Sequence[object], pool: Pool, log: Path, before: Disturbance | None = None) -> Command:
     """Start a command in a process of its own, which can be ended if it hangs: Beam waits for ever for a worker that
     does not come.
 
@@ -28,7 +24,7 @@ def submit(
         "--environment_type=EXTERNAL",
         f"--environment_config={pool.endpoint}",
     ]
-    return Command([*arguments, "--", *flags, *beam_flags], log, disturbance=before)
+    return Command([*arguments, "--", *flags], log, disturbance=before)
 
 
 def keep_request(file: str) -> None:
@@ -54,28 +50,3 @@ def staged_names(request: beam_job_api_pb2.PrepareJobRequest) -> set[str]:
         for environment in request.pipeline.components.environments.values()
         for dependency in environment.dependencies
     }
-
-
-def finished(command: Command, log: Path, timeout_s: float = 300) -> Command:
-    """Wait until a command has ended whose workers a boot program starts.
-
-    Args:
-        log: of the pool.
-
-    Raises:
-        BootError: the boot program failed, so no worker will come.
-        TimeoutError: it did not end in time. In both cases it is ended.
-    """
-    end = time.monotonic() + timeout_s
-    while command.code is None and time.monotonic() < end:
-        command.process.join(0.1)
-        said = log.read_text()
-        if FAILED in said:
-            command.kill()
-            command.end()
-            raise BootError(said[said.index(FAILED) :])
-    return command.end(0)
-
-
-class BootError(Exception):
-    """A boot program failed; the message is what it said."""

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -65,6 +66,15 @@ def test_the_source_distribution_holds_what_it_is_built_of_and_nothing_else(buil
     assert {name: data for name, data in files.items() if name not in others} == expected
     assert files["setup.py"] == built_sdist.with_name("clone").joinpath("setup.py").read_bytes()
     assert files["pyproject.toml"] == built_sdist.with_name("clone").joinpath("pyproject.toml").read_bytes()
+
+
+def test_the_source_distribution_becomes_the_same_wheel(built_sdist, built_wheel, tmp_path):  # noqa: F811
+    """Workers install the source distribution where `--setup_file` is given."""
+    pip(Path(sys.executable), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, built_sdist)
+    wheels = zipfile.ZipFile(tmp_path / built_wheel.name), zipfile.ZipFile(built_wheel)
+    assert {each.filename: each.CRC for each in wheels[0].filelist} == {
+        each.filename: each.CRC for each in wheels[1].filelist
+    }
 
 
 def version(wheel: Path) -> str:
