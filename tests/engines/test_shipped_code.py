@@ -4,24 +4,20 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FunctionType
 
 import pytest
 from apache_beam.portability.api import beam_job_api_pb2
 
 from recordmill.transforms.sample.write_sample import SampleFiles
 from tests.conftest import draw_jpeg, every_kind, shard_bytes
-from tests.engines import record_calls
-from tests.engines.functions_of_jobs import functions_in, functions_in_code, place_of
 from tests.engines.submit import keep_request, read_request, staged_names, submit
 from tests.engines.worker_pool import (
     ROOT,
     running_pool,
-    site_packages,
     worker_environment,
 )
 from tests.faults.warm_process import Command
@@ -155,13 +151,11 @@ class Shipped:
 
     Attributes:
         request: what the job server got.
-        calls: functions that ran in workers, by file and first line.
     """
 
     command: Command
     out: Path
     request: beam_job_api_pb2.PrepareJobRequest
-    calls: set[tuple[str, int]]
 
 
 @dataclass(frozen=True)
@@ -180,22 +174,20 @@ class Engine:
 
     def _run(self, job: Callable[[Inputs], Words]) -> Shipped:
         folder = self.folder / job.__name__
-        (folder / "calls").mkdir(parents=True)
+        folder.mkdir(parents=True)
         request, out, log = folder / "request", folder / "out", folder / "pool.log"
-        with running_pool(self.python, log, {"RECORDED_CALLS": str(folder / "calls")}) as pool:
+        with running_pool(self.python, log) as pool:
             before = partial(keep_request, str(request))
             words = [*job(self.inputs), "--output", out]
             command = submit(words, pool, folder / "command", before=before).end()
-            pool.wait_for_workers()
         assert command.code == 0, f"{command}\n{log.read_text()}"
-        return Shipped(command, out, read_request(request), record_calls.read(folder / "calls"))
+        return Shipped(command, out, read_request(request))
 
 
 @pytest.fixture(scope="module")
 def engine(built_wheel, inputs, tmp_path_factory) -> Engine:
     folder = tmp_path_factory.mktemp("engine")
     python = worker_environment(folder / "environment", built_wheel)
-    record_calls.add_to(site_packages(python))
     return Engine(python, folder, inputs)
 
 
@@ -223,43 +215,6 @@ def all_records(folder: Path) -> list[bytes]:
 def all_files(folder: Path) -> dict[str, bytes]:
     """With hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
-def test_what_ran_is_of_the_wheel(engine, job):
-    """Every function of a package called as ours are."""
-    calls = engine.run(job).calls
-    packages = {Path(file).parent for file, _ in calls}
-    installed = site_packages(engine.python)
-    layers = {package.relative_to(installed).parts[:2] for package in packages}
-    assert layers - {("recordmill",), ("recordmill", "pipelines")} == {
-        ("recordmill", "schemas"),
-        ("recordmill", "transforms"),
-    }
-
-
-def test_no_step_was_left_out(engine):
-    """Each function that a job sent to its workers has run in one; and so has each that the code gives to Beam."""
-    jobs = [engine.run(job) for job in JOBS]
-    installed = site_packages(engine.python)
-    ran = {(str(Path(file).relative_to(installed)), line) for job in jobs for file, line in job.calls}
-    sent = {function for job in jobs for function in functions_in(job.request.pipeline.SerializeToString())}
-    for functions in (sent, functions_in_code()):
-        assert names(functions) >= SOME
-        assert names(function for function in functions if place_of(function) not in ran) == set()
-
-
-SOME = {
-    "recordmill.transforms.folder.stratify._divided",
-    "recordmill.transforms.shards.write_shards._WriteShard.process",
-    "recordmill.transforms.shards.plan_shards.CollectRanges.add_input",
-    "recordmill.transforms.runtime.coders._StructCoder.decode",
-}
-"""Of each sort."""
-
-
-def names(functions: Iterable[FunctionType]) -> set[str]:
-    return {f"{function.__module__}.{function.__qualname__}" for function in functions}
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.record_calls import PACKAGE
 from tests.engines.worker_pool import (
     ROOT,
     built_sdist,  # noqa: F401  a fixture
@@ -105,7 +104,7 @@ def test_the_command_is_there(python, tmp_path):
 def test_the_environment_of_workers_has_nothing_of_ours_and_no_tensorflow(tmp_path):
     """Else what the other tests say of it would mean nothing."""
     code = "import json, sys; from importlib.util import find_spec as f; print([n for n in sys.argv[1:] if f(n)])"
-    names = [PACKAGE, "tensorflow", "apache_beam"]
+    names = ["recordmill", "tensorflow", "apache_beam"]
     assert output(worker_environment(tmp_path / "environment", None), code, *names, cwd=tmp_path) == "['apache_beam']"
 
 

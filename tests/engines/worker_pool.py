@@ -33,7 +33,6 @@ LIGHT_PYTHON = Path(os.environ.get("LIGHT_PYTHON", ROOT / ".venv-light/bin/pytho
 
 # Of machines that are busy with other tests: what waits so long has failed.
 _START_S = 180
-_STOP_S = 60
 _NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo")
 
 
@@ -119,13 +118,6 @@ class Pool:
         """Processes that were started for jobs and live."""
         pool = self.process.pid
         return [process.pid for process in servers.processes() if process.group == pool and process.pid != pool]
-
-    def wait_for_workers(self) -> None:
-        """Until they have ended by themselves, as they do when their job is over; before that they tear DoFns down."""
-        end = time.monotonic() + _STOP_S
-        while workers := self.workers():
-            assert time.monotonic() < end, f"workers {workers} are still there {_STOP_S} s after their job"
-            time.sleep(0.02)
 
 
 @contextlib.contextmanager

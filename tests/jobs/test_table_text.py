@@ -98,19 +98,3 @@ def test_classes_are_those_of_the_saved_encoders(tmp_path, recordmill):
     assert agreed.code == 0
     refused = recordmill(*by_saved, "--classes", "dog,cat", "--output", tmp_path / "d")
     assert (refused.code, (tmp_path / "d").exists()) == (2, False)
-
-
-def test_a_split_that_others_are_encoded_by_is_not_replaced_by_one_of_other_words(tmp_path, recordmill):
-    more = ["--output", tmp_path / "out", "--text-column", "text", "--text", "tfidf"]
-    rows = written(tmp_path / "rows.csv", [("red dog", "dog"), ("red cat", "cat")])
-    assert recordmill("table", "--rows", rows, *more).code == 0
-    of_val = written(tmp_path / "val.csv", [("red yak", "yak")])
-    assert recordmill("table", "--rows", of_val, *more, "--split", "val").code == 0
-    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    other = written(tmp_path / "other.csv", [("blue dog", "dog"), ("red cat", "cat")])
-    refused = recordmill("table", "--rows", other, *more, "--overwrite")
-    assert refused.code == 2
-    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-    same = written(tmp_path / "same.csv", [("red cat", "cat"), ("dog red", "dog")])
-    assert recordmill("table", "--rows", same, *more, "--overwrite").code == 0
-    assert recordmill("verify", tmp_path / "out").code == 0

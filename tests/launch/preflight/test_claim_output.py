@@ -8,7 +8,6 @@ from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,
     claim_output,
-    damaged_shards,
     release_output,
 )
 from recordmill.schemas.annotations import Category
@@ -29,7 +28,6 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.recipes import InputFile, Recipe, to_list
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.images.listing import listing_of
-from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.transforms.storage.conftest import gcs, path_of, server
 
 __all__ = ["gcs", "server"]  # fixtures
@@ -406,21 +404,6 @@ def test_a_state_folder_that_leads_elsewhere_costs_nobody_a_file(tmp_path):
     with pytest.raises(ConfigError, match=r"has thesis\.txt"):
         claim(tmp_path / "out", overwrite=True)
     assert (tmp_path / "mine" / "thesis.txt").exists()
-
-
-def test_damaged_shards(tmp_path):
-    finish(tmp_path, RECIPE)
-    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE)) == []
-    (tmp_path / SHARDS[0].file).unlink()
-    (tmp_path / SHARDS[1].file).write_bytes(bytes(6))
-    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE)) == [
-        "coco-train.tfrecord-00000-of-00002 is missing",
-        "coco-train.tfrecord-00001-of-00002 has 6 bytes instead of 7",
-    ]
-    (tmp_path / SHARDS[1].file).write_bytes(b"\1" + bytes(6))
-    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE))[1] == (
-        "coco-train.tfrecord-00001-of-00002 has the checksum 0z1GpQ== instead of uz5qbQ=="
-    )
 
 
 # A bucket that keeps what is written
