@@ -10,6 +10,7 @@ from tests.jobs.folders import (
     counts,
     divided,
     draw_all,
+    examples_of,
     image_files,
     splits_of,
     three_splits,
@@ -27,6 +28,20 @@ def test_stratified_groups_of_a_table_are_in_one_split(many, tmp_path, recordmil
     plain = divided(recordmill, many, tmp_path / "plain", "--stratify")
     assert [plain[f"a/{number}.png"] for number in range(6)] != [plain[f"b/{number}.png"] for number in range(6)]
     assert Counter(found.values()) == {"train": 20, "val": 9, "test": 11}  # nobody is off by more than a pair
+
+
+def test_only_the_classes_that_are_asked_for_in_that_order(many, tmp_path, recordmill):
+    """One that has no image keeps its index."""
+    flags = ["--images", many, "--output", tmp_path, "--classes", "c,zebra,a"]
+    assert recordmill("folder", *flags).code == 0
+    assert class_list(tmp_path) == ["c", "zebra", "a"]
+    found = {
+        (name.split("/")[0], example["image/class/text"][0], example["image/class/label"][0])
+        for name, example in examples_of(tmp_path).items()
+    }
+    assert found == {("c", b"c", 0), ("a", b"a", 2)}
+    assert counts(tmp_path) == {"rows": 40, "written": 28, "without_record": 0, "rejected": {}, "of_other_classes": 12}
+    assert recordmill("verify", tmp_path).code == 0
 
 
 # Tables of labels

@@ -47,7 +47,6 @@ def exif(orientation: int) -> Image.Exif:
 PICTURE = drawn()
 
 
-
 class Album:
     """A folder of pictures, each with one annotation whose id is the image's."""
 
