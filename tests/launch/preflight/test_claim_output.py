@@ -206,6 +206,7 @@ CLAIMS = [
     (claimed(RECIPE), [changed(images=("elsewhere",))], [False], [NEW]),  # it wrote no shard
     (claimed(RECIPE), [VAL], [False], [NEW]),
     *((with_file(NOTE, note), [RECIPE], [True], [NEW]) for note in (b"", b"{", b'{"format": 1}', b"\xff")),
+    (both(begun(), with_file(NOTE, encode_json(changed(layout="unknown")))), [RECIPE], [False], [NEW]),
     (both(begun(), without(NOTE), with_file(f"{STATE}/rejects.jsonl")), [RECIPE], [False], [NEW]),
     (with_file(f"{STATE}/.recipe.json.000000-1-000000.0000.tmp"), [RECIPE], [False], [NEW]),
     (with_file(f"{STATE}/beam-temp-coco/x"), [RECIPE], [False], [NEW]),
