@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.dataset_options import ServiceVerifyOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.pipelines.options.verify_options import ServiceVerifyOptions
 from recordmill.schemas.errors import ConfigError
 
 COMMANDS: dict[str, type[ConvertOptions]] = {

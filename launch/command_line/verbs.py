@@ -4,31 +4,28 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.dataset_options import (
+    ExtractOptions,
+    IndexOptions,
+    ReportOptions,
+    SampleOptions,
+    ShowOptions,
+    VerifyOptions,
+)
 from recordmill.pipelines.options.embed_options import EmbedOptions
-from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.index_options import IndexOptions
 from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
-from recordmill.pipelines.options.report_options import ReportOptions
-from recordmill.pipelines.options.sample_options import SampleOptions
-from recordmill.pipelines.options.show_options import ShowOptions
 from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.pipelines.options.verify_options import VerifyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class TerminalOptions(Options):
     """What a command shows while it runs, whatever it does."""
 
-    progress: str = option(
-        "auto",
-        kind=Kind.CHOICE,
-        group=RUN,
-        help="a live line, plain lines, or none",
-        docs="a live line on a terminal and plain lines elsewhere; plain lines; nothing",
-        choices=("auto", "plain", "none"),
+    progress: str = option(Kind.CHOICE, RUN, "auto", choices=("auto", "plain", "none")).says(
+        "a live line, plain lines, or none", "a live line on a terminal and plain lines elsewhere; plain lines; nothing"
     )
-    debug: bool = option(False, kind=Kind.SWITCH, group=RUN, help="show tracebacks and Beam's log")
+    debug: bool = option(Kind.SWITCH, RUN, False).says("show tracebacks and Beam's log")
 
 
 class Verb(NamedTuple):

@@ -18,7 +18,7 @@ from recordmill.launch.preflight.claim_target import (
 )
 from recordmill.launch.terminal.fault_summary import print_extracted
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.extract_options import ExtractOptions
+from recordmill.pipelines.options.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 

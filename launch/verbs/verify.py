@@ -13,7 +13,7 @@ import msgspec
 from recordmill.launch.terminal.fault_summary import print_checks
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.verify_options import VerifyOptions
+from recordmill.pipelines.options.dataset_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.plan_report import Check, ShardCheck
 from recordmill.transforms.metadata.dataset_folder import require_manifest
