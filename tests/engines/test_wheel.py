@@ -94,13 +94,6 @@ def test_every_module_of_the_wheel_can_be_imported(python, built_wheel, tmp_path
     assert {Path(file).relative_to(site_packages(python)).parts[0] for file in files} == {"recordmill"}
 
 
-def test_the_command_is_there(python, tmp_path):
-    ended = subprocess.run(
-        [python.with_name("recordmill"), "--help"], cwd=tmp_path, check=True, capture_output=True, text=True
-    )
-    assert "coco" in ended.stdout
-
-
 def test_the_environment_of_workers_has_nothing_of_ours_and_no_tensorflow(tmp_path):
     """Else what the other tests say of it would mean nothing."""
     code = "import json, sys; from importlib.util import find_spec as f; print([n for n in sys.argv[1:] if f(n)])"

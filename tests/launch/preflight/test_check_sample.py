@@ -8,16 +8,13 @@ from recordmill.launch.preflight import check_sample as check_sample_module
 from recordmill.launch.preflight.check_sample import check_sample
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.schemas.errors import ConfigError
-from tests.gcs_stand_in import running
 
 
 @pytest.fixture
-def gcs(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        monkeypatch.setattr(check_sample_module, "_SAMPLE", 4)
-        server.page_size = 4
-        yield server
+def gcs(gcs, monkeypatch):
+    monkeypatch.setattr(check_sample_module, "_SAMPLE", 4)
+    gcs.page_size = 4
+    return gcs
 
 
 def looked_at(*folders: str, **options) -> None:
