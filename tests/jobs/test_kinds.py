@@ -10,16 +10,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
 import recordmill as package
-from tests.conftest import (
-    CATEGORIES,
-    SKELETON,
-    SQUARE,
-    annotation,
-    grey,
-    manifest_of,
-    read_examples,
-    rejects_of,
-)
+from tests.conftest import CATEGORIES, SKELETON, SQUARE, annotation, grey, manifest_of, read_examples, rejects_of
 
 
 def by_image(folder: Path) -> dict[int, dict[str, list]]:

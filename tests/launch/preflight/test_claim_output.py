@@ -4,12 +4,7 @@ import msgspec
 import pytest
 
 from recordmill.launch.preflight import claim_output as claim_module
-from recordmill.launch.preflight.claim_output import (
-    OutputState,
-    absent_folders,
-    claim_output,
-    release_output,
-)
+from recordmill.launch.preflight.claim_output import OutputState, absent_folders, claim_output, release_output
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationKind
 from recordmill.schemas.errors import ConfigError

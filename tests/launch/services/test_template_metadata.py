@@ -90,12 +90,7 @@ def test_good_values_match_and_bad_ones_do_not(name):
     assert matched == good
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("output", "seed", "num_shards", "examples_per_shard", "max_rejects", "min_area"),
-    ],
-)
+@pytest.mark.parametrize("name", ["output", "seed", "num_shards", "examples_per_shard", "max_rejects", "min_area"])
 @settings(max_examples=20)
 @given(data=st.data())
 def test_the_command_takes_every_value_that_matches(name, data):

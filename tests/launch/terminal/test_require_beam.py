@@ -18,13 +18,7 @@ ARGUMENTS = {
     "table": ["--rows", "r.csv", "--output", "o"],
     "verify": ["o"],
 }
-DATAFLOW = [
-    "--",
-    "--runner=DataflowRunner",
-    "--project=some-project",
-    "--region=europe-west4",
-    "--temp_location=gs://b",
-]
+DATAFLOW = ["--", "--runner=DataflowRunner", "--project=p-12345", "--region=us-east1", "--temp_location=gs://b"]
 
 
 def refusal(outcome) -> str:
