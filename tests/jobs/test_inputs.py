@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,18 @@ def test_names_that_lead_elsewhere_are_found_by_their_end(tmp_path, recordmill):
     assert found == {id_: [f"train/{id_}.jpg".encode()] for id_ in range(5)}
     assert recordmill("extract", tmp_path / "out", tmp_path / "extracted").code == 0
     assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_a_roboflow_folder_whose_pictures_are_in_two_places_converts(tmp_path, recordmill):
+    """train/ and valid/, each with _annotations.coco.json beside its pictures; one file that has the rows of both."""
+    for place, split in enumerate(("train", "valid")):
+        draw(tmp_path / split, NAMES[place * 2 : place * 2 + 2])
+        shutil.copyfile(coco(tmp_path), tmp_path / split / "_annotations.coco.json")
+    places = ["--images", tmp_path / "train", "--images", tmp_path / "valid"]
+    job = ["coco", *places, "--instances", tmp_path / "train" / "_annotations.coco.json", "--output", tmp_path / "out"]
+    assert recordmill(*job).code == 0
+    split = manifest_of(tmp_path / "out")["splits"]["train"]
+    assert (split["images"]["written"], split["images"]["rejected"]) == (4, {})
 
 
 def test_without_a_listing_the_same_records_are_written(sample, tmp_path, recordmill, copy_converted):

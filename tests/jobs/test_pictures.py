@@ -19,7 +19,6 @@ from tests.conftest import (
     image_row,
     manifest_of,
     read_examples,
-    rejects_of,
     write_coco,
 )
 
@@ -158,15 +157,3 @@ def test_masks_are_expected_to_be_of_the_shrunk_size(tmp_path, recordmill):
     plan = [instances, "--masks", "png", "--dry-run"]
     assert convert(recordmill, tmp_path, *plan).code == 1
     assert convert(recordmill, tmp_path, *plan, "--max-side", 1000).code == 0
-
-
-def test_sizes_that_no_picture_has_are_rejects_and_no_work(tmp_path, recordmill):
-    """Masks of 10 ** 12 pixels were made by --check none; 10 ** 36 were an OverflowError."""
-    draw_jpeg(tmp_path / "images" / "a.jpg")
-    rows = [image_row(1, "a.jpg"), image_row(2, "a.jpg", 10**6, 10**6), image_row(3, "a.jpg", 10**18, 10**18)]
-    objects = [annotation(number, number) for number in (1, 2, 3)]
-    instances = write_coco(tmp_path, rows, objects, CATEGORIES)
-    flags = ["--check", "none", "--masks", "both", "--max-rejects", "1"]
-    assert convert(recordmill, tmp_path, instances, *flags).code == 0
-    assert [(row["id"], row["reason"]) for row in rejects_of(tmp_path / "out")] == [(2, "too_large"), (3, "too_large")]
-    assert len(read_examples(tmp_path / "out")) == 1
