@@ -1,21 +1,28 @@
 """`recordmill table`: rows of tables become TFRecord shards."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
+from recordmill.pipelines.convert import Gathered, ImageJob, demands_of, pictures
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import TABLE
 from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.picture_features import DECODED_PICTURE, picture_of_row
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Count, Metric
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
-from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
+from recordmill.transforms.images.list_images import ListImages
+from recordmill.transforms.join.match_files import MatchFiles
+from recordmill.transforms.metadata.check_findings import CheckFindings
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
@@ -34,6 +41,7 @@ from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
+from recordmill.transforms.table.read_picture_rows import ReadPictureRows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
@@ -57,6 +65,46 @@ class TableJob(NamedTuple):
     splits: tuple[str, ...]
     texts: tuple[EncoderSource, ...] = ()
 
+    def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
+        """Write the splits that there are recipes for, which are all splits of the job."""
+        options = self.options
+        gathered = _gather(p, self, options.output)
+        checked = gathered.findings | "CheckFindings" >> CheckFindings(demands_of(options, self.splits, options.output))
+        if options.writer == "beam":
+            place = ShardPlace(options.output, options.name, options.layout, options.gzip)
+            spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
+            records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
+            shards = records | "SinkRecords" >> SinkRecords(place, self.splits, options.num_shards)
+            counted = gathered.spills | "Counted" >> beam.FlatMap(_counted).with_output_types(Any)
+            statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
+        else:
+            results = gathered.plans | "WriteRowShards" >> WriteRowShards(
+                gathered.spills, checked, gathered.chosen, recipes, options.output
+            )
+            shards = results | "Shards" >> beam.Map(shard_of)
+            counted = results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any)
+            statistics = results | "Statistics" >> beam.Map(statistics_of)
+        written = Written(
+            shards,
+            counted,
+            p | "NoRejects" >> beam.Create([]).with_output_types(tuple[RejectKind, Rejects]),
+            gathered.of_files | "Classes" >> beam.FlatMap(_classes),
+            statistics,
+            p | "NoPictures" >> beam.Create([]),
+        )
+        target = Target(tuple(recipes), options.output, options.max_rejects)
+        metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)
+        written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
+
+    def report(self, p: beam.Pipeline, path: str) -> None:
+        """Write nothing but the plan, as JSON into the local file `path`."""
+        gathered = _gather(p, self, output="")
+        checked = gathered.findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
+        classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
+        gathered.plans | "ReportPlan" >> ReportPlan(
+            checked, gathered.findings, classes, gathered.labels, gathered.table, path, gathered.texts
+        )
+
 
 class _Gathered(NamedTuple):
     """What the steps before the writing give: ChosenSchema, LabelMap, FeatureTable (one of each), Spill, OfFile,
@@ -72,38 +120,6 @@ class _Gathered(NamedTuple):
     texts: EncodedTexts | None
 
 
-def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> None:
-    """Write the splits that there are recipes for, which are all splits of the job."""
-    gathered = _gather(p, job, job.options.output)
-    demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, job.options.output)
-    checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
-    if job.options.writer == "beam":
-        place = ShardPlace(job.options.output, job.options.name, job.options.layout, job.options.gzip)
-        spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
-        records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
-        shards = records | "SinkRecords" >> SinkRecords(place, job.splits, job.options.num_shards)
-        counted = gathered.spills | "Counted" >> beam.FlatMap(_counted).with_output_types(Any)
-        statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
-    else:
-        results = gathered.plans | "WriteRowShards" >> WriteRowShards(
-            gathered.spills, checked, gathered.chosen, recipes, job.options.output
-        )
-        shards = results | "Shards" >> beam.Map(shard_of)
-        counted = results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any)
-        statistics = results | "Statistics" >> beam.Map(statistics_of)
-    written = Written(
-        shards,
-        counted,
-        p | "NoRejects" >> beam.Create([]).with_output_types(tuple[RejectKind, Rejects]),
-        gathered.of_files | "Classes" >> beam.FlatMap(_classes),
-        statistics,
-        p | "NoPictures" >> beam.Create([]),
-    )
-    target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
-    metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)
-    written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(job.options.output)
-
-
 def _records(spill: Spill, _: object) -> Iterator[tuple[str, bytes]]:
     return ((spill.split, record) for record in read_spill(spill, 0, RANGES).records.to_pylist())
 
@@ -113,18 +129,7 @@ def _counted(spill: Spill) -> list[tuple[str, Count]]:
     return [(spill.split, count) for count in counts]
 
 
-def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:
-    """Write nothing but the plan, as JSON into the local file `report`."""
-    gathered = _gather(p, job, output="")
-    demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, "")
-    checked = gathered.findings | "CheckFindings" >> CheckFindings(demands)
-    classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
-    gathered.plans | "ReportPlan" >> ReportPlan(
-        checked, gathered.findings, classes, gathered.labels, gathered.table, report, gathered.texts
-    )
-
-
-class Columns(NamedTuple):
+class _Columns(NamedTuple):
     """How columns are written: one ChosenSchema, and the encoders of texts; None where there are none."""
 
     chosen: PCollection
@@ -137,7 +142,7 @@ class Columns(NamedTuple):
         return EncodedTexts(self.encoders, of_files | "TextCounts" >> beam.FlatMap(_text_counts))
 
 
-def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = ()) -> Columns:
+def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = ()) -> _Columns:
     """Look at all rows; `taken` as of ColumnChoice."""
     options, divided = job.options, job.options.row_splits(job.splits)
     choice = _choice(options, job.given, divided.columns)._replace(taken=taken)
@@ -145,10 +150,10 @@ def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = (
     if options.stratify:
         chosen = files | "StratifyRows" >> StratifyRows(chosen, rows_recipe(job, output=""))
     if not job.texts:
-        return Columns(chosen, None)
+        return _Columns(chosen, None)
     encoders = files | "FitTexts" >> FitTexts(job.texts, divided, choice.defaults, options.encoding, chosen)
     with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, taken)
-    return Columns(chosen | "WithTexts" >> with_encoders, encoders)
+    return _Columns(chosen | "WithTexts" >> with_encoders, encoders)
 
 
 def rows_recipe(job: TableJob, output: str) -> RowsRecipe:
@@ -167,10 +172,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         | "Splits" >> beam.Create(job.splits)
         | "PlanRows" >> beam.Map(_plan, AsList(spilled.spills), options.sizing).with_output_types(tuple[str, SplitPlan])
     )
-    warnings = [
-        warnings_of(chosen, job),
-        plans | "OfSizes" >> WarnOfSizes(options.sizing, "row"),
-    ]
+    warnings = [warnings_of(chosen, job), plans | "OfSizes" >> WarnOfSizes(options.sizing, "row")]
     if options.key:
         found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
         warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
@@ -192,6 +194,43 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         plans,
         findings,
         columns.texts(spilled[OF_FILE]),
+    )
+
+
+def picture_job(job: TableJob) -> ImageJob:
+    """The conversion of rows with the pictures that they name. Rows move between steps, encoded, as annotations of
+    pictures do; pictures are read where a shard is written. The columns are not known before the job."""
+    options = job.options
+    table = msgspec.structs.replace(TABLE, features=picture_of_row(options.pictures.raw_size))
+    contents = pictures(options)._replace(table=table)
+    return ImageJob(options, job.splits, partial(_gather_pictures, job=job), contents)
+
+
+def _gather_pictures(p: beam.Pipeline, job: TableJob) -> Gathered:
+    """Rows, with their classes and splits, and the files that they name."""
+    options = job.options
+    files = p | "Files" >> beam.Create(job.files)
+    pictures = picture_of_row(options.pictures.raw_size)
+    columns = choose_columns(files, job, (DECODED_PICTURE, *(feature.name for feature in pictures)))
+    chosen = columns.chosen
+    rows = files | "ReadPictureRows" >> ReadPictureRows(
+        chosen, rows_recipe(job, options.output), options.image_column or "", options.images
+    )
+    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
+    matched = (rows.images, listed) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+    return Gathered(
+        matched.tasks,
+        chosen | "Labels" >> beam.Map(labels_of),
+        chosen | "Table" >> beam.Map(table_of, pictures),
+        Findings(
+            input_rows(rows[OF_FILE]),
+            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(),
+            matched.counted,
+            matched.unlisted,
+            matched.unmatched,
+            warnings_of(chosen, job),
+        ),
+        columns.texts(rows[OF_FILE]),
     )
 
 

@@ -1,9 +1,10 @@
 """Are the files and folders that a command names there?"""
 
 import difflib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import permutations
+from itertools import islice, permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CAPTIONS, CocoOptions
@@ -12,16 +13,24 @@ from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.option import flag
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions
 from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
+from recordmill.schemas.rejects import SplitReject
 from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.join.read_groups import read_groups
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.match_files import match_files
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import archive_of, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_SAMPLE = 1000
+"""Files of a folder in a bucket that are looked at: a page of a bucket's listing."""
 
 
 def check_coco_inputs(options: CocoOptions) -> None:
@@ -98,6 +107,54 @@ def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
         *(fault for column in options.encoded_columns for fault in _encoder_faults(options.output, column)),
         *_output_faults(options.output, [*paths, *filter(None, [options.schema])]),
     )
+
+
+def check_sample(options: LabelledOptions) -> None:
+    """Look at the first files of each folder in a bucket; warn of one without a picture of a class among them.
+
+    Raises:
+        ConfigError: these were all the files, so the job would start its machines for nothing.
+    """
+    from recordmill.transforms.images.list_images import list_images
+
+    folders = [folder for folder in options.images if is_remote(folder)]
+    looked_at = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
+    without = {folder: why for folder in folders if (why := _sample_fault(options, looked_at[folder]))}
+    if len(without) == len(options.images) and all(len(names) < _SAMPLE for names in looked_at.values()):
+        raise ConfigError(
+            "; ".join(f"--images {folder} has no picture of a class: {why}" for folder, why in without.items())
+        )
+    for folder, why in without.items():
+        _LOGGER.warning("--images %s: no picture of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
+
+
+def _sample_fault(options: LabelledOptions, names: list[str]) -> str:
+    """Why none of the files is a picture of a class; empty where one is."""
+    from recordmill.transforms.folder.label_paths import label_path
+
+    found = [label_path(name, options.path_labels, options.division) for name in names]
+    if any(isinstance(each, AnnotatedImage) for each in found):
+        return ""
+    rejected = (each.reject.detail for each in found if isinstance(each, SplitReject))
+    return next(rejected, f"{names[0]!r} is not called as pictures are" if names else "it is empty")
+
+
+def find_rows(patterns: Iterable[str]) -> tuple[str, ...]:
+    """The files that `patterns` name, sorted: a path stands for itself, wild cards for all files that they match.
+
+    Raises:
+        ConfigError: a pattern matches nothing, or two name one file.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        try:
+            found += match_files(pattern)
+        except ConfigError as error:
+            raise ConfigError(f"--rows {error}") from error
+    real = list(map(_real, found))
+    if twice := sorted(path for path in set(real) if real.count(path) > 1):
+        raise ConfigError(f"--rows: {twice[0]} is named twice, so its rows would be written twice")
+    return tuple(sorted(found))
 
 
 def _rows_fault(name: str, path: str) -> str:

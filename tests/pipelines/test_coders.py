@@ -6,7 +6,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.verbs import coco, embed, folder, table
+from recordmill.launch.verbs import conversions
 
 HALVES = "--split train=0.5,val=0.5"
 PLAIN = "coco --images {images} --instances {instances} --output {out}"
@@ -39,13 +39,12 @@ def test_what_is_flattened_has_one_coder(sample, tmp_path, line):
     groups = tmp_path / "groups.csv"
     groups.write_text("file_name,group\n1.jpg,a\n")
     command = parse(line.format(**sample._asdict(), out=tmp_path / "out", groups=groups).split())
-    conversion = {"coco": coco, "folder": folder, "embed": embed, "table": table}[command.verb].conversion(
-        command.options
-    )
+    conversion = getattr(conversions, command.verb)(command.options)
+    job = conversion.job()
     p = beam.Pipeline(options=PipelineOptions([]))
-    conversion.write(p, conversion.recipes())
+    job.write(p, conversion.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))
-    conversion.report(report, "report.json")
+    job.report(report, "report.json")
     for pipeline in (p, report):
         components = pipeline.to_runner_api().components
         coders = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordmill.launch.preflight.check_regions import distant_buckets
+from recordmill.launch.preflight.check_runner import distant_buckets
 from tests.gcs_stand_in import Fault, Kind
 
 CUSTOM = {
