@@ -44,7 +44,8 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     categories = coco.files | "MergeCategories" >> MergeCategories()
     assumed = options.images[0] if options.no_list else ""
     joined = coco.parts | "JoinImages" >> JoinImages(categories, division, files, assumed, masks, options.match)
-    screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, _filters(options))
+    filters = Filters(options.categories, not options.no_crowd, options.min_area)
+    screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, filters)
     limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
     rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], *joined.rejected
     counted = screened.counted, joined.counted
@@ -86,7 +87,3 @@ def _encoder_warnings(encoder: TextEncoder, splits: tuple[str, ...]) -> list[tup
 
 def _warnings(file: AnnotationFile) -> tuple[str, ...]:
     return file.warnings
-
-
-def _filters(options: CocoOptions) -> Filters:
-    return Filters(options.categories, not options.no_crowd, options.min_area)

@@ -44,7 +44,7 @@ def check_coco_inputs(options: CocoOptions) -> None:
         *files,
         *(_fault(_file_fault, "--groups", path) for path in options.group_files),
         *(_fault(_image_fault, "--images", path) for path in options.images),
-        *(_fault(_masks_fault, "--panoptic-masks", path) for path in options.panoptic_masks),
+        *(_fault(_folder_fault, "--panoptic-masks", path) for path in options.panoptic_masks),
         *(_fault(_file_fault, "--stop-words", path) for path in options.stop_words),
         *(_fault(_folder_fault, "--encoders", path) for path in options.encoders),
         *_output_faults(options.output, [*(source.path for source in options.sources), *options.group_files]),
@@ -210,11 +210,8 @@ def _file_fault(name: str, path: str) -> str:
 
 
 def _folder_fault(name: str, path: str) -> str:
-    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such folder{_near(path)}"
-
-
-def _masks_fault(name: str, path: str) -> str:
-    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such folder or .zip{_near(path)}"
+    what = "folder or .zip" if name == "--panoptic-masks" else "folder"
+    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_near(path)}"
 
 
 def _image_fault(name: str, path: str) -> str:
@@ -243,8 +240,11 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
             yield f"{path} would be replaced by the {name} of the data set; give another --output"
         elif folder.startswith(f"{_real(output)}/{state_folder('')}"):
             yield f"{path} is in the state of a run, which is deleted when it ends or begins anew; copy it elsewhere"
-    for name in _no_files(output):
-        yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
+    is_there = not is_remote(output) and os.path.isdir(output)
+    for name in sorted(filter(is_metadata, os.listdir(output))) if is_there else ():
+        path = os.path.join(output, name)
+        if not os.path.islink(path) and not os.path.isfile(path):  # a folder, a pipe or the like
+            yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
     storage = storage_for(output)
     found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
     # In this order: another run that is done just now writes its manifest before it deletes its state.
@@ -265,18 +265,6 @@ def _encoder_faults(output: str, column: str) -> Iterator[str]:
             f"--output {output} has {', '.join(names)}, which would be replaced, and no manifest says that they are a "
             "data set's; give another --output, or move them"
         )
-
-
-def _no_files(output: str) -> list[str]:
-    """Folders, pipes and the like that are called as files are that a job writes at its end."""
-    if is_remote(output) or not os.path.isdir(output):
-        return []
-    with os.scandir(output) as entries:
-        return sorted(entry.name for entry in entries if is_metadata(entry.name) and _is_no_file(entry))
-
-
-def _is_no_file(entry: os.DirEntry[str]) -> bool:
-    return not entry.is_symlink() and not entry.is_file()
 
 
 def _real(path: str) -> str:
