@@ -98,7 +98,7 @@ def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
         ConfigError: with every fault.
     """
     _raise_all(
-        *(_fault(_rows_fault, "--rows", path) for path in paths),
+        *(_fault(_file_fault, "--rows", path) or _format_fault(path) for path in paths),
         *(_fault(_image_fault, "--images", path) for path in options.images),
         *_same_faults(options, "images"),
         *([_fault(_file_fault, "--schema", options.schema)] if options.schema else []),
@@ -157,12 +157,9 @@ def find_rows(patterns: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _rows_fault(name: str, path: str) -> str:
-    if fault := _file_fault(name, path):
-        return fault
-    return (
-        "" if rows_format(path) else f"{name} {path}: its name ends in none of {', '.join(ENDINGS)}, perhaps with .gz"
-    )
+def _format_fault(path: str) -> str:
+    known = ", ".join(ENDINGS)
+    return "" if rows_format(path) else f"--rows {path}: its name ends in none of {known}, perhaps with .gz"
 
 
 def _raise_all(*faults: str) -> None:

@@ -128,14 +128,11 @@ class TextOptions(Options):
             yield f"--ngrams {self.ngrams!r} must be two numbers from 1 to {MOST_TOKENS}, the smaller first: 1,2"
         elif TextForm.TOKENS in forms and self._ngrams != (1, 1):
             yield f"--ngrams {self.ngrams}: tokens are in the order of the text, which pairs of them have not"
-        if not (re.fullmatch("[1-9][0-9]{0,17}", self.min_df) or _is_fraction(self.min_df)):
+        is_fraction = _FRACTION.fullmatch(self.min_df) and 0 < float(self.min_df) <= 1
+        if not (is_fraction or re.fullmatch("[1-9][0-9]{0,17}", self.min_df)):
             yield f"--min-df {self.min_df!r} must be a number of texts, 2, or a fraction of them between 0 and 1, 0.01"
         if self.fit_split is not None and (fault := split_name_fault(self.fit_split)):
             yield f"--fit-split {self.fit_split!r} {fault}"
 
 
 _DEFAULTS = {name: known.default for name, known in TextOptions.__dataclass_fields__.items()}
-
-
-def _is_fraction(text: str) -> bool:
-    return bool(_FRACTION.fullmatch(text)) and 0 < float(text) <= 1
