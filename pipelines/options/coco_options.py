@@ -205,11 +205,7 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
             "bbox_format": self.bbox_format or BoxFormat.XYWH.value,
             "boxes": self.boxes,
             "categories": sorted(self.categories),
-            "masks": self.masks,
-            "match": self.match,
-            "min_area": self.min_area,
-            "no_crowd": self.no_crowd,
-            "no_list": self.no_list,
+            **self._values("masks", "match", "min_area", "no_crowd", "no_list"),
             **(self.division_options if len(self.split) > 1 else {}),
         }
 

@@ -148,13 +148,13 @@ class ConvertOptions(Options, ABC):
     def record_options(self) -> dict[str, RecipeValue]:
         """Those options that decide what is in the shards."""
         return {
-            "examples_per_shard": self.examples_per_shard,
-            "gzip": self.gzip,
-            "num_shards": self.num_shards,
-            "seed": self.seed,
+            **self._values("examples_per_shard", "gzip", "num_shards", "seed"),
             "shard_size": self.sizing.shard_bytes,
             "writer": self.writer,
         }
+
+    def _values(self, *names: str) -> dict[str, RecipeValue]:
+        return {name: getattr(self, name) for name in names}
 
     def _faults(self) -> Iterator[str]:
         if fault := dataset_name_fault(self.name):

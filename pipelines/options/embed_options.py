@@ -124,15 +124,8 @@ class EmbedOptions(LabelledOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        return super().record_options | {
-            "batch": self.batch,
-            "dtype": self.dtype,
-            "model": self.model,
-            "pool": self.pool,
-            "resize": self.resize,
-            "weights": self.weights,
-            **({name: getattr(self, name) for name in _OF_ROWS} if self.rows else {}),
-        }
+        names = ("batch", "dtype", "model", "pool", "resize", "weights", *(_OF_ROWS if self.rows else ()))
+        return super().record_options | self._values(*names)
 
     def _faults(self) -> Iterator[str]:
         if self.input_size and not SIZE.fullmatch(self.input_size):

@@ -86,12 +86,7 @@ class LabelledOptions(DividedOptions):
     def record_options(self) -> dict[str, RecipeValue]:
         return super().record_options | {
             "classes": list(self.classes),
-            "label_column": self.label_column,
-            "label_from": self.label_from,
-            "label_separator": self.label_separator,
-            "path_column": self.path_column,
-            "split_column": self.split_column,
-            "stratify": self.stratify,
+            **self._values("label_column", "label_from", "label_separator", "path_column", "split_column", "stratify"),
             **self.division_options,
         }
 

@@ -141,13 +141,8 @@ class PictureOptions(ImageOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        of_pictures: dict[str, RecipeValue] = {
-            "check": self.check,
-            "format": self.format,
-            "jpeg_quality": self.jpeg_quality,
-            "max_side": self.max_side,
-        }
-        return super().record_options | (of_pictures if self.holds_pictures else {})
+        names = ("check", "format", "jpeg_quality", "max_side") if self.holds_pictures else ()
+        return super().record_options | self._values(*names)
 
 
 SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")

@@ -50,8 +50,8 @@ class RowPictureOptions(PictureOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        of_rows: dict[str, RecipeValue] = {"image_column": self.image_column, "raw_size": self.raw_size}
-        return super().record_options | (of_rows if self.holds_pictures else {})
+        names = ("image_column", "raw_size") if self.holds_pictures else ()
+        return super().record_options | self._values(*names)
 
     def _faults(self) -> Iterator[str]:
         yield from super()._faults()
@@ -214,10 +214,7 @@ class TableOptions(TextOptions, RowPictureOptions):
             "classes": list(self.classes),
             "columns": list(self.columns),
             "default": list(self.default),
-            "encoding": self.encoding,
-            "group_column": self.group_column,
-            "key": self.key,
-            "label": self.label,
+            **self._values("encoding", "group_column", "key", "label"),
             "rename": list(self.rename),
             "split_column": self.split_column,
             **({"stratify": True} if self.stratify else {}),
