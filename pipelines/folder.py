@@ -1,9 +1,9 @@
 """`recordmill folder`: images of one class each become TFRecord shards, divided into splits."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.folder_options import LabelledOptions
@@ -11,7 +11,6 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import JoinSide
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
 from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.splits import Division
 from recordmill.transforms.folder.choose_classes import ChooseClasses, ListClasses
 from recordmill.transforms.folder.label_paths import LabelPaths
 from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
@@ -24,37 +23,25 @@ from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED
 
 
-class _Labelled(NamedTuple):
-    """Images and their classes.
-
-    Attributes:
-        images: (name, JoinSide) of image rows, perhaps with their file.
-        files: (name, JoinSide) of further files.
-        rejected: SplitReject.
-        unlisted: UnreferencedFile.
-    """
-
-    images: PCollection
-    rejected: PCollection
-    files: tuple[PCollection, ...] = ()
-    unlisted: tuple[PCollection, ...] = ()
-
-
 def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
     """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records."""
     listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListLabelledImages(options.output)
-    files, division = listed.files, read_division(p, options)
-    labelled = (
-        _from_table(p, files, options, division, splits) if options.labels else _from_paths(files, options, division)
-    )
-    images = labelled.images
+    division = read_division(p, options)
+    if options.labels:
+        tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
+        labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(division, splits)
+        files, unlisted = [listed.files], []
+    else:
+        labelled = listed.files | "LabelPaths" >> LabelPaths(options.path_labels, division)
+        files, unlisted = [], [labelled[UNLISTED]]
+    images, rejected = labelled.images, labelled[REJECTED]
     if options.stratify:
         images = images | "Stratify" >> Stratify(division)
-    matched = (images, *labelled.files) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+    matched = (images, *files) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
     chosen = matched.tasks | "ChooseClasses" >> ChooseClasses(options.classes)
     rows = (
         images | "SplitOfImage" >> beam.Map(_split_of_image).with_output_types(str),
-        labelled.rejected | "SplitOfReject" >> beam.Keys().with_output_types(str),
+        rejected | "SplitOfReject" >> beam.Keys().with_output_types(str),
     ) | "Rows" >> beam.Flatten()
     labels = images | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     source = ", ".join(sorted(options.labels or options.images))
@@ -67,32 +54,15 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
             rows
             | "CountRows" >> beam.combiners.Count.PerElement()
             | "InputRows" >> beam.Map(_input_rows, source, kind),
-            (labelled.rejected, matched.rejected) | "FoundRejected" >> GatherRejects(),
+            (rejected, matched.rejected) | "FoundRejected" >> GatherRejects(),
             chosen.counted,
-            (*labelled.unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
+            (*unlisted, matched.unlisted) | "Unlisted" >> beam.Flatten(),
             matched.unmatched,
             _warnings(images, labels, options, splits),
         ),
         listings=listed.listings,
         division=division if options.keeps_groups else None,
     )
-
-
-def _from_paths(files: PCollection, options: LabelledOptions, division: Division | AsSingleton) -> _Labelled:
-    labelled = files | "LabelPaths" >> LabelPaths(options.path_labels, division)
-    return _Labelled(labelled.images, labelled[REJECTED], unlisted=(labelled[UNLISTED],))
-
-
-def _from_table(
-    p: beam.Pipeline,
-    files: PCollection,
-    options: LabelledOptions,
-    division: Division | AsSingleton,
-    splits: tuple[str, ...],
-) -> _Labelled:
-    tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
-    labelled = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadLabels(division, splits)
-    return _Labelled(labelled.images, labelled[REJECTED], files=(files,))
 
 
 def _warnings(
