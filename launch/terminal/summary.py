@@ -44,11 +44,7 @@ def terminal_of_errors() -> Console:
 
 
 def print_splits(
-    console: Console,
-    folder: str,
-    manifest: Manifest,
-    names: Sequence[str],
-    comparison: SplitComparison | None = None,
+    console: Console, folder: str, manifest: Manifest, names: Sequence[str], comparison: SplitComparison | None = None
 ) -> None:
     """What is in splits that have just been written; `comparison` is of all that the folder has."""
     splits = {name: manifest.splits[name] for name in names}

@@ -19,25 +19,12 @@ from recordmill.launch.preflight.claim_output import (
     finished_shards,
     release_output,
 )
-from recordmill.launch.runners.beam_options import (
-    Purpose,
-    Runner,
-    beam_options,
-    purpose_of,
-    runner_of,
-    with_job_name,
-)
+from recordmill.launch.runners.beam_options import Purpose, Runner, beam_options, purpose_of, runner_of, with_job_name
 from recordmill.launch.runners.fork_writers import slower_processes, writers_forked
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
 from recordmill.launch.terminal.progress import shown
-from recordmill.launch.terminal.summary import (
-    print_plan,
-    print_splits,
-    print_times,
-    terminal,
-    terminal_of_errors,
-)
+from recordmill.launch.terminal.summary import print_plan, print_splits, print_times, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError

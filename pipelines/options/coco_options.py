@@ -15,12 +15,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS
 from recordmill.schemas.names import MATCHES, NameSources
 
-MASKS = {
-    "none": (),
-    "png": (Part.MASK_PNG,),
-    "rle": (Part.MASK_RLE,),
-    "both": (Part.MASK_PNG, Part.MASK_RLE),
-}
+MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 _OF_TEXT = {
     TextForm.RAW: (),
     TextForm.COUNTS: (Part.CAPTION_TERMS,),

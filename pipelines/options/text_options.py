@@ -13,11 +13,7 @@ TEXT_FORMS = tuple(form.value for form in TextForm)
 _FITTED = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split")
 """Options of which saved encoders have their own."""
 _FRACTION = re.compile(r"0?\.\d{1,18}|1\.0{1,18}|\d(\.\d{1,17})?[eE]-\d{1,2}")
-_KEYS = {
-    TextForm.COUNTS: ("index", "value"),
-    TextForm.TFIDF: ("index", "value"),
-    TextForm.TOKENS: ("tokens",),
-}
+_KEYS = {TextForm.COUNTS: ("index", "value"), TextForm.TFIDF: ("index", "value"), TextForm.TOKENS: ("tokens",)}
 
 
 @dataclass(frozen=True, kw_only=True)
