@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import NoReturn
 
 from recordmill.launch.command_line.help import program_help
@@ -20,16 +21,9 @@ from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.runners import own_process
 from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
-from recordmill.launch.terminal.error_stream import (
-    ErrorStreamHandler,
-    error_stream,
-    others_hidden,
-    printable,
-    silence,
-)
-from recordmill.launch.terminal.require_beam import require_beam
+from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, printable, silence
 from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.schemas.errors import ConfigError, RecordmillError, missing_extra
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 
 INTERRUPTED = 130
@@ -39,7 +33,8 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are reported on standard error."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    own, beam_arguments = _split_at_dashes(arguments)
+    dashes = arguments.index("--") if "--" in arguments else len(arguments)
+    own, beam_arguments = arguments[:dashes], arguments[dashes + 1 :]
     for stream in (sys.stdout, sys.stderr):  # names that the terminal's encoding lacks are no reason to fail
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -94,9 +89,9 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         command = parse(own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
-        if VERBS[command.verb].runs_beam:
-            require_beam(command.verb)
-        return _COMMANDS[command.verb](command, beam_arguments)
+        if VERBS[command.verb].runs_beam and find_spec("apache_beam") is None:
+            raise missing_extra(command.verb, "beam")
+        return _run_command(command, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)
         return error.exit_code
@@ -109,13 +104,6 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         else:
             _tell_interrupted(own, bool(signals))
         return 128 + signals[0] if signals else INTERRUPTED
-
-
-def _split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
-    if "--" not in arguments:
-        return arguments, []
-    dashes = arguments.index("--")
-    return arguments[:dashes], arguments[dashes + 1 :]
 
 
 def _complain(error: BaseException, debug: bool) -> None:
@@ -131,79 +119,27 @@ def _tell_interrupted(own: list[str], terminated: bool) -> None:
     print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
 
 
-def _check_beam(beam_arguments: list[str], options: ConvertOptions) -> None:
-    """Check Beam's options before any input is looked for, which takes a while in a bucket."""
-    if beam_arguments:
+def _run_command(command: Command, beam_arguments: list[str]) -> int:
+    """Import the verb's modules, and Beam where it needs it, which takes seconds; run it."""
+    options, progress = command.options, command.terminal.progress
+    if not isinstance(options, ConvertOptions):
+        run = getattr(import_module(f"recordmill.launch.verbs.{command.verb}"), f"run_{command.verb}")
+        has_fault = run(options, progress, beam_arguments) if VERBS[command.verb].runs_beam else run(options)
+        return 1 if has_fault else 0
+    if beam_arguments:  # before any input is looked for, which takes a while in a bucket
         from recordmill.launch.preflight.check_runner import check_runner
         from recordmill.launch.runners.beam_options import beam_options
 
         check_runner(beam_options(beam_arguments), options.paths)
-
-
-def _convert(command: Command, beam_arguments: list[str]) -> int:
-    _check_beam(beam_arguments, command.options)
+    from recordmill.launch.verbs import conversions
     from recordmill.launch.verbs.convert import convert, show_plan
 
-    conversion = import_module(f"recordmill.launch.verbs.{command.verb}").conversion(command.options)
-    if command.options.dry_run:
-        show_plan(conversion, command.terminal.progress)
+    conversion = getattr(conversions, command.verb)(options)
+    if options.dry_run:
+        show_plan(conversion, progress)
     else:
-        convert(conversion, command.terminal.progress, beam_arguments)
+        convert(conversion, progress, beam_arguments)
     return 0
-
-
-def _verify(command: Command, beam_arguments: list[str]) -> int:
-    from recordmill.launch.verbs.verify import run_verify
-
-    return 0 if run_verify(command.options, command.terminal.progress, beam_arguments) else 1
-
-
-def _extract(command: Command, beam_arguments: list[str]) -> int:
-    from recordmill.launch.verbs.extract import run_extract
-
-    return 0 if run_extract(command.options, command.terminal.progress, beam_arguments) else 1
-
-
-def _show(command: Command, _: list[str]) -> int:
-    from recordmill.launch.verbs.show import run_show
-
-    run_show(command.options)
-    return 0
-
-
-def _report(command: Command, _: list[str]) -> int:
-    from recordmill.launch.verbs.report import run_report
-
-    run_report(command.options)
-    return 0
-
-
-def _index(command: Command, _: list[str]) -> int:
-    from recordmill.launch.verbs.index import run_index
-
-    run_index(command.options)
-    return 0
-
-
-def _sample(command: Command, _: list[str]) -> int:
-    from recordmill.launch.verbs.sample import run_sample
-
-    run_sample(command.options)
-    return 0
-
-
-_COMMANDS: dict[str, Callable[[Command, list[str]], int]] = {
-    "coco": _convert,
-    "folder": _convert,
-    "embed": _convert,
-    "table": _convert,
-    "verify": _verify,
-    "extract": _extract,
-    "show": _show,
-    "report": _report,
-    "index": _index,
-    "sample": _sample,
-}
 
 
 if __name__ == "__main__":

@@ -32,9 +32,8 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
         masks = p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
     asked = FileRules(options.categories, options.splits, options.table, options.layout_table, LAYOUTS[options.layout])
     described = coco.files | "DescribeFiles" >> DescribeFiles(asked)
-    joining = JoinRules(
-        options.sources, bits, options.match, options.seed, _filters(options), options.table, options.max_side
-    )
+    filters = Filters(options.categories, not options.no_crowd, options.min_area)
+    joining = JoinRules(options.sources, bits, options.match, options.seed, filters, options.table, options.max_side)
     join = JoinImages(joining, described.categories, division, files, masks)
     joined = (coco.rows, coco.annotations) | "JoinImages" >> join
     encoded = joined.blocks | "EncodeCaptions" >> EncodeCaptions(text, options.splits) if text else None
@@ -57,7 +56,3 @@ def _text_warnings(p: beam.Pipeline, encoded: EncodedCaptions | None, splits: tu
 
 def _encoder_warnings(encoder: TextEncoder, splits: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(split, text) for text in encoder_warnings(encoder) for split in splits]
-
-
-def _filters(options: CocoOptions) -> Filters:
-    return Filters(options.categories, not options.no_crowd, options.min_area)

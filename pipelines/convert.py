@@ -1,7 +1,7 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -86,38 +86,52 @@ def pictures(options: PictureOptions) -> Contents:
     return Contents(options.table, EncodePictures(options.box_policy, options.pictures))
 
 
-def write_all(gathered: Gathered, options: ImageOptions, contents: Contents, recipes: Sequence[Recipe]) -> None:
-    """Write the splits that there are recipes for; every task belongs to one of them."""
-    splits = tuple(recipe.split for recipe in recipes)
-    planned = gathered.blocks | "PlanShards" >> _plan_shards(options, contents, splits)
-    findings = _findings(gathered, planned, splits)
-    demands = _demands(options, splits, options.output)
-    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-    written = _written(gathered, planned, checked, options, contents.maker, splits)
-    written.facts | "LimitRejects" >> LimitRejects(checked, findings.facts, demands)
-    duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
-    target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
-    metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
-    written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
+class ImageJob(NamedTuple):
+    """A conversion of image files; every task belongs to one of the splits.
+
+    Attributes:
+        gather: adds the steps that give what there is to write.
+    """
+
+    options: ImageOptions
+    splits: tuple[str, ...]
+    gather: Callable[[beam.Pipeline], Gathered]
+    contents: Contents
+
+    def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
+        """Write the splits that there are recipes for, which are all splits of the job."""
+        options, gathered = self.options, self.gather(p)
+        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
+        findings = _findings(gathered, planned, self.splits)
+        demands = demands_of(options, self.splits, options.output)
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
+        written = _written(gathered, planned, checked, options, self.contents.maker, self.splits)
+        written.facts | "LimitRejects" >> LimitRejects(checked, findings.facts, demands)
+        duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
+        target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
+        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
+        written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
+
+    def report(self, p: beam.Pipeline, path: str) -> None:
+        """Write nothing but the plan of the splits, as JSON into the local file `path`."""
+        gathered = self.gather(p)
+        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
+        findings = _findings(gathered, planned, self.splits)
+        demands = demands_of(self.options, self.splits, output="")
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
+        classes = gathered.blocks | "CountClasses" >> CountClasses(self.splits)
+        planned.plans | "ReportPlan" >> ReportPlan(
+            checked, findings, classes, gathered.labels, gathered.table, path, gathered.texts
+        )
+
+    def _plan_shards(self) -> PlanBlocks:
+        options, estimate = self.options, self.contents.maker.estimate(self.contents.table)
+        return PlanBlocks(self.splits, options.sizing, options.seed, estimate)
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:
     """A job that logs why it has nothing to do."""
     p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
-
-
-def report_all(
-    gathered: Gathered, options: ImageOptions, contents: Contents, splits: Sequence[str], report: str
-) -> None:
-    """Write nothing but the plan of the splits, as JSON into the local file `report`."""
-    planned = gathered.blocks | "PlanShards" >> _plan_shards(options, contents, splits)
-    findings = _findings(gathered, planned, splits)
-    demands = _demands(options, tuple(splits), output="")
-    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-    classes = gathered.blocks | "CountClasses" >> CountClasses(splits)
-    planned.plans | "ReportPlan" >> ReportPlan(
-        checked, findings, classes, gathered.labels, gathered.table, report, gathered.texts
-    )
 
 
 def _findings(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> Findings:
@@ -136,7 +150,8 @@ def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[st
         yield splits[split], name_key(name)
 
 
-def _demands(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
+def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
+    """What is asked of the findings of a job that writes into the folder `output`."""
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 
@@ -148,7 +163,7 @@ def _written(
     maker: RecordMaker,
     splits: Sequence[str],
 ) -> Written:
-    recipe = _shard_recipe(options, maker)
+    recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     if options.writer != "beam":
         return planned.placed | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
@@ -162,19 +177,3 @@ def _written(
     written = written_of(made[RESULTS])
     facts = (written.facts, shards | "OnlyCounted" >> beam.Map(only_counted)) | "AllFacts" >> beam.Flatten()
     return written._replace(shards=shards, facts=facts)
-
-
-def _plan_shards(options: ImageOptions, contents: Contents, splits: Sequence[str]) -> PlanBlocks:
-    return PlanBlocks(splits, options.sizing, options.seed, contents.maker.estimate(contents.table))
-
-
-def _shard_recipe(options: ImageOptions, maker: RecordMaker) -> ShardRecipe:
-    return ShardRecipe(
-        options.output,
-        options.name,
-        options.layout,
-        options.gzip,
-        options.seed,
-        maker,
-        FORMAT,
-    )

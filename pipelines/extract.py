@@ -1,6 +1,7 @@
 """`recordmill extract`: a data set back into image files and COCO's JSON."""
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 import apache_beam as beam
 import msgspec
@@ -74,8 +75,4 @@ def build(
 
 
 def _write_report(path: str, splits: list[ExtractedSplit]) -> None:
-    storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=_name)))
-
-
-def _name(split: ExtractedSplit) -> str:
-    return split.split
+    storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

@@ -1,21 +1,29 @@
 """`recordmill table`: rows of tables become TFRecord shards."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
+from recordmill.pipelines.convert import Gathered, ImageJob, demands_of, pictures
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import TABLE
+from recordmill.schemas.picture_features import DECODED_PICTURE, picture_of_row
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts
-from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
+from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
+from recordmill.transforms.images.list_images import ListFiles
+from recordmill.transforms.join.match_rows import MatchRows
+from recordmill.transforms.metadata.check_findings import CheckFindings
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
@@ -32,6 +40,7 @@ from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
+from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
@@ -55,6 +64,43 @@ class TableJob(NamedTuple):
     splits: tuple[str, ...]
     texts: tuple[EncoderSource, ...] = ()
 
+    def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
+        """Write the splits that there are recipes for, which are all splits of the job."""
+        options = self.options
+        gathered = _gather(p, self, options.output)
+        findings, demands = gathered.findings, demands_of(options, self.splits, options.output)
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
+        if options.writer == "beam":
+            place = ShardPlace(options.output, options.name, options.layout, options.gzip)
+            spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
+            records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
+            shards = records | "SinkRecords" >> SinkRecords(place, self.splits, options.num_shards)
+            facts = [
+                gathered.spills | "Counted" >> beam.Map(_counted),
+                shards | "OnlyCounted" >> beam.Map(only_counted),
+            ]
+        else:
+            results = gathered.plans | "WriteRowShards" >> WriteRowShards(
+                gathered.spills, checked, gathered.chosen, recipes, options.output
+            )
+            shards = results | "Shards" >> beam.Map(shard_of)
+            facts = [results | "Facts" >> beam.Map(facts_of)]
+        facts.append(gathered.of_files | "OfFiles" >> beam.Map(_classes_of_file))
+        written = Written(shards, facts | "AllFacts" >> beam.Flatten(), p | "NoPictures" >> beam.Create([]))
+        target = Target(tuple(recipes), options.output, options.max_rejects)
+        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts)
+        written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
+
+    def report(self, p: beam.Pipeline, path: str) -> None:
+        """Write nothing but the plan, as JSON into the local file `path`."""
+        gathered = _gather(p, self, output="")
+        findings, demands = gathered.findings, demands_of(self.options, self.splits, output="")
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
+        classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
+        gathered.plans | "ReportPlan" >> ReportPlan(
+            checked, findings, classes, gathered.labels, gathered.table, path, gathered.texts
+        )
+
 
 class _Gathered(NamedTuple):
     """What the steps before the writing give: ChosenSchema, LabelMap, FeatureTable (one of each), Spill, OfFile,
@@ -70,31 +116,6 @@ class _Gathered(NamedTuple):
     texts: EncodedTexts | None
 
 
-def write_table(p: beam.Pipeline, job: TableJob, recipes: Sequence[Recipe]) -> None:
-    """Write the splits that there are recipes for, which are all splits of the job."""
-    gathered = _gather(p, job, job.options.output)
-    demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, job.options.output)
-    findings = gathered.findings
-    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-    if job.options.writer == "beam":
-        place = ShardPlace(job.options.output, job.options.name, job.options.layout, job.options.gzip)
-        spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
-        records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
-        shards = records | "SinkRecords" >> SinkRecords(place, job.splits, job.options.num_shards)
-        facts = [gathered.spills | "Counted" >> beam.Map(_counted), shards | "OnlyCounted" >> beam.Map(only_counted)]
-    else:
-        results = gathered.plans | "WriteRowShards" >> WriteRowShards(
-            gathered.spills, checked, gathered.chosen, recipes, job.options.output
-        )
-        shards = results | "Shards" >> beam.Map(shard_of)
-        facts = [results | "Facts" >> beam.Map(facts_of)]
-    of_files = gathered.of_files | "OfFiles" >> beam.Map(_facts_of_file)
-    written = Written(shards, (*facts, of_files) | "AllFacts" >> beam.Flatten(), p | "NoPictures" >> beam.Create([]))
-    target = Target(tuple(recipes), job.options.output, job.options.max_rejects)
-    metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)
-    written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(job.options.output)
-
-
 def _records(spill: Spill, _: object) -> Iterator[tuple[str, bytes]]:
     return ((spill.split, record) for record in read_spill(spill, 0, RANGES).records.to_pylist())
 
@@ -104,23 +125,11 @@ def _counted(spill: Spill) -> Facts:
     return Facts({(spill.split, metric.value): number for metric, number in counts.items()})
 
 
-def _facts_of_file(of: OfFile) -> Facts:
+def _classes_of_file(of: OfFile) -> Facts:
     return Facts(classes={(of.split, index): number for index, number in of.classes.items()})
 
 
-def report_table(p: beam.Pipeline, job: TableJob, report: str) -> None:
-    """Write nothing but the plan, as JSON into the local file `report`."""
-    gathered = _gather(p, job, output="")
-    demands = Demands(job.splits, job.options.name_sources, job.options.max_rejects, "")
-    findings = gathered.findings
-    checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-    classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
-    gathered.plans | "ReportPlan" >> ReportPlan(
-        checked, gathered.findings, classes, gathered.labels, gathered.table, report, gathered.texts
-    )
-
-
-class Columns(NamedTuple):
+class _Columns(NamedTuple):
     """How columns are written: one ChosenSchema, and the encoders of texts; None where there are none."""
 
     chosen: PCollection
@@ -133,7 +142,7 @@ class Columns(NamedTuple):
         return EncodedTexts(self.encoders, of_files | "TextCounts" >> beam.FlatMap(_text_counts))
 
 
-def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = ()) -> Columns:
+def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = ()) -> _Columns:
     """Look at all rows; `taken` as of ColumnChoice."""
     options, divided = job.options, job.options.row_splits(job.splits)
     choice = _choice(options, job.given, divided.columns)._replace(taken=taken)
@@ -141,10 +150,10 @@ def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = (
     if options.stratify:
         chosen = files | "StratifyRows" >> StratifyRows(chosen, rows_recipe(job, output=""))
     if not job.texts:
-        return Columns(chosen, None)
+        return _Columns(chosen, None)
     encoders = files | "FitTexts" >> FitTexts(job.texts, divided, choice.defaults, options.encoding, chosen)
     with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, taken)
-    return Columns(chosen | "WithTexts" >> with_encoders, encoders)
+    return _Columns(chosen | "WithTexts" >> with_encoders, encoders)
 
 
 def rows_recipe(job: TableJob, output: str) -> RowsRecipe:
@@ -170,7 +179,7 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     if options.key:
         found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
         warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
-    rows = spilled[OF_FILE] | "InputRows" >> beam.Map(input_rows)
+    rows = spilled[OF_FILE] | "InputRows" >> beam.Map(_rows_of_file)
     facts = (spilled[FACTS], rows) | "AddFacts" >> AddFacts()
     findings = Findings(facts, warnings | "Warnings" >> beam.Flatten())
     return _Gathered(
@@ -185,13 +194,47 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
     )
 
 
+def picture_job(job: TableJob) -> ImageJob:
+    """The conversion of rows with the pictures that they name. Rows move between steps, encoded, as annotations of
+    pictures do; pictures are read where a shard is written. The columns are not known before the job."""
+    options = job.options
+    table = msgspec.structs.replace(TABLE, features=picture_of_row(options.pictures.raw_size))
+    contents = pictures(options)._replace(table=table)
+    return ImageJob(options, job.splits, partial(_gather_pictures, job=job), contents)
+
+
+def _gather_pictures(p: beam.Pipeline, job: TableJob) -> Gathered:
+    """Rows, with their classes and splits, and the files that they name."""
+    options = job.options
+    files = p | "Files" >> beam.Create(job.files)
+    pictures = picture_of_row(options.pictures.raw_size)
+    columns = choose_columns(files, job, (DECODED_PICTURE, *(feature.name for feature in pictures)))
+    chosen = columns.chosen
+    rows = files | "ReadPictureRows" >> ReadPictureRows(
+        chosen, rows_recipe(job, options.output), options.image_column or "", options.images
+    )
+    list_files = ListFiles(options.output, "path", BUCKETS)
+    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+    matched = (rows.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+    rules = FolderRules(options.output, None, (), job.splits, options.seed, "", "")
+    joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
+    counted = rows[OF_FILE] | "InputRows" >> beam.Map(_rows_of_file)
+    return Gathered(
+        joined.blocks,
+        chosen | "Labels" >> beam.Map(labels_of),
+        chosen | "Table" >> beam.Map(table_of, pictures),
+        (rows[FACTS], counted, matched[FACTS], joined[FACTS]),
+        warnings_of(chosen, job),
+        columns.texts(rows[OF_FILE]),
+    )
+
+
 def warnings_of(chosen: PCollection, job: TableJob) -> PCollection:
     """(split, text) of columns."""
     return chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any)
 
 
-def input_rows(of: OfFile) -> Facts:
-    """The rows of a file."""
+def _rows_of_file(of: OfFile) -> Facts:
     return Facts(inputs={(of.split, of.rows.path, of.rows.kind): of.rows})
 
 

@@ -10,7 +10,7 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
-from recordmill.pipelines.options.verify_options import VerifyOptions
+from recordmill.pipelines.options.dataset_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
 from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.models import recorded_model

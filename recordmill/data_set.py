@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.recipes import Recipe
 from recordmill.split import Contents, Shard, Split
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
@@ -74,19 +73,11 @@ def open(path: str | os.PathLike[str]) -> DataSet:
     """
     path = os.fsdecode(path)
     path = path if is_remote(path) else os.path.abspath(path)
-    manifest = require_manifest(path)
-    return DataSet(path, manifest, _complete(path, manifest))
-
-
-def _complete(path: str, manifest: Manifest) -> dict[str, Split]:
-    storage = storage_for(path)
+    manifest, storage = require_manifest(path), storage_for(path)
     splits = {}
     for name, entry in manifest.splits.items():
         shards = [Shard(storage.join(path, info.file), info) for info in entry.shards]
-        splits[name] = Split(name, path, shards, _contents(manifest, entry.recipe), entry.compression)
-    return splits
-
-
-def _contents(manifest: Manifest, recipe: Recipe) -> Contents:
-    shape = recipe.options.get("feature_shape")
-    return Contents(manifest.table, manifest.labels, tuple(shape) if isinstance(shape, list) else ())
+        shape = entry.recipe.options.get("feature_shape")
+        contents = Contents(manifest.table, manifest.labels, tuple(shape) if isinstance(shape, list) else ())
+        splits[name] = Split(name, path, shards, contents, entry.compression)
+    return DataSet(path, manifest, splits)

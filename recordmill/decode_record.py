@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
@@ -54,51 +53,40 @@ class RecordDecoder:
                 height, width = decoded["image"].shape[:2]
                 decoded[name] = _MASKS[reading.form](values[reading.source], width, height)
             else:
-                decoded[name] = _FORMS[reading.form](values, reading)
+                decoded[name] = _value(values, reading)
         return decoded
 
 
-def _as_it_is(values: Values, reading: Reading) -> Any:
+def _value(values: Values, reading: Reading) -> Any:
     value = values[reading.source]
-    if isinstance(value, bytes):
-        return value
-    if not reading.shape:
-        return value[0]
-    return np.array(value).reshape([-1 if size is None else size for size in reading.static_shape])
+    match reading.form:
+        case Form.AS_IT_IS:
+            if isinstance(value, bytes):
+                return value
+            if not reading.shape:
+                return value[0]
+            return np.array(value).reshape([-1 if size is None else size for size in reading.static_shape])
+        case Form.DECIMAL:
+            return np.int64(int(value))
+        case Form.PICTURE:
+            return np.array(for_jpeg(open_record_picture(value)).convert("RGB"))
+        case Form.PIXELS:
+            return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
+        case Form.GREY:
+            return _grey_pixels(value)
+        case Form.SEGMENT_IDS:  # nothing but 0 where the image has no panoptic PNG
+            pixels = np.asarray(open_record_picture(value).convert("RGB")).astype(np.int32)
+            return pixels[..., 0] | pixels[..., 1] << 8 | pixels[..., 2] << 16
+        case Form.FLOAT16:
+            return np.frombuffer(bytearray(value), "<f2").reshape(values["feature.shape"])
+        case Form.EDGES:
+            return np.stack([values[f"objects.{edge}"] for edge in EDGES], axis=-1)
+    raise AssertionError(reading.form)
 
 
-def _decimal(values: Values, reading: Reading) -> np.int64:
-    return np.int64(int(values[reading.source]))
-
-
-def _picture(values: Values, reading: Reading) -> np.ndarray:
-    return np.array(for_jpeg(open_record_picture(values[reading.source])).convert("RGB"))
-
-
-def _pixels(values: Values, reading: Reading) -> np.ndarray:
-    return np.frombuffer(bytearray(values[reading.source]), np.uint8).reshape([int(size) for size in reading.shape])
-
-
-def _grey(values: Values, reading: Reading) -> np.ndarray:
-    return _grey_pixels(open_record_picture(values[reading.source]))
-
-
-def _grey_pixels(image: Image.Image) -> np.ndarray:
+def _grey_pixels(png: bytes) -> np.ndarray:
+    image = open_record_picture(png)
     return np.array(image if image.mode == "L" else image.convert("L"))
-
-
-def _segment_ids(values: Values, reading: Reading) -> np.ndarray:
-    """int32 [height, width]; nothing but 0 where the image has no panoptic PNG."""
-    pixels = np.asarray(open_record_picture(values[reading.source]).convert("RGB")).astype(np.int32)
-    return pixels[..., 0] | pixels[..., 1] << 8 | pixels[..., 2] << 16
-
-
-def _float16(values: Values, reading: Reading) -> np.ndarray:
-    return np.frombuffer(bytearray(values[reading.source]), "<f2").reshape(values["feature.shape"])
-
-
-def _edges(values: Values, reading: Reading) -> np.ndarray:
-    return np.stack([values[f"objects.{edge}"] for edge in EDGES], axis=-1)
 
 
 def _keypoints(values: Values, each: int) -> np.ndarray:
@@ -108,7 +96,7 @@ def _keypoints(values: Values, each: int) -> np.ndarray:
 
 
 def _png_masks(pngs: Iterable[bytes], width: int, height: int) -> np.ndarray:
-    return _stacked([_grey_pixels(open_record_picture(png)) for png in pngs], width, height)
+    return _stacked(list(map(_grey_pixels, pngs)), width, height)
 
 
 def rle_masks(counts: Iterable[bytes], width: int, height: int) -> np.ndarray:
@@ -125,16 +113,6 @@ EDGES = ("ymin", "xmin", "ymax", "xmax")
 KEYPOINTS = ("objects.keypoint_x", "objects.keypoint_y", "objects.keypoint_visibility")
 """Likewise."""
 
-_FORMS: dict[Form, Callable[[Values, Reading], Any]] = {
-    Form.AS_IT_IS: _as_it_is,
-    Form.DECIMAL: _decimal,
-    Form.EDGES: _edges,
-    Form.FLOAT16: _float16,
-    Form.GREY: _grey,
-    Form.PICTURE: _picture,
-    Form.PIXELS: _pixels,
-    Form.SEGMENT_IDS: _segment_ids,
-}
 _MASKS: dict[Form, Callable[[Iterable[bytes], int, int], np.ndarray]] = {
     Form.PNG_MASKS: _png_masks,
     Form.RLE_MASKS: rle_masks,

@@ -28,61 +28,40 @@ def decode_tensors(split: Split, record: "tf.Tensor") -> Example:
         elif reading.form in _MASKS:
             decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(decoded["image"])[:2])
         else:
-            decoded[name] = _FORMS[reading.form](values, reading)
+            decoded[name] = _value(values, reading)
         decoded[name].set_shape([None if reading.form is Form.KEYPOINTS else size for size in reading.static_shape])
     return decoded
 
 
-def _as_it_is(values: Example, reading: Reading) -> "tf.Tensor":
-    return values[reading.source]
-
-
-def _decimal(values: Example, reading: Reading) -> "tf.Tensor":
+def _value(values: Example, reading: Reading) -> "tf.Tensor":
     import tensorflow as tf
 
-    return tf.strings.to_number(values[reading.source], tf.int64)
-
-
-def _picture(values: Example, reading: Reading) -> "tf.Tensor":
-    """PNGs, too. Decoded accurately, pixels are those that Pillow gives; quickly, some differ by up to 21 of 255."""
-    import tensorflow as tf
-
-    return tf.io.decode_jpeg(values[reading.source], channels=3, dct_method="INTEGER_ACCURATE")
-
-
-def _pixels(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.reshape(tf.io.decode_raw(values[reading.source], tf.uint8), reading.static_shape)
-
-
-def _grey(values: Example, reading: Reading) -> "tf.Tensor":
-    return _grey_pixels(values[reading.source])
+    value = values[reading.source]
+    match reading.form:
+        case Form.AS_IT_IS:
+            return value
+        case Form.DECIMAL:
+            return tf.strings.to_number(value, tf.int64)
+        case Form.PICTURE:  # or a PNG. Decoded accurately, pixels are Pillow's; quickly, some differ by up to 21 of 255
+            return tf.io.decode_jpeg(value, channels=3, dct_method="INTEGER_ACCURATE")
+        case Form.PIXELS:
+            return tf.reshape(tf.io.decode_raw(value, tf.uint8), reading.static_shape)
+        case Form.GREY:
+            return _grey_pixels(value)
+        case Form.SEGMENT_IDS:
+            pixels = tf.cast(tf.io.decode_png(value, channels=3), tf.int32)
+            return tf.reduce_sum(pixels * [1, 1 << 8, 1 << 16], axis=-1)
+        case Form.FLOAT16:
+            return tf.reshape(tf.io.decode_raw(value, tf.float16), values["feature.shape"])
+        case Form.EDGES:
+            return tf.stack([values[f"objects.{edge}"] for edge in EDGES], axis=-1)
+    raise AssertionError(reading.form)
 
 
 def _grey_pixels(png: "tf.Tensor") -> "tf.Tensor":
     import tensorflow as tf
 
     return tf.io.decode_png(png, channels=1)[:, :, 0]
-
-
-def _segment_ids(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    pixels = tf.cast(tf.io.decode_png(values[reading.source], channels=3), tf.int32)
-    return tf.reduce_sum(pixels * [1, 1 << 8, 1 << 16], axis=-1)
-
-
-def _float16(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.reshape(tf.io.decode_raw(values[reading.source], tf.float16), values["feature.shape"])
-
-
-def _edges(values: Example, reading: Reading) -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.stack([values[f"objects.{edge}"] for edge in EDGES], axis=-1)
 
 
 def _keypoints(values: Example, each: int) -> "tf.Tensor":
@@ -114,16 +93,6 @@ def _rle_masks(counts: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
     return tf.numpy_function(drawn, [counts, size], tf.uint8, stateful=False)
 
 
-_FORMS: Mapping[Form, Callable[[Example, Reading], "tf.Tensor"]] = {
-    Form.AS_IT_IS: _as_it_is,
-    Form.DECIMAL: _decimal,
-    Form.EDGES: _edges,
-    Form.FLOAT16: _float16,
-    Form.GREY: _grey,
-    Form.PICTURE: _picture,
-    Form.PIXELS: _pixels,
-    Form.SEGMENT_IDS: _segment_ids,
-}
 _MASKS: Mapping[Form, Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]] = {
     Form.PNG_MASKS: _png_masks,
     Form.RLE_MASKS: _rle_masks,

@@ -70,14 +70,7 @@ class Split:
         compression: `GZIP`, or nothing.
     """
 
-    def __init__(
-        self,
-        name: str,
-        folder: str,
-        shards: Sequence[Shard],
-        contents: Contents,
-        compression: str = "",
-    ):
+    def __init__(self, name: str, folder: str, shards: Sequence[Shard], contents: Contents, compression: str = ""):
         self.name = name
         self.folder = folder
         self.shards = tuple(shards)

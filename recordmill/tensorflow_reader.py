@@ -75,6 +75,8 @@ def _check(split: Split, steps: Steps) -> None:
     index, hosts = steps.shard or (0, 1)
     least = _least(split, steps)
     forms = {reading.form for reading in split.features.values()}
+    size: Any = steps.resize
+    is_size = isinstance(size, Sequence) and len(size) == 2 and all(side >= 1 for side in size)
     faults = {
         f"shard=({index}, {hosts}): the index is 0 to hosts - 1": not 0 <= index < hosts,
         f"batch={steps.batch}: give 1 or more": steps.batch is not None and steps.batch < 1,
@@ -82,8 +84,7 @@ def _check(split: Split, steps: Steps) -> None:
         "pad, ragged and drop_remainder are of batches: give batch": steps.batch is None
         and (steps.pad is not None or steps.ragged or steps.drop_remainder),
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
-        f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None
-        and not _is_size(steps.resize),
+        f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None and not is_size,
         f"resize={steps.resize}: the records hold no picture": bool(steps.resize) and not forms & OF_PIXELS,
         f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None
         and not steps.shuffle,
@@ -98,10 +99,6 @@ def _check(split: Split, steps: Steps) -> None:
         raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
     if steps.pad is not None and split.contents.table.record_of is RecordOf.IMAGE:  # others have no list of objects
         _check_longest(split, steps.pad)
-
-
-def _is_size(resize: Any) -> bool:
-    return isinstance(resize, Sequence) and len(resize) == 2 and all(size >= 1 for size in resize)
 
 
 def _least(split: Split, steps: Steps) -> int:

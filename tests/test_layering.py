@@ -133,7 +133,7 @@ def reached(module: str) -> set[str]:
 
 def test_the_parsing_sees_what_it_should():
     assert "recordmill.transforms.storage.resolve" in EVER["recordmill.launch.preflight.check_inputs"]
-    assert "recordmill.launch.verbs.verify" in EVER["recordmill.launch.cli"] - AT_IMPORT["recordmill.launch.cli"]
+    assert "recordmill.launch.verbs.convert" in EVER["recordmill.launch.cli"] - AT_IMPORT["recordmill.launch.cli"]
     assert "tensorflow" in EVER["recordmill.tensorflow_reader"] - AT_IMPORT["recordmill.tensorflow_reader"]
     assert "apache_beam" in reached("recordmill.pipelines.coco")
     assert room_of("recordmill.launch.cli") == "launch"

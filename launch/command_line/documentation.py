@@ -9,11 +9,11 @@ from pathlib import Path
 from recordmill.launch.command_line.verbs import TerminalOptions, metavar
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.options.dataset_options import ShowOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions, LabelledOptions
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
 from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
-from recordmill.pipelines.options.show_options import ShowOptions
 from recordmill.pipelines.options.table_options import TableOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)

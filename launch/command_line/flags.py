@@ -9,30 +9,6 @@ _SHARE = re.compile(r"([^=]*?)\s*=\s*(-?\d{0,9}\.?\d{1,18}(?:e-?\d)?|-?\d{1,9}/0
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", re.IGNORECASE)
 
 
-def integer(text: str) -> int:
-    """A whole number.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ValueError("a whole number is expected") from error
-
-
-def number(text: str) -> float:
-    """A number.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ValueError("a number is expected") from error
-
-
 def size_bytes(text: str) -> int:
     """A size in bytes.
 

@@ -3,21 +3,13 @@ Airflow's Params. They are the command line's options, so that there is nothing 
 
 from collections.abc import Mapping, Sequence
 
-from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.launch.command_line.verbs import VERBS
 from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.embed_options import EmbedOptions
-from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines.options.dataset_options import ServiceVerifyOptions
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
-from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.pipelines.options.verify_options import ServiceVerifyOptions
 from recordmill.schemas.errors import ConfigError
 
-COMMANDS: dict[str, type[ConvertOptions]] = {
-    "coco": CocoOptions,
-    "folder": FolderOptions,
-    "embed": EmbedOptions,
-    "table": TableOptions,
-}
+COMMANDS = {name: verb.options for name, verb in VERBS.items() if issubclass(verb.options, ConvertOptions)}
 """Conversions."""
 
 TEMPLATES: dict[str, type[Options]] = {**COMMANDS, "verify": ServiceVerifyOptions}

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from recordmill.launch.command_line.flags import integer, names, number, size_bytes, split_shares
+from recordmill.launch.command_line.flags import names, size_bytes, split_shares
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.launch.command_line.verbs import VERBS, TerminalOptions, fields_of
 from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
@@ -202,8 +202,9 @@ def _converted(convert: Callable[[str], Any], text: str) -> Any:
     try:
         return convert(text)
     except ValueError as error:
-        raise ValueError(f"{text!r}: {error}") from error
+        raise ValueError(f"{text!r}: {_EXPECTED.get(convert, error)}") from error
 
 
 _LISTS = (Kind.PATHS, Kind.ARGUMENTS)
-_CONVERT: dict[Kind, Callable[[str], Any]] = {Kind.INTEGER: integer, Kind.NUMBER: number, Kind.SIZE: size_bytes}
+_CONVERT: dict[Kind, Callable[[str], Any]] = {Kind.INTEGER: int, Kind.NUMBER: float, Kind.SIZE: size_bytes}
+_EXPECTED: dict[Callable, str] = {int: "a whole number is expected", float: "a number is expected"}

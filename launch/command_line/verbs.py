@@ -4,31 +4,28 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.pipelines.options.dataset_options import (
+    ExtractOptions,
+    IndexOptions,
+    ReportOptions,
+    SampleOptions,
+    ShowOptions,
+    VerifyOptions,
+)
 from recordmill.pipelines.options.embed_options import EmbedOptions
-from recordmill.pipelines.options.extract_options import ExtractOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.index_options import IndexOptions
 from recordmill.pipelines.options.option import RUN, Kind, OptionField, Options, option, options_of
-from recordmill.pipelines.options.report_options import ReportOptions
-from recordmill.pipelines.options.sample_options import SampleOptions
-from recordmill.pipelines.options.show_options import ShowOptions
 from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.pipelines.options.verify_options import VerifyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class TerminalOptions(Options):
     """What a command shows while it runs, whatever it does."""
 
-    progress: str = option(
-        "auto",
-        kind=Kind.CHOICE,
-        group=RUN,
-        help="a live line, plain lines, or none",
-        docs="a live line on a terminal and plain lines elsewhere; plain lines; nothing",
-        choices=("auto", "plain", "none"),
+    progress: str = option(Kind.CHOICE, RUN, "auto", choices=("auto", "plain", "none")).says(
+        "a live line, plain lines, or none", "a live line on a terminal and plain lines elsewhere; plain lines; nothing"
     )
-    debug: bool = option(False, kind=Kind.SWITCH, group=RUN, help="show tracebacks and Beam's log")
+    debug: bool = option(Kind.SWITCH, RUN, False).says("show tracebacks and Beam's log")
 
 
 class Verb(NamedTuple):
@@ -51,6 +48,7 @@ class Verb(NamedTuple):
 
 _DRAW = "recordmill sample sample"
 _CONVERT = "recordmill coco --images sample/images --instances sample/annotations/instances.json"
+_CONVERTED = (_DRAW, f"{_CONVERT} --output tfrecords")
 
 VERBS = {
     "coco": Verb(
@@ -110,26 +108,21 @@ VERBS = {
         "read a data set back and prove it whole",
         "Every record of a data set is read, parsed and decoded, and held against its manifest.",
         "OUT [more flags]",
-        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill verify tfrecords"),
+        (*_CONVERTED, "recordmill verify tfrecords"),
     ),
     "extract": Verb(
         ExtractOptions,
         "records back to image files + COCO JSON",
         "The images of a data set become files again, and what its records say of them COCO's JSON.",
         "OUT DIR [more flags]",
-        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill extract tfrecords extracted --split train"),
+        (*_CONVERTED, "recordmill extract tfrecords extracted --split train"),
     ),
     "show": Verb(
         ShowOptions,
         "look at a data set, and at the records of anybody's TFRecords",
         "What is in a data set, and in its records, is printed as tables, or drawn: boxes, masks, keypoints, names.",
         "OUT [more flags]",
-        (
-            _DRAW,
-            f"{_CONVERT} --output tfrecords",
-            "recordmill show tfrecords",
-            "recordmill show tfrecords --find category=star --save star.png",
-        ),
+        (*_CONVERTED, "recordmill show tfrecords", "recordmill show tfrecords --find category=star --save star.png"),
         runs_beam=False,
     ),
     "report": Verb(
@@ -138,7 +131,7 @@ VERBS = {
         "A page says what is in a data set: its splits side by side, classes, sizes, what was left out, and pictures. "
         "Each conversion writes it.",
         "OUT",
-        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill report tfrecords"),
+        (*_CONVERTED, "recordmill report tfrecords"),
         runs_beam=False,
     ),
     "index": Verb(
@@ -148,7 +141,7 @@ VERBS = {
         "recordmill.open. Conversions write it; TFRecords of other programs get theirs here, from the "
         "lengths of their records, whose checksums are checked. Not of GZIP, which has no random access.",
         "PATH...",
-        (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill index tfrecords"),
+        (*_CONVERTED, "recordmill index tfrecords"),
         runs_beam=False,
     ),
     "sample": Verb(
@@ -162,7 +155,7 @@ VERBS = {
     ),
 }
 
-EXAMPLES = (_DRAW, f"{_CONVERT} --output tfrecords", "recordmill verify tfrecords")
+EXAMPLES = (*_CONVERTED, "recordmill verify tfrecords")
 """Of the whole program."""
 
 

@@ -1,9 +1,10 @@
 """Are the files and folders that a command names there?"""
 
 import difflib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import permutations
+from itertools import islice, permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CAPTIONS, CocoOptions
@@ -20,8 +21,14 @@ from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.join.read_groups import read_groups
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.match_files import match_files
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import archive_of, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_SAMPLE = 1000
+"""Files of a folder in a bucket that are looked at: a page of a bucket's listing."""
 
 
 def check_coco_inputs(options: CocoOptions) -> None:
@@ -35,7 +42,7 @@ def check_coco_inputs(options: CocoOptions) -> None:
         *files,
         *(_fault(_file_fault, "--groups", path) for path in options.group_files),
         *(_fault(_image_fault, "--images", path) for path in options.images),
-        *(_fault(_masks_fault, "--panoptic-masks", path) for path in options.panoptic_masks),
+        *(_fault(_folder_fault, "--panoptic-masks", path) for path in options.panoptic_masks),
         *(_fault(_file_fault, "--stop-words", path) for path in options.stop_words),
         *(_fault(_folder_fault, "--encoders", path) for path in options.encoders),
         *_output_faults(options.output, [*(source.path for source in options.sources), *options.group_files]),
@@ -89,7 +96,7 @@ def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
         ConfigError: with every fault.
     """
     _raise_all(
-        *(_fault(_rows_fault, "--rows", path) for path in paths),
+        *(_fault(_file_fault, "--rows", path) or _format_fault(path) for path in paths),
         *(_fault(_image_fault, "--images", path) for path in options.images),
         *_same_faults(options, "images"),
         *([_fault(_file_fault, "--schema", options.schema)] if options.schema else []),
@@ -100,12 +107,58 @@ def check_table_inputs(options: TableOptions, paths: Sequence[str]) -> None:
     )
 
 
-def _rows_fault(name: str, path: str) -> str:
-    if fault := _file_fault(name, path):
-        return fault
-    return (
-        "" if rows_format(path) else f"{name} {path}: its name ends in none of {', '.join(ENDINGS)}, perhaps with .gz"
-    )
+def check_sample(options: LabelledOptions) -> None:
+    """Look at the first files of each folder in a bucket; warn of one without a picture of a class among them.
+
+    Raises:
+        ConfigError: these were all the files, so the job would start its machines for nothing.
+    """
+    from recordmill.transforms.images.list_images import list_images
+
+    folders = [folder for folder in options.images if is_remote(folder)]
+    looked_at = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
+    without = {folder: why for folder in folders if (why := _sample_fault(options, looked_at[folder]))}
+    if len(without) == len(options.images) and all(len(names) < _SAMPLE for names in looked_at.values()):
+        raise ConfigError(
+            "; ".join(f"--images {folder} has no picture of a class: {why}" for folder, why in without.items())
+        )
+    for folder, why in without.items():
+        _LOGGER.warning("--images %s: no picture of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
+
+
+def _sample_fault(options: LabelledOptions, names: list[str]) -> str:
+    """Why none of the files is a picture of a class; empty where one is."""
+    from recordmill.schemas.image_labels import is_image_name
+    from recordmill.transforms.folder.label_paths import path_fault
+
+    images = list(filter(is_image_name, names))
+    if not images:
+        return f"{names[0]!r} is not called as pictures are" if names else "it is empty"
+    faults = [path_fault(name, options.path_labels, options.division) for name in images]
+    return faults[0][1] if faults[0] and all(faults) else ""
+
+
+def find_rows(patterns: Iterable[str]) -> tuple[str, ...]:
+    """The files that `patterns` name, sorted: a path stands for itself, wild cards for all files that they match.
+
+    Raises:
+        ConfigError: a pattern matches nothing, or two name one file.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        try:
+            found += match_files(pattern)
+        except ConfigError as error:
+            raise ConfigError(f"--rows {error}") from error
+    real = list(map(_real, found))
+    if twice := sorted(path for path in set(real) if real.count(path) > 1):
+        raise ConfigError(f"--rows: {twice[0]} is named twice, so its rows would be written twice")
+    return tuple(sorted(found))
+
+
+def _format_fault(path: str) -> str:
+    known = ", ".join(ENDINGS)
+    return "" if rows_format(path) else f"--rows {path}: its name ends in none of {known}, perhaps with .gz"
 
 
 def _raise_all(*faults: str) -> None:
@@ -153,11 +206,8 @@ def _file_fault(name: str, path: str) -> str:
 
 
 def _folder_fault(name: str, path: str) -> str:
-    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such folder{_near(path)}"
-
-
-def _masks_fault(name: str, path: str) -> str:
-    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such folder or .zip{_near(path)}"
+    what = "folder or .zip" if name == "--panoptic-masks" else "folder"
+    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_near(path)}"
 
 
 def _image_fault(name: str, path: str) -> str:
@@ -186,8 +236,11 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
             yield f"{path} would be replaced by the {name} of the data set; give another --output"
         elif folder.startswith(f"{_real(output)}/{state_folder('')}"):
             yield f"{path} is in the state of a run, which is deleted when it ends or begins anew; copy it elsewhere"
-    for name in _no_files(output):
-        yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
+    is_there = not is_remote(output) and os.path.isdir(output)
+    for name in sorted(filter(is_metadata, os.listdir(output))) if is_there else ():
+        path = os.path.join(output, name)
+        if not os.path.islink(path) and not os.path.isfile(path):  # a folder, a pipe or the like
+            yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
     storage = storage_for(output)
     found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
     # In this order: another run that is done just now writes its manifest before it deletes its state.
@@ -208,18 +261,6 @@ def _encoder_faults(output: str, column: str) -> Iterator[str]:
             f"--output {output} has {', '.join(names)}, which would be replaced, and no manifest says that they are a "
             "data set's; give another --output, or move them"
         )
-
-
-def _no_files(output: str) -> list[str]:
-    """Folders, pipes and the like that are called as files are that a job writes at its end."""
-    if is_remote(output) or not os.path.isdir(output):
-        return []
-    with os.scandir(output) as entries:
-        return sorted(entry.name for entry in entries if is_metadata(entry.name) and _is_no_file(entry))
-
-
-def _is_no_file(entry: os.DirEntry[str]) -> bool:
-    return not entry.is_symlink() and not entry.is_file()
 
 
 def _real(path: str) -> str:

@@ -35,7 +35,7 @@ def choose_encoder(
         ConfigError: saved encoders cannot be used; or which split is to be fitted is not clear.
     """
     manifest = read_manifest(output)
-    known = _known(manifest, column)
+    known = next((info for info in manifest.encoders if info.column == column), None) if manifest else None
     if options.encoders:
         path = _saved_path(options.encoders, column)
         saved = _read(path, column, form)
@@ -98,11 +98,6 @@ def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
             raise ConfigError(f"--stop-words {path} has no word; give one a line, or leave it out")
         found += stripped
     return tuple(found)
-
-
-def _known(manifest: Manifest | None, column: str) -> EncoderInfo | None:
-    """What the folder has for the column already."""
-    return next((info for info in manifest.encoders if info.column == column), None) if manifest else None
 
 
 def _others(manifest: Manifest | None, splits: Sequence[str]) -> list[str]:

@@ -24,11 +24,7 @@ from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.images.listing import listing_of
-from recordmill.transforms.metadata.dataset_folder import (
-    read_manifest,
-    strange_file,
-    unfinished_splits,
-)
+from recordmill.transforms.metadata.dataset_folder import read_manifest, strange_file, unfinished_splits
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -76,7 +72,9 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     try:  # after the notes: of two jobs that begin at once, one sees the other
         for recipe in new:
             others = sorted(set(unfinished_splits(output)) - splits)
-            check_unfinished(output, recipe, {split: _noted(output, split) for split in others})
+            check_unfinished(
+                output, recipe, {split: _read_note(_note(output, split), overwrite=True) for split in others}
+            )
     except ConfigError:
         release_output(output, new, ())
         raise
@@ -131,7 +129,7 @@ def _look_at_split(
         if not damaged:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
-    noted = _read_note(storage, _note(storage, output, recipe), overwrite)
+    noted = _read_note(_note(output, recipe.split), overwrite)
     if noted and noted.unlisted == recipe:  # a finished shard is kept by what is in it, whatever else was listed
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
@@ -152,7 +150,7 @@ def _note_recipe(output: str, recipe: Recipe) -> None:
     """Delete what an earlier run of the split has left, and write down what this one is to make."""
     storage = storage_for(output)
     storage.delete_folder(storage.join(output, state_folder(recipe.split)))
-    storage.write(_note(storage, output, recipe), encode_json(recipe))
+    storage.write(_note(output, recipe.split), encode_json(recipe))
 
 
 def _check_replaceable(output: str, recipe: Recipe) -> None:
@@ -164,7 +162,7 @@ def _check_replaceable(output: str, recipe: Recipe) -> None:
     """
     from recordmill.transforms.storage.gcs_storage import GcsStorage
 
-    note = _note(storage_for(output), output, recipe)
+    note = _note(output, recipe.split)
     if why := GcsStorage().protection(note):
         raise ConfigError(
             f"{note} can be neither deleted nor replaced ({why}), as shards and manifest.json could not be, so that no "
@@ -226,7 +224,8 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
+def _read_note(note: str, overwrite: bool) -> Recipe | None:
+    storage = storage_for(note)
     if storage.size(note) is None:
         return None
     try:
@@ -240,10 +239,6 @@ def _read_note(storage: Storage, note: str, overwrite: bool) -> Recipe | None:
         raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts anew") from error
 
 
-def _noted(output: str, split: str) -> Recipe | None:
-    storage = storage_for(output)
-    return _read_note(storage, storage.join(output, f"{state_folder(split)}/{RECIPE}"), overwrite=True)
-
-
-def _note(storage: Storage, output: str, recipe: Recipe) -> str:
-    return storage.join(output, f"{state_folder(recipe.split)}/{RECIPE}")
+def _note(output: str, split: str) -> str:
+    """Where the recipe of an unfinished run is noted."""
+    return storage_for(output).join(output, f"{state_folder(split)}/{RECIPE}")

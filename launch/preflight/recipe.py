@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.pipelines.options.convert_options import ALL_TRAIN, RecipeValue
@@ -11,7 +11,6 @@ from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.pipelines.options.text_options import TextOptions
-from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import FORMAT
@@ -23,7 +22,8 @@ from recordmill.transforms.storage.resolve import storage_for
 
 def coco_recipes(options: CocoOptions, text: EncoderSource | None) -> list[Recipe]:
     """What decides the bytes of each split that the options ask for; `text` is what encodes their captions."""
-    annotations = tuple(map(_annotation_file, sorted(options.sources, key=astuple)))
+    sources = sorted(options.sources, key=astuple)
+    annotations = (_read_file(source.kind.value, source.path, source.masks) for source in sources)
     inputs = (*annotations, *_text_files(options, text), *_groups_files(options))
     return [_recipe(options, split, inputs) for split in options.splits]
 
@@ -68,47 +68,24 @@ def embed_recipes(options: EmbedOptions, found: FeatureModel, of_images: Iterabl
         "weights": options.weights or (options.model if options.model in options.model_paths else ON_DISK),
         "weights_sha256": found.weights_sha256,
     }
-    return [
-        Recipe(
-            FORMAT,
-            options.name,
-            recipe.split,
-            options.layout,
-            (),
-            recipe.inputs,
-            recipe.images,
-            options.record_options | of_model,
-        )
-        for recipe in of_images
-    ]
-
-
-def rows_inputs(paths: Sequence[str]) -> tuple[InputFile, ...]:
-    """The files of rows as they are."""
-    return tuple(_read_file("rows", path) for path in paths)
+    record_options = options.record_options | of_model
+    return [replace(_recipe(options, recipe.split, recipe.inputs), options=record_options) for recipe in of_images]
 
 
 def table_recipes(
-    options: TableOptions, rows: Sequence[InputFile], splits: Sequence[str], texts: Sequence[EncoderSource]
+    options: TableOptions, paths: Sequence[str], splits: Sequence[str], texts: Sequence[EncoderSource]
 ) -> list[Recipe]:
-    """What decides the bytes of each split of a table; `texts` is what encodes its columns of texts."""
-    inputs = list(rows)
+    """What decides the bytes of each split of a table.
+
+    Args:
+        paths: of all files of rows.
+        texts: what encodes the columns of texts.
+    """
+    inputs = [_read_file("rows", path) for path in paths]
     if options.schema:
         inputs.append(_read_file("schema", options.schema))
     inputs += dict.fromkeys(file for text in texts for file in _text_files(options, text))
-    return [
-        Recipe(
-            FORMAT,
-            options.name,
-            split,
-            options.layout,
-            (),
-            tuple(inputs),
-            tuple(sorted(options.images)),
-            options.record_options,
-        )
-        for split in splits
-    ]
+    return [_recipe(options, split, tuple(inputs)) for split in splits]
 
 
 def _label_splits(options: LabelledOptions) -> tuple[str, ...]:
@@ -140,10 +117,6 @@ def _recipe(options: ImageOptions, split: str, inputs: tuple[InputFile, ...]) ->
         tuple(sorted(options.images)),
         options.record_options,
     )
-
-
-def _annotation_file(source: AnnotationSource) -> InputFile:
-    return _read_file(source.kind.value, source.path, source.masks)
 
 
 def _read_file(kind: str, path: str, masks: str = "") -> InputFile:

@@ -93,7 +93,10 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
     if setup.setup_file:
         setup.setup_file = os.path.abspath(setup.setup_file)  # Beam takes no file name alone
     if runner is Runner.DATAFLOW:
-        _require_clients()
+        try:
+            import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
+        except ImportError as error:
+            raise missing_extra("DataflowRunner", "gcp") from error
         _add_dataflow_defaults(options)
     elif runner is Runner.PORTABLE:
         portable = options.view_as(PortableOptions)
@@ -104,13 +107,6 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
         if prism.prism_location and os.path.isfile(prism.prism_location):
             prism.prism_location = os.path.abspath(prism.prism_location)  # Beam would start it by the relative name
     return options
-
-
-def _require_clients() -> None:
-    try:
-        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
-    except ImportError as error:
-        raise missing_extra("DataflowRunner", "gcp") from error
 
 
 def runner_of(options: PipelineOptions) -> Runner:

@@ -19,7 +19,9 @@ _OURS = r"named 'recordmill\b"
 def explain(error: Exception) -> errors.RecordmillError:
     """The one-line error that is at the root of a failed pipeline's exception."""
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
-        return errors.JobError(f"the job server is gone, and perhaps the job with it ({_of_connection(error)})")
+        # gRPC's own text has many lines
+        why = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else type(error).__name__
+        return errors.JobError(f"the job server is gone, and perhaps the job with it ({why})")
     of_google = sys.modules.get("google.api_core.exceptions")  # imported where one of its exceptions was raised
     if of_google and isinstance(error, of_google.GoogleAPICallError):
         if error.code == 409:
@@ -80,10 +82,3 @@ def _of_active_job(message: str) -> str:
         "for it, or cancel it (gcloud dataflow jobs list --status=active); --job_name after -- is for a job of another "
         "kind"
     )
-
-
-def _of_connection(error: Exception) -> str:
-    """What gRPC's text of many lines comes down to."""
-    if isinstance(error, grpc.Call):
-        return f"{error.code().name}: {error.details()}"
-    return type(error).__name__

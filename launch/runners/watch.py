@@ -15,8 +15,7 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from recordmill.launch.runners.beam_options import Runner
-from recordmill.launch.runners.end_workers import workers_end_too
-from recordmill.launch.runners.signals import Terminated
+from recordmill.launch.runners.signals import Terminated, workers_end_too
 from recordmill.launch.terminal.error_stream import error_stream
 from recordmill.launch.terminal.progress import paused
 from recordmill.transforms.runtime import progress

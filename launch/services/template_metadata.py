@@ -81,20 +81,15 @@ def metadata(command: str) -> dict[str, Any]:
     }
 
 
-def _param_type(each: OptionField) -> str:
-    if each.option.kind is Kind.PATH and each.option.group == READ:
-        return "GCS_READ_FILE"
-    return _TYPES.get(each.option.kind, "TEXT")
-
-
 def _described(command: str, name: str, each: OptionField) -> dict[str, Any]:
+    is_read_file = each.option.kind is Kind.PATH and each.option.group == READ
     described: dict[str, Any] = {
         "name": name,
         "label": name.replace("_", " ").capitalize(),
         "helpText": _help(command, each),
         "isOptional": not each.is_required,
         "regexes": [f"^{_regex(each.option)}$"],
-        "paramType": _param_type(each),
+        "paramType": "GCS_READ_FILE" if is_read_file else _TYPES.get(each.option.kind, "TEXT"),
     }
     if each.option.kind is Kind.CHOICE:
         described["enumOptions"] = [{"value": choice, "label": choice} for choice in each.option.choices]

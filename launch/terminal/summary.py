@@ -4,14 +4,15 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 
+import msgspec
 from rich.console import Console
 
-from recordmill.launch.terminal.duplicate_lines import duplicate_lines
 from recordmill.launch.terminal.error_stream import error_stream, printable
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.annotations import unnamed_keypoints
 from recordmill.schemas.dataset_files import split_rejects
+from recordmill.schemas.duplicates import DUPLICATES
 from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.labels import LabelMap
@@ -43,32 +44,29 @@ def terminal_of_errors() -> Console:
 
 
 def print_splits(
-    console: Console,
-    folder: str,
-    manifest: Manifest,
-    names: Sequence[str],
-    comparison: SplitComparison | None = None,
+    console: Console, folder: str, manifest: Manifest, names: Sequence[str], comparison: SplitComparison | None = None
 ) -> None:
     """What is in splits that have just been written; `comparison` is of all that the folder has."""
     splits = {name: manifest.splits[name] for name in names}
     for name, split in splits.items():
         console.print(f"{manifest.name}-{name} is in {folder}")
-        for label, text in _split_lines(folder, manifest, split, list(splits.values())):
-            console.print(f"  {label:<12} {text}")
-    for label, text in chain(
-        _shared_lines(manifest, next(iter(splits.values()))), _compared_lines(comparison or SplitComparison())
-    ):
-        console.print(f"  {label:<12} {text}")
-    for label, text in duplicate_lines(folder, manifest, names):
-        console.print(f"  {label:<12} {text}")
-    for text in sorted({text for split in splits.values() for text in split.warnings}):
-        console.print(printable(f"  {'warning':<12} {text}"))
+        _print_lines(console, _split_lines(folder, manifest, split, list(splits.values())))
+    _print_lines(console, _shared_lines(manifest, next(iter(splits.values()))))
+    _print_lines(console, _compared_lines(comparison or SplitComparison()))
+    _print_lines(console, _duplicate_lines(folder, manifest, names))
+    warnings = sorted({text for split in splits.values() for text in split.warnings})
+    _print_lines(console, (("warning", printable(text)) for text in warnings))
     if rejecting := {name: split for name, split in splits.items() if split.rejects}:
         files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
         number = sum(split.rejects for split in rejecting.values())
         listed = sum(split.listed_rejects for split in rejecting.values())
         how_many = "Every reject is" if listed == number else f"{listed:,} of {number:,} rejects are listed"
         console.print(f"{how_many} in {files}")
+
+
+def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    for label, text in lines:
+        console.print(f"  {label:<12} {text}")
 
 
 def _split_lines(
@@ -176,6 +174,38 @@ def _compared_lines(comparison: SplitComparison) -> Iterator[tuple[str, str]]:
             yield "perhaps bad", printable(f"{what} {len(found):,}: {', '.join(found[:_CLASSES_SHOWN])}{more}")
 
 
+def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Labels and texts, of splits that have just been written: first what is in several splits."""
+    found = manifest.duplicates
+    if found is msgspec.UNSET:
+        return
+    file = os.path.join(folder, DUPLICATES)
+    of = {name: found.splits[name] for name in names if name in found.splits}
+    if any(each.leaked for each in of.values()):
+        leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
+        yield (
+            "LEAKAGE",
+            f"{number_text(found.leaks, 'picture')} in several splits, exactly or nearly ({leaked}): a model is "
+            f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
+            "another --output",
+        )
+    for name, each in of.items():
+        if each.exact or each.near:
+            differ = f"; with other labels there: {each.labels_differ:,}" if each.labels_differ else ""
+            text = f"{each.exact:,} images of {name} are there again exactly, {each.near:,} nearly{differ}; see {file}"
+            yield "duplicates", text
+    if missing := ", ".join(name for name in manifest.splits if name not in found.splits):
+        yield (
+            "duplicates",
+            f"{missing} was not compared: its fingerprints are missing or damaged; convert again with --overwrite",
+        )
+    for name, number in list(found.copied_classes.items())[:_CLASSES_SHOWN]:
+        copies = f"{number:,} pictures of the class {name} are of other classes, too: does its folder hold theirs?"
+        yield "duplicates", printable(copies)
+    if (more := len(found.copied_classes) - _CLASSES_SHOWN) > 0:
+        yield "duplicates", f"and so it is with {more:,} classes more, which manifest.json has in copied_classes"
+
+
 def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
     """What texts were encoded by, and what of them its vocabulary has not."""
     fitted = f"fitted on {encoder.texts:,} texts of {encoder.split}"
@@ -211,8 +241,7 @@ def print_plan(console: Console, plan: PlanReport, options: ConvertOptions, spli
     """What a dry run found."""
     names = ", ".join(f"{options.name}-{split}" for split in splits)
     console.print(f"{names} would be written to {options.output}; nothing was")
-    for label, text in _plan_lines(plan, options, splits):
-        console.print(f"  {label:<12} {text}")
+    _print_lines(console, _plan_lines(plan, options, splits))
 
 
 def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -240,17 +269,15 @@ def _plan_lines(plan: PlanReport, options: ConvertOptions, splits: Sequence[str]
         "shards",
         "as the runner chooses" if options.writer == "beam" and not options.num_shards else f"{plan.shards:,}{each}",
     )
-    yield "bytes", f"{size_text(plan.bytes)} {_bytes_of(options)}"
+    what = "to read, and to write before compression"
+    if isinstance(options, PictureOptions) and (size := options.pictures.raw_size):
+        what = f"to write before compression, {3 * size[0] * size[1]:,} bytes of pixels a picture"
+    yield "bytes", f"{size_text(plan.bytes)} {what}"
     if isinstance(options, PictureOptions) and options.holds_pictures:
         seconds = plan.images / _CORE_IMAGES_PER_SECOND[options.check]
-        yield "cost", f"{_core_time(seconds)} of one core (--check {options.check})"
-
-
-def _bytes_of(options: ConvertOptions) -> str:
-    """What the bytes of a plan are."""
-    if isinstance(options, PictureOptions) and (size := options.pictures.raw_size):
-        return f"to write before compression, {3 * size[0] * size[1]:,} bytes of pixels a picture"
-    return "to read, and to write before compression"
+        whole = number_text(max(1, round(seconds)), "second")
+        lasts = f"{seconds / 3600:.1f} hours" if seconds > 3600 else whole
+        yield "cost", f"about {lasts} of one core (--check {options.check})"
 
 
 def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
@@ -277,11 +304,6 @@ def _columns(features: Sequence[Feature]) -> str:
 
 def _num_classes(number: int) -> str:
     return f"{number:,}, which is the largest label, {number - 1:,}, + 1"
-
-
-def _core_time(seconds: float) -> str:
-    whole = max(1, round(seconds))
-    return f"about {seconds / 3600:.1f} hours" if seconds > 3600 else f"about {number_text(whole, 'second')}"
 
 
 def _reasons(counts: dict[str, int]) -> str:

@@ -4,13 +4,14 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from apache_beam.options.pipeline_options import GoogleCloudOptions
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.preflight.check_regions import distant_buckets
+from recordmill.launch.preflight.check_memory import check_memory
+from recordmill.launch.preflight.check_runner import check_staging, distant_buckets
 from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,
@@ -18,13 +19,12 @@ from recordmill.launch.preflight.claim_output import (
     finished_shards,
     release_output,
 )
-from recordmill.launch.terminal.summary import (
-    print_plan,
-    print_splits,
-    print_times,
-    terminal,
-    terminal_of_errors,
-)
+from recordmill.launch.runners.beam_options import Purpose, Runner, beam_options, purpose_of, runner_of, with_job_name
+from recordmill.launch.runners.fork_writers import slower_processes, writers_forked
+from recordmill.launch.runners.run import run
+from recordmill.launch.runners.watch import polling
+from recordmill.launch.terminal.progress import shown
+from recordmill.launch.terminal.summary import print_plan, print_splits, print_times, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
@@ -34,10 +34,8 @@ from recordmill.transforms.metadata.check_duplicates import check_complete_dupli
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
 from recordmill.transforms.metadata.folder_statistics import read_statistics
 from recordmill.transforms.report.write_report import has_report, try_to_report
+from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
 from recordmill.transforms.statistics.compare_splits import compare_splits
-
-if TYPE_CHECKING:
-    from recordmill.launch.runners.beam_options import Purpose  # which imports Beam
 
 
 class Conversion(NamedTuple):
@@ -46,48 +44,13 @@ class Conversion(NamedTuple):
     Attributes:
         splits: that are written.
         recipes: gives what decides the bytes of each split; reads the annotation files.
-        write: adds to a `beam.Pipeline` the steps that write splits by their recipes; imports Beam when it is called,
-            not before.
-        report: likewise those that write the plan, as JSON into a local file.
-        image_options: the options, where records are made of image files.
+        job: gives a `recordmill.pipelines.convert.ImageJob` or a `recordmill.pipelines.table.TableJob`.
     """
 
-    options: ConvertOptions
+    options: ImageOptions
     splits: tuple[str, ...]
     recipes: Callable[[], list[Recipe]]
-    write: Callable[[Any, Sequence[Recipe]], None]
-    report: Callable[[Any, str], None]
-    image_options: ImageOptions | None = None
-
-
-def of_images(
-    options: ImageOptions,
-    splits: tuple[str, ...],
-    recipes: Callable[[], list[Recipe]],
-    gather: Callable[[Any], Any],
-    contents: Callable[[], Any],
-) -> Conversion:
-    """A conversion of image files; `gather` makes of a `beam.Pipeline` a `recordmill.pipelines.convert.Gathered`;
-    `contents` gives the `Contents` of that module."""
-
-    def write(p: Any, found: Sequence[Recipe]) -> None:
-        from recordmill.pipelines.convert import write_all
-
-        write_all(gather(p), options, contents(), found)
-
-    def report(p: Any, path: str) -> None:
-        from recordmill.pipelines.convert import report_all
-
-        report_all(gather(p), options, contents(), splits, path)
-
-    return Conversion(options, splits, recipes, write, report, options)
-
-
-def pictures(options: PictureOptions) -> Any:
-    """Records that hold the pictures."""
-    from recordmill.pipelines import convert
-
-    return convert.pictures(options)
+    job: Callable[[], Any]
 
 
 def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:
@@ -97,8 +60,6 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         DuplicatesError: all is written already, and --duplicates refuses it.
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
-    from recordmill.launch.runners.beam_options import with_job_name
-
     options, console = conversion.options, terminal()
     purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
     recipes = conversion.recipes()
@@ -118,7 +79,10 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         console.print(said)
         if purpose == "template":
             job.run_nothing(said)
-        _check_duplicates(options, conversion.splits)
+        if isinstance(options, PictureOptions) and options.duplicates != "report":
+            # as the job that writes these splits would
+            table = require_manifest(options.output).table
+            check_complete_duplicates(options.output, conversion.splits, table, options.duplicates)
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
@@ -142,13 +106,6 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
     print_times(console, job.seconds() if is_run else {})
 
 
-def _check_duplicates(options: ConvertOptions, splits: Sequence[str]) -> None:
-    """Refuse splits that are there already as the job that writes them would."""
-    if isinstance(options, PictureOptions) and options.duplicates != "report":
-        table = require_manifest(options.output).table
-        check_complete_duplicates(options.output, splits, table, options.duplicates)
-
-
 class _Job(NamedTuple):
     """A conversion on its way to a runner."""
 
@@ -158,52 +115,36 @@ class _Job(NamedTuple):
     beam_arguments: Sequence[str]
 
     def run(self, shows_progress: bool = True) -> None:
-        from recordmill.launch.runners.fork_writers import slower_processes, writers_forked
-        from recordmill.launch.runners.run import run
-        from recordmill.launch.runners.watch import polling
-        from recordmill.launch.terminal import progress
-
         options = self.conversion.options
         _check_memory(options, self.beam_arguments)
         # Workers in other processes count what they do for themselves.
-        count = partial(_tell_finished, options.output, self.recipes)
-        polled = polling(count) if self.beam_arguments else nullcontext()
-        shown = progress.shown(self.progress_mode if shows_progress else "none")
-        images = self.conversion.image_options
-        if images and (said := slower_processes(self.beam_arguments)):
+        polled = polling(self._count_finished) if self.beam_arguments else nullcontext()
+        progress = shown(self.progress_mode if shows_progress else "none")
+        if options.images and (said := slower_processes(self.beam_arguments)):
             terminal_of_errors().print(f"note: {said}")
-        forked = writers_forked(images.images, images.workers, self.beam_arguments) if images else nullcontext()
-        with forked, shown, polled:
-            run(lambda p: self.conversion.write(p, self.recipes), self.beam_arguments)
+        are_read = bool(options.images)
+        forked = writers_forked(options.images, options.workers, self.beam_arguments) if are_read else nullcontext()
+        with forked, progress, polled:
+            run(lambda p: self.conversion.job().write(p, self.recipes), self.beam_arguments)
+
+    def _count_finished(self) -> None:
+        number = finished_shards(self.conversion.options.output, self.recipes)
+        update_from_counters("", {"shards_written": number})
 
     def seconds(self) -> dict[str, float]:
         """How long each step of the job took; of one that ran elsewhere, the whole."""
-        from recordmill.transforms.runtime.progress import step_seconds
-
         seconds = step_seconds()
         return {"the job": sum(seconds.values())} if self.beam_arguments else seconds
 
     def run_nothing(self, reason: str) -> None:
         """What launches a template takes it for a failure where there is no job."""
-        from recordmill.launch.runners.run import run
         from recordmill.pipelines.convert import write_nothing
 
         run(lambda p: write_nothing(p, reason), self.beam_arguments)
 
 
-def _tell_finished(output: str, recipes: Sequence[Recipe]) -> None:
-    from recordmill.transforms.runtime.progress import update_from_counters
-
-    update_from_counters("", {"shards_written": finished_shards(output, recipes)})
-
-
-def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Purpose":
+def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> Purpose:
     """Refuse buckets that Dataflow could not use and warn of distant ones. Return the purpose of the job."""
-    from apache_beam.options.pipeline_options import GoogleCloudOptions
-
-    from recordmill.launch.preflight.check_runner import check_staging
-    from recordmill.launch.runners.beam_options import beam_options, purpose_of
-
     beams = beam_options(beam_arguments)
     purpose = purpose_of(beams)
     if purpose != "dry run":
@@ -214,28 +155,19 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> "Pu
     return purpose
 
 
-def show_plan(conversion: Conversion, progress_mode: str) -> None:
-    """Print what `convert` would do. This process makes the plan, whatever runner the job will have."""
-    print_plan(terminal(), _plan(conversion, progress_mode), conversion.options, conversion.splits)
-
-
 def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry_run: bool = False) -> None:
     """Refuse what a local job would not have the memory for; say what it takes where that is much."""
-    from recordmill.launch.preflight.check_memory import check_memory
-    from recordmill.launch.runners.beam_options import Runner, beam_options, runner_of
-
     if runner_of(beam_options(beam_arguments)) is Runner.LOCAL and (said := check_memory(options, is_dry_run)):
         terminal_of_errors().print(f"note: {said}")
 
 
-def _plan(conversion: Conversion, progress_mode: str) -> PlanReport:
-    from recordmill.launch.runners.run import run
-    from recordmill.launch.terminal import progress
-
+def show_plan(conversion: Conversion, progress_mode: str) -> None:
+    """Print what `convert` would do. This process makes the plan, whatever runner the job will have."""
     _check_memory(conversion.options, [], is_dry_run=True)
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
-        with progress.shown(progress_mode):
-            run(lambda p: conversion.report(p, report), [])
+        with shown(progress_mode):
+            run(lambda p: conversion.job().report(p, report), [])
         with open(report, "rb") as file:
-            return msgspec.json.decode(file.read(), type=PlanReport)
+            plan = msgspec.json.decode(file.read(), type=PlanReport)
+    print_plan(terminal(), plan, conversion.options, conversion.splits)

@@ -3,11 +3,11 @@
 import os
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
+from recordmill.launch.preflight.check_runner import require_local
 from recordmill.launch.preflight.claim_target import (
     claim_target,
     extract_recipe,
@@ -16,28 +16,26 @@ from recordmill.launch.preflight.claim_target import (
     release_target,
     resume_target,
 )
+from recordmill.launch.runners.beam_options import beam_options
+from recordmill.launch.runners.run import run
+from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.fault_summary import print_extracted
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.extract_options import ExtractOptions
+from recordmill.pipelines import extract
+from recordmill.pipelines.options.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.extract.extract_documents import ExtractedSplit
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 
 
 def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Extract a data set, or one split of it, print what came of it, and return whether it had no fault.
+    """Extract a data set, or one split of it, print what came of it, and return whether it has a fault.
 
     Raises:
         ConfigError: no data set there, no such split, or the target is neither empty nor has an unfinished extraction
             of the same, or another process is extracting there.
         JobError: a file could not be written.
     """
-    from recordmill.launch.preflight.check_runner import require_local
-    from recordmill.launch.runners.beam_options import beam_options
-    from recordmill.launch.runners.run import run
-    from recordmill.launch.terminal import progress
-    from recordmill.pipelines import extract
-    from recordmill.transforms.extract.extract_documents import ExtractedSplit
-
     if beam_arguments:
         require_local(beam_options(beam_arguments), "extract")
     manifest = require_manifest(options.folder)
@@ -56,20 +54,15 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
             note_recipe(options.target, recipe)
         with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
             report = os.path.join(temporary, "extracted.json")
-            build = partial(
-                extract.build,
-                shards=shards,
-                manifest=manifest,
-                folder=options.target,
-                report=report,
-                workers=options.workers,
-            )
             with progress.shown(progress_mode):
                 progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
-                run(build, beam_arguments)
+                run(
+                    lambda p: extract.build(p, shards, manifest, options.target, report, options.workers),
+                    beam_arguments,
+                )
             with open(report, "rb") as file:
                 extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
         notes = extract.not_extracted(manifest, [each.split for each in extracted])
         print_extracted(terminal(), options.target, extracted, list(notes))
         release_target(options.target)  # from here on a rerun is refused, and what was written has been told
-    return not any(each.faults for each in extracted)
+    return any(each.faults for each in extracted)

@@ -6,7 +6,7 @@ from threading import Lock
 
 from recordmill.launch.terminal.searching import searching
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.index_options import IndexOptions
+from recordmill.pipelines.options.dataset_options import IndexOptions
 from recordmill.schemas.shard_index import INDEX
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.index.build_index import check_indexable

@@ -1,7 +1,7 @@
 """`recordmill report`: the page about a data set, made again. Neither Beam nor TensorFlow runs."""
 
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.report_options import ReportOptions
+from recordmill.pipelines.options.dataset_options import ReportOptions
 from recordmill.transforms.report.write_report import write_report
 
 

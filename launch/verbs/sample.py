@@ -4,7 +4,7 @@ import os
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.sample_options import SampleOptions
+from recordmill.pipelines.options.dataset_options import SampleOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.sample.write_sample import write_sample
 from recordmill.transforms.storage.interface import is_remote

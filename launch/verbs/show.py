@@ -14,7 +14,7 @@ from recordmill.launch.terminal.error_stream import printable
 from recordmill.launch.terminal.searching import searching
 from recordmill.launch.terminal.show_screen import print_overview, print_records, records_side_by_side, screen_width
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.show_options import ShowOptions
+from recordmill.pipelines.options.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.draw.draw_record import draw_record

@@ -5,39 +5,35 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
+from recordmill.launch.preflight.check_runner import check_runner, check_staging
+from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
+from recordmill.launch.runners.run import run
+from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.fault_summary import print_checks
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.verify_options import VerifyOptions
+from recordmill.pipelines import verify
+from recordmill.pipelines.options.dataset_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.plan_report import Check, ShardCheck
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import storage_for
-
-if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
+from recordmill.transforms.verify.check_folder import all_faults
 
 
 def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Check a data set, print what was found, and return whether it has no fault. A template is only made; its job
+    """Check a data set, print what was found, and return whether it has a fault. A template is only made; its job
     fails where there is one.
 
     Raises:
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
         JobError: the check itself failed; the model is gone, or another than it was.
     """
-    from recordmill.launch.preflight.check_runner import check_runner, check_staging
-    from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
-    from recordmill.launch.runners.run import run
-    from recordmill.launch.terminal import progress
-    from recordmill.pipelines import verify
-    from recordmill.transforms.verify.check_folder import all_faults
-
     beams = beam_options(beam_arguments)
     is_remote = runner_of(beams) is not Runner.LOCAL
     if is_remote:
@@ -57,7 +53,7 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
             beam_arguments,
         )
         terminal().print("The template was made; what launches it runs the job, which fails where there is a fault.")
-        return True
+        return False
     with progress.shown(progress_mode), _report_file(options.folder, beams if is_remote else None) as report:
         if options.thoroughness is Check.TENSORFLOW:
             is_checking = options.recompute is None
@@ -70,15 +66,13 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
     print_checks(terminal(), options.folder, checks, faults, options.thoroughness, listed - len(checks))
-    return not faults
+    return bool(faults)
 
 
 @contextmanager
-def _report_file(folder: str, remote: "PipelineOptions | None") -> Iterator[str]:
+def _report_file(folder: str, remote: PipelineOptions | None) -> Iterator[str]:
     """Where workers write what they have found, which is gone afterwards: on this machine, among Dataflow's temporary
     files, or beside the shards, which is the one place that other workers are known to reach."""
-    from apache_beam.options.pipeline_options import GoogleCloudOptions
-
     if remote is None:
         with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
             yield os.path.join(temporary, "checks.json")

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from recordmill.pipelines.options.convert_options import RecipeValue
-from recordmill.pipelines.options.option import LEAVE_OUT, READ, TEXTS, WRITE, Kind, flag, option, redefined
+from recordmill.pipelines.options.option import LEAVE_OUT, READ, TEXTS, WRITE, Kind, flag, option, redefined, reworded
 from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
 from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
@@ -15,12 +15,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS
 from recordmill.schemas.names import MATCHES, NameSources
 
-MASKS = {
-    "none": (),
-    "png": (Part.MASK_PNG,),
-    "rle": (Part.MASK_RLE,),
-    "both": (Part.MASK_PNG, Part.MASK_RLE),
-}
+MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 _OF_TEXT = {
     TextForm.RAW: (),
     TextForm.COUNTS: (Part.CAPTION_TERMS,),
@@ -34,21 +29,17 @@ ANNOTATIONS = ("instances", "keypoints", "captions", "stuff", "panoptic", "image
 
 
 def _file(help: str, docs: str = "") -> Any:
-    return option((), kind=Kind.PATHS, group=READ, metavar="FILE", help=help, docs=docs)
+    return option(Kind.PATHS, READ, (), metavar="FILE").says(help, docs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CocoOptions(TextOptions, PictureOptions, DividedOptions):
     """What `recordmill coco` is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    images: tuple[str, ...] = redefined(
-        PictureOptions,
-        "images",
-        help="folder or .zip of images, local or gs://; repeatable; a file_name may hold sub-folders",
-        docs=(
-            "folder of images, or a .zip as COCO ships it, which is read in place; repeatable; a `file_name` may hold "
-            "sub-folders. A name that two folders have is an error"
-        ),
+    images: tuple[str, ...] = reworded(PictureOptions, "images").says(
+        "folder or .zip of images, local or gs://; repeatable; a file_name may hold sub-folders",
+        "folder of images, or a .zip as COCO ships it, which is read in place; repeatable; a `file_name` may hold "
+        "sub-folders. A name that two folders have is an error",
     )
     instances: tuple[str, ...] = _file(
         "objects: boxes, segmentations; repeatable, as every file below; all are joined on image id",
@@ -71,52 +62,35 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         "`--instances`)",
     )
     image_info: tuple[str, ...] = _file("images without annotations, as of test sets")
-    panoptic_masks: tuple[str, ...] = option(
-        (),
-        kind=Kind.PATHS,
-        group=READ,
-        metavar="DIR|ZIP",
-        help="the PNGs of --panoptic",
-        may_repeat=True,
-        docs=("the PNGs of each `--panoptic` file, in the same order: in a folder, or in a .zip as COCO ships it"),
+    panoptic_masks: tuple[str, ...] = option(Kind.PATHS, READ, (), metavar="DIR|ZIP", may_repeat=True).says(
+        "the PNGs of --panoptic",
+        "the PNGs of each `--panoptic` file, in the same order: in a folder, or in a .zip as COCO ships it",
     )
     bbox_format: str | None = option(
+        Kind.CHOICE,
+        READ,
         None,
-        kind=Kind.CHOICE,
-        group=READ,
-        help="what the numbers of a bbox are, in --instances and --keypoints",
-        docs=(
-            "what the four numbers of a `bbox` are in `--instances` and `--keypoints`: left, top, width, height, or "
-            "left, top, right, bottom; in pixels, or (`rel-`) as fractions of the image's width and height, which the "
-            "file has to say. Without it they are taken for `xywh`, and a file that does not look like that is "
-            "refused; with it, whatever they look like"
-        ),
         choices=tuple(format_.value for format_ in BoxFormat),
         usual="xywh, if it looks like that",
+    ).says(
+        "what the numbers of a bbox are, in --instances and --keypoints",
+        "what the four numbers of a `bbox` are in `--instances` and `--keypoints`: left, top, width, height, or "
+        "left, top, right, bottom; in pixels, or (`rel-`) as fractions of the image's width and height, which the "
+        "file has to say. Without it they are taken for `xywh`, and a file that does not look like that is "
+        "refused; with it, whatever they look like",
     )
-    no_list: bool = option(
-        False,
-        kind=Kind.SWITCH,
-        group=READ,
-        help="do not list --images: take every file to be there, and of the usual size",
-        docs=(
-            "do not list `--images`, one folder: every file is taken to be there, and of 133 kB. Saves minutes where a "
-            "bucket's folder has millions of objects; shards are then of equal numbers of images rather than bytes, "
-            "and missing files show when they are read, even if all are missing"
-        ),
+    no_list: bool = option(Kind.SWITCH, READ, False).says(
+        "do not list --images: take every file to be there, and of the usual size",
+        "do not list `--images`, one folder: every file is taken to be there, and of 133 kB. Saves minutes where a "
+        "bucket's folder has millions of objects; shards are then of equal numbers of images rather than bytes, "
+        "and missing files show when they are read, even if all are missing",
     )
-    match: str = option(
-        "path",
-        kind=Kind.CHOICE,
-        group=READ,
-        help="find a file by the whole file_name, by the longest end of it, or by its last part",
-        docs=(
-            "how a `file_name` finds its file: `path`, it is the path below `--images`; `suffix`, the file whose path "
-            "has the longest end in common with it, at least the file's name; `name`, the file that is called so, in "
-            "whatever folder. With the last two a `file_name` may be an absolute or a Windows path, and the record has "
-            "the file's path below `--images` in its place. What could be either of two files is an error"
-        ),
-        choices=MATCHES,
+    match: str = option(Kind.CHOICE, READ, "path", choices=MATCHES).says(
+        "find a file by the whole file_name, by the longest end of it, or by its last part",
+        "how a `file_name` finds its file: `path`, it is the path below `--images`; `suffix`, the file whose path "
+        "has the longest end in common with it, at least the file's name; `name`, the file that is called so, in "
+        "whatever folder. With the last two a `file_name` may be an absolute or a Windows path, and the record has "
+        "the file's path below `--images` in its place. What could be either of two files is an error",
     )
     name: str = redefined(PictureOptions, "name", "coco")
     split: tuple[tuple[str, Fraction], ...] = redefined(
@@ -131,64 +105,38 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
     examples_per_shard: int | None = redefined(
         PictureOptions, "examples_per_shard", None, usual="of layout keras: 4096"
     )
-    masks: str = option(
-        "none",
-        kind=Kind.CHOICE,
-        group=WRITE,
-        help="masks of objects, as PNG, as COCO's run lengths, or both",
-        docs=(
-            "masks of objects, as 8-bit PNG of the full image with values 0 and 1, as COCO's compressed run lengths, "
-            "or both. Without it, segmentations are not looked at"
-        ),
-        choices=tuple(MASKS),
+    masks: str = option(Kind.CHOICE, WRITE, "none", choices=tuple(MASKS)).says(
+        "masks of objects, as PNG, as COCO's run lengths, or both",
+        "masks of objects, as 8-bit PNG of the full image with values 0 and 1, as COCO's compressed run lengths, "
+        "or both. Without it, segmentations are not looked at",
     )
-    boxes: str = option(
-        "clip",
-        kind=Kind.CHOICE,
-        group=LEAVE_OUT,
-        help="what becomes of a box that crosses its image's edge",
-        docs=("a box that crosses its image's edge is cut there, or left out, or kept as it is, beyond 0..1"),
-        choices=("clip", "drop", "keep"),
+    boxes: str = option(Kind.CHOICE, LEAVE_OUT, "clip", choices=("clip", "drop", "keep")).says(
+        "what becomes of a box that crosses its image's edge",
+        "a box that crosses its image's edge is cut there, or left out, or kept as it is, beyond 0..1",
     )
-    no_crowd: bool = option(
-        False,
-        kind=Kind.SWITCH,
-        group=LEAVE_OUT,
-        help="leave out annotations with iscrowd 1",
-        docs="leave out annotations with `iscrowd` 1",
+    no_crowd: bool = option(Kind.SWITCH, LEAVE_OUT, False).says(
+        "leave out annotations with iscrowd 1", "leave out annotations with `iscrowd` 1"
     )
     min_area: float = option(
+        Kind.NUMBER,
+        LEAVE_OUT,
         0.0,
-        kind=Kind.NUMBER,
-        group=LEAVE_OUT,
         metavar="PX2",
-        help="leave out smaller annotations",
-        docs="leave out annotations whose `area` is smaller",
         least=0,
         measure="a number of pixels²",
         pattern="[0-9]{0,15}[.]?[0-9]{1,15}([eE][+-]?[0-9]{1,2})?",
-    )
+    ).says("leave out smaller annotations", "leave out annotations whose `area` is smaller")
     categories: tuple[str, ...] = option(
-        (),
-        kind=Kind.NAMES,
-        group=LEAVE_OUT,
-        metavar="NAME[,NAME…]",
-        help="keep only annotations of these categories; repeatable",
-        docs="keep only annotations of these categories; images without any of them stay",
-        usual="all",
-        pattern=".*[^ ,].*",
+        Kind.NAMES, LEAVE_OUT, (), metavar="NAME[,NAME…]", usual="all", pattern=".*[^ ,].*"
+    ).says(
+        "keep only annotations of these categories; repeatable",
+        "keep only annotations of these categories; images without any of them stay",
     )
 
-    caption_text: str = option(
-        "raw",
-        kind=Kind.CHOICE,
-        group=TEXTS,
-        help="what becomes of captions besides themselves",
-        docs=(
-            "what the captions of an image become besides themselves, all of them as one text: `counts` of its terms, "
-            "these as `tfidf`, or its `tokens` as ids; see [text.md](text.md)"
-        ),
-        choices=TEXT_FORMS,
+    caption_text: str = option(Kind.CHOICE, TEXTS, "raw", choices=TEXT_FORMS).says(
+        "what becomes of captions besides themselves",
+        "what the captions of an image become besides themselves, all of them as one text: `counts` of its terms, "
+        "these as `tfidf`, or its `tokens` as ids; see [text.md](text.md)",
     )
 
     @property
@@ -252,11 +200,7 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
             "bbox_format": self.bbox_format or BoxFormat.XYWH.value,
             "boxes": self.boxes,
             "categories": sorted(self.categories),
-            "masks": self.masks,
-            "match": self.match,
-            "min_area": self.min_area,
-            "no_crowd": self.no_crowd,
-            "no_list": self.no_list,
+            **self._values("masks", "match", "min_area", "no_crowd", "no_list"),
             **(self.division_options if len(self.split) > 1 else {}),
         }
 

@@ -32,129 +32,83 @@ RecipeValue = str | int | float | bool | list[str] | None
 class ConvertOptions(Options, ABC):
     """What any conversion is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    output: str = option(kind=Kind.PATH, group=WRITE, metavar="DIR", help="folder of the data set, made if need be")
-    name: str = option(
-        kind=Kind.TEXT,
-        group=WRITE,
-        help="begins the shards' file names",
-        pattern="[A-Za-z0-9][A-Za-z0-9_.-]{0,79}",
+    output: str = option(Kind.PATH, WRITE, metavar="DIR").says("folder of the data set, made if need be")
+    name: str = option(Kind.TEXT, WRITE, pattern="[A-Za-z0-9][A-Za-z0-9_.-]{0,79}").says(
+        "begins the shards' file names"
     )
-    layout: str = option(
-        kind=Kind.CHOICE,
-        group=WRITE,
-        help="features of a record",
-        docs="the features of a record, see [records.md](records.md)",
+    layout: str = option(Kind.CHOICE, WRITE).says(
+        "features of a record", "the features of a record, see [records.md](records.md)"
     )
     shard_size: int | None = option(
+        Kind.SIZE,
+        WRITE,
         None,
-        kind=Kind.SIZE,
-        group=WRITE,
         metavar="150MB",
-        help="aim at shards of so many bytes, before compression",
-        docs=(
-            "bytes to aim at, before compression; each shard but the last is within an image of it. Where one image is "
-            "larger than this, its size is aimed at instead"
-        ),
         least=1,
         usual=f"{DEFAULT_SHARD_BYTES // 10**6}MB",
         pattern="[0-9]{1,9}([.][0-9]{1,6})? ?([kKmMgG][iI]?)?[bB]?",
+    ).says(
+        "aim at shards of so many bytes, before compression",
+        "bytes to aim at, before compression; each shard but the last is within an image of it. Where one image is "
+        "larger than this, its size is aimed at instead",
     )
-    num_shards: int | None = option(
-        None,
-        kind=Kind.INTEGER,
-        group=WRITE,
-        metavar="N",
-        help="number of shards of a split, with equal numbers of images",
-        docs="so many shards a split; their numbers of images differ by one at most",
-        least=1,
-        largest=MAX_SHARDS,
+    num_shards: int | None = option(Kind.INTEGER, WRITE, None, metavar="N", least=1, largest=MAX_SHARDS).says(
+        "number of shards of a split, with equal numbers of images",
+        "so many shards a split; their numbers of images differ by one at most",
     )
-    examples_per_shard: int | None = option(
-        None,
-        kind=Kind.INTEGER,
-        group=WRITE,
-        metavar="N",
-        help="number of records in each shard but the last",
-        docs=(
-            "exactly so many records in each shard but the last. What turns out broken while it is written is missing "
-            "from its shard"
-        ),
-        least=1,
+    examples_per_shard: int | None = option(Kind.INTEGER, WRITE, None, metavar="N", least=1).says(
+        "number of records in each shard but the last",
+        "exactly so many records in each shard but the last. What turns out broken while it is written is missing "
+        "from its shard",
     )
-    gzip: bool = option(
-        False,
-        kind=Kind.SWITCH,
-        group=WRITE,
-        help="compress the shards (JPEGs do not get smaller, and reading gets slower)",
-        docs=("GZIP shards, named `.gz`. JPEGs do not get smaller; writing (40 MB/s a core) and reading get slower"),
+    gzip: bool = option(Kind.SWITCH, WRITE, False).says(
+        "compress the shards (JPEGs do not get smaller, and reading gets slower)",
+        "GZIP shards, named `.gz`. JPEGs do not get smaller; writing (40 MB/s a core) and reading get slower",
     )
-    seed: int = option(
-        0,
-        kind=Kind.INTEGER,
-        group=WRITE,
-        metavar="N",
-        help="orders the records: the same seed, the same order",
-        least=-INT64,
-        largest=INT64 - 1,
+    seed: int = option(Kind.INTEGER, WRITE, 0, metavar="N", least=-INT64, largest=INT64 - 1).says(
+        "orders the records: the same seed, the same order"
     )
-    writer: str = option(
-        "planned",
-        kind=Kind.CHOICE,
-        group=WRITE,
-        help="write planned shards, or use Beam's sink: no resume, no statistics",
-        docs=(
-            "shards are planned, and each is written whole by one worker; or Beam's `WriteToTFRecord`: every record is "
-            "shuffled, records land in other shards every time, only `--num-shards` sizes them, a job that is stopped "
-            "starts from the beginning, and there are no statistics and no search for duplicates"
-        ),
-        choices=("planned", "beam"),
+    writer: str = option(Kind.CHOICE, WRITE, "planned", choices=("planned", "beam")).says(
+        "write planned shards, or use Beam's sink: no resume, no statistics",
+        "shards are planned, and each is written whole by one worker; or Beam's `WriteToTFRecord`: every record is "
+        "shuffled, records land in other shards every time, only `--num-shards` sizes them, a job that is stopped "
+        "starts from the beginning, and there are no statistics and no search for duplicates",
     )
     split: tuple[tuple[str, Fraction], ...] = option(
+        Kind.SHARES,
+        WRITE,
         ALL_TRAIN,
-        kind=Kind.SHARES,
-        group=WRITE,
         metavar="NAME|NAME=SHARE,…",
-        help="one split, or several with their shares",
-        docs=(
-            "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to 1"
-        ),
         usual="train",
         pattern=f"({_SPLIT}|{_SHARE}( *, *{_SHARE})*)",
+    ).says(
+        "one split, or several with their shares",
+        "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to 1",
     )
-    split_seed: int = option(
-        0,
-        kind=Kind.INTEGER,
-        group=WRITE,
-        metavar="N",
-        help="divides otherwise",
-        docs="divides otherwise. (`--seed` only orders records: it moves nothing from one split to another)",
-        least=-INT64,
-        largest=INT64 - 1,
+    split_seed: int = option(Kind.INTEGER, WRITE, 0, metavar="N", least=-INT64, largest=INT64 - 1).says(
+        "divides otherwise",
+        "divides otherwise. (`--seed` only orders records: it moves nothing from one split to another)",
     )
-    overwrite: bool = option(
-        False,
-        kind=Kind.SWITCH,
-        group=WRITE,
-        help="replace what the folder holds of these splits",
-        docs="write these splits anew; what the folder holds of them stays until the new ones are whole",
+    overwrite: bool = option(Kind.SWITCH, WRITE, False).says(
+        "replace what the folder holds of these splits",
+        "write these splits anew; what the folder holds of them stays until the new ones are whole",
     )
-    dry_run: bool = option(False, kind=Kind.SWITCH, group=WRITE, help="print the plan and write nothing")
+    dry_run: bool = option(Kind.SWITCH, WRITE, False).says("print the plan and write nothing")
     max_rejects: float = option(
+        Kind.NUMBER,
+        LEAVE_OUT,
         0.01,
-        kind=Kind.NUMBER,
-        group=LEAVE_OUT,
         metavar="FRACTION",
-        help="fraction of images, or annotations, that may be rejected",
-        docs=(
-            "if more of the images, or of the annotations, of all splits are rejected, the job fails: before the first "
-            "picture is read, where annotations and file names say so, as soon as pictures have made it certain and a "
-            "hundred rejects are known, or else at its end. The shards are kept then: the same command with a larger "
-            "fraction accepts them at once"
-        ),
         least=0,
         largest=1,
         measure="a fraction",
         pattern="(0|1|[01][.]0*|0?[.][0-9]+|[0-9]([.][0-9]+)?[eE]-[1-9][0-9]?)",
+    ).says(
+        "fraction of images, or annotations, that may be rejected",
+        "if more of the images, or of the annotations, of all splits are rejected, the job fails: before the first "
+        "picture is read, where annotations and file names say so, as soon as pictures have made it certain and a "
+        "hundred rejects are known, or else at its end. The shards are kept then: the same command with a larger "
+        "fraction accepts them at once",
     )
 
     @property
@@ -194,13 +148,13 @@ class ConvertOptions(Options, ABC):
     def record_options(self) -> dict[str, RecipeValue]:
         """Those options that decide what is in the shards."""
         return {
-            "examples_per_shard": self.examples_per_shard,
-            "gzip": self.gzip,
-            "num_shards": self.num_shards,
-            "seed": self.seed,
+            **self._values("examples_per_shard", "gzip", "num_shards", "seed"),
             "shard_size": self.sizing.shard_bytes,
             "writer": self.writer,
         }
+
+    def _values(self, *names: str) -> dict[str, RecipeValue]:
+        return {name: getattr(self, name) for name in names}
 
     def _faults(self) -> Iterator[str]:
         if fault := dataset_name_fault(self.name):

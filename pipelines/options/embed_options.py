@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recordmill.pipelines.options.convert_options import RecipeValue
 from recordmill.pipelines.options.folder_options import LabelledOptions
-from recordmill.pipelines.options.option import MODEL, Kind, flag, option, redefined
+from recordmill.pipelines.options.option import MODEL, Kind, flag, option, redefined, reworded
 from recordmill.pipelines.options.picture_options import SIZE, size_of
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.errors import ConfigError
@@ -19,111 +19,58 @@ from recordmill.transforms.storage.interface import is_remote
 class EmbedOptions(LabelledOptions):
     """What `recordmill embed` is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    rows: tuple[str, ...] = redefined(
-        TableOptions,
-        "rows",
-        (),
-        help="CSV, TSV, JSON Lines or Parquet whose rows name images, instead of --labels; repeatable",
-        docs=(
-            "CSV, TSV, JSON Lines or Parquet whose rows name images, as `recordmill table` reads them, instead of "
-            "`--labels`: each row becomes a record; repeatable"
-        ),
+    rows: tuple[str, ...] = reworded(TableOptions, "rows", ()).says(
+        "CSV, TSV, JSON Lines or Parquet whose rows name images, instead of --labels; repeatable",
+        "CSV, TSV, JSON Lines or Parquet whose rows name images, as `recordmill table` reads them, instead of "
+        "`--labels`: each row becomes a record; repeatable",
     )
-    image_column: str | None = redefined(
-        TableOptions, "image_column", help="of --rows: column of paths of images", docs="column of paths of images"
+    image_column: str | None = reworded(TableOptions, "image_column").says(
+        "of --rows: column of paths of images", "column of paths of images"
     )
-    label: str | None = redefined(
-        TableOptions, "label", help="of --rows: column of classes", docs="column of classes in `--rows`"
+    label: str | None = reworded(TableOptions, "label").says(
+        "of --rows: column of classes", "column of classes in `--rows`"
     )
-    key: str | None = redefined(
-        TableOptions,
-        "key",
-        help="of --rows: column that a row is known by, for its split and place",
-        docs="column of `--rows` that a row is known by, for its split and place; without it, its image",
+    key: str | None = reworded(TableOptions, "key").says(
+        "of --rows: column that a row is known by, for its split and place",
+        "column of `--rows` that a row is known by, for its split and place; without it, its image",
     )
-    group_column: str | None = redefined(
-        TableOptions,
-        "group_column",
-        help="of --rows: rows of one value of it go to one split",
-        docs="rows of one value of it (a patient, a video) go to one split, of `--rows`",
+    group_column: str | None = reworded(TableOptions, "group_column").says(
+        "of --rows: rows of one value of it go to one split",
+        "rows of one value of it (a patient, a video) go to one split, of `--rows`",
     )
-    model: str = option(
-        kind=Kind.TEXT,
-        group=MODEL,
-        metavar="NAME|FILE",
-        help="a model of keras.applications, or a .keras file",
-        docs="a name of keras.applications, `efficientnet-b0`; or a `.keras` file",
+    model: str = option(Kind.TEXT, MODEL, metavar="NAME|FILE").says(
+        "a model of keras.applications, or a .keras file",
+        "a name of keras.applications, `efficientnet-b0`; or a `.keras` file",
     )
     weights: str = option(
-        "",
-        kind=Kind.TEXT,
-        group=MODEL,
-        metavar="FILE|none|imagenet",
-        help="a file, random ones, or those that Keras publishes",
-        docs=(
-            f"a file that was saved from the model; `{RANDOM}`, random ones that are the same every time; `{ON_DISK}`, "
-            f"those that Keras publishes, as they are in `~/.keras/models`; `{FETCHED}` lets Keras fetch them"
-        ),
-        usual=f"{ON_DISK}, or those in the model's file",
+        Kind.TEXT, MODEL, "", metavar="FILE|none|imagenet", usual=f"{ON_DISK}, or those in the model's file"
+    ).says(
+        "a file, random ones, or those that Keras publishes",
+        f"a file that was saved from the model; `{RANDOM}`, random ones that are the same every time; `{ON_DISK}`, "
+        f"those that Keras publishes, as they are in `~/.keras/models`; `{FETCHED}` lets Keras fetch them",
     )
-    layer: str = option(
-        "",
-        kind=Kind.TEXT,
-        group=MODEL,
-        metavar="NAME",
-        help="the layer whose output is the feature",
-        usual="the last before pooling",
+    layer: str = option(Kind.TEXT, MODEL, "", metavar="NAME", usual="the last before pooling").says(
+        "the layer whose output is the feature"
     )
-    pool: str = option(
-        "none",
-        kind=Kind.CHOICE,
-        group=MODEL,
-        help="the mean over height and width, or all of it",
-        choices=("none", "avg"),
+    pool: str = option(Kind.CHOICE, MODEL, "none", choices=("none", "avg")).says(
+        "the mean over height and width, or all of it"
     )
-    input_size: str = option(
-        "",
-        kind=Kind.TEXT,
-        group=MODEL,
-        metavar="HxW",
-        help="height and width of the pictures that the model is given",
-        usual="the model's own",
-        pattern=SIZE.pattern,
+    input_size: str = option(Kind.TEXT, MODEL, "", metavar="HxW", usual="the model's own", pattern=SIZE.pattern).says(
+        "height and width of the pictures that the model is given"
     )
-    preprocess: str | None = option(
-        None,
-        kind=Kind.CHOICE,
-        group=MODEL,
-        help="what is done with pixels of 0 to 255",
-        docs=(
-            "what is done with pixels of 0 to 255: nothing, division by 255, or a mode of "
-            "`keras.applications.imagenet_utils.preprocess_input`"
-        ),
-        choices=PREPROCESSING,
-        usual="the model's own",
+    preprocess: str | None = option(Kind.CHOICE, MODEL, None, choices=PREPROCESSING, usual="the model's own").says(
+        "what is done with pixels of 0 to 255",
+        "what is done with pixels of 0 to 255: nothing, division by 255, or a mode of "
+        "`keras.applications.imagenet_utils.preprocess_input`",
     )
-    resize: str = option(
-        "bilinear",
-        kind=Kind.CHOICE,
-        group=MODEL,
-        help="how pictures get the model's size, as keras.utils.load_img has it",
-        choices=("bilinear", "nearest", "bicubic", "lanczos"),
+    resize: str = option(Kind.CHOICE, MODEL, "bilinear", choices=("bilinear", "nearest", "bicubic", "lanczos")).says(
+        "how pictures get the model's size, as keras.utils.load_img has it"
     )
-    batch: int = option(
-        16,
-        kind=Kind.INTEGER,
-        group=MODEL,
-        metavar="N",
-        help="pictures that the model is given at once",
-        least=1,
-        largest=4096,
+    batch: int = option(Kind.INTEGER, MODEL, 16, metavar="N", least=1, largest=4096).says(
+        "pictures that the model is given at once"
     )
-    dtype: str = option(
-        "float32",
-        kind=Kind.CHOICE,
-        group=MODEL,
-        help="of features; float16 is written as bytes",
-        choices=("float32", "float16"),
+    dtype: str = option(Kind.CHOICE, MODEL, "float32", choices=("float32", "float16")).says(
+        "of features; float16 is written as bytes"
     )
     name: str = redefined(LabelledOptions, "name", "features")
     layout: str = redefined(LabelledOptions, "layout", "features", choices=("features",))
@@ -177,15 +124,8 @@ class EmbedOptions(LabelledOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        return super().record_options | {
-            "batch": self.batch,
-            "dtype": self.dtype,
-            "model": self.model,
-            "pool": self.pool,
-            "resize": self.resize,
-            "weights": self.weights,
-            **({name: getattr(self, name) for name in _OF_ROWS} if self.rows else {}),
-        }
+        names = ("batch", "dtype", "model", "pool", "resize", "weights", *(_OF_ROWS if self.rows else ()))
+        return super().record_options | self._values(*names)
 
     def _faults(self) -> Iterator[str]:
         if self.input_size and not SIZE.fullmatch(self.input_size):

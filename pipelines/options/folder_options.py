@@ -6,20 +6,16 @@ from fractions import Fraction
 from typing import Any
 
 from recordmill.pipelines.options.convert_options import RecipeValue
-from recordmill.pipelines.options.option import READ, WRITE, Kind, flag, option, redefined
+from recordmill.pipelines.options.option import READ, WRITE, Kind, flag, option, redefined, reworded
 from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
 
 
 def _column(what: str, usual: str) -> Any:
-    return option(
-        None,
-        kind=Kind.TEXT,
-        group=READ,
-        metavar="NAME",
-        help=f"its column of {what}s, if that has no usual name",
-        docs=f"its column of {what}s, where that is not called {usual}. Of several the first in this order",
+    return option(Kind.TEXT, READ, None, metavar="NAME").says(
+        f"its column of {what}s, if that has no usual name",
+        f"its column of {what}s, where that is not called {usual}. Of several the first in this order",
     )
 
 
@@ -27,38 +23,23 @@ def _column(what: str, usual: str) -> Any:
 class LabelledOptions(DividedOptions):
     """What any conversion of images of one class each is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    images: tuple[str, ...] = redefined(
-        DividedOptions,
-        "images",
-        help="a folder or .zip, and all folders in it; repeatable",
-        docs="a folder or .zip, and all folders in it; repeatable. A name that two folders have is an error",
+    images: tuple[str, ...] = reworded(DividedOptions, "images").says(
+        "a folder or .zip, and all folders in it; repeatable",
+        "a folder or .zip, and all folders in it; repeatable. A name that two folders have is an error",
     )
-    labels: tuple[str, ...] = option(
-        (),
-        kind=Kind.PATHS,
-        group=READ,
-        metavar="FILE",
-        help="CSV of image paths and their labels, and perhaps splits; repeatable",
+    labels: tuple[str, ...] = option(Kind.PATHS, READ, (), metavar="FILE").says(
+        "CSV of image paths and their labels, and perhaps splits; repeatable"
     )
     path_column: str | None = _column(
         "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"
     )
     label_column: str | None = _column("label", "`label`, `class`, `class_name`, `category` or `target`")
     split_column: str | None = _column("split", "`split`, `set`, `subset` or `ml_use`")
-    label_from: str = option(
-        "folder",
-        kind=Kind.CHOICE,
-        group=READ,
-        help="the class is an image's first folder, or begins its file's name",
-        choices=("folder", "name"),
+    label_from: str = option(Kind.CHOICE, READ, "folder", choices=("folder", "name")).says(
+        "the class is an image's first folder, or begins its file's name"
     )
-    label_separator: str = option(
-        "_",
-        kind=Kind.TEXT,
-        group=READ,
-        metavar="TEXT",
-        help="what ends the class in a name: cat_0.jpg",
-        docs="what ends the class in a name; of several the last",
+    label_separator: str = option(Kind.TEXT, READ, "_", metavar="TEXT").says(
+        "what ends the class in a name: cat_0.jpg", "what ends the class in a name; of several the last"
     )
     name: str = redefined(DividedOptions, "name", "images")
     split: tuple[tuple[str, Fraction], ...] = redefined(
@@ -69,20 +50,14 @@ class LabelledOptions(DividedOptions):
             "1. A column of splits in the tables decides instead, in lower case"
         ),
     )
-    stratify: bool = option(False, kind=Kind.SWITCH, group=WRITE, help="give each split its share of every class")
+    stratify: bool = option(Kind.SWITCH, WRITE, False).says("give each split its share of every class")
     classes: tuple[str, ...] = option(
-        (),
-        kind=Kind.NAMES,
-        group=WRITE,
-        metavar="NAME[,NAME…]",
-        help="only these classes, in the order of their indices",
-        docs=(
-            "only these classes, in the order of their indices; images of others are left out and counted. Give it "
-            "where runs of their own for train and val must number classes alike, or where there is one class folder "
-            "only. All are sorted by number where all are numbers"
-        ),
-        usual="all, sorted",
-        pattern=".*[^ ,].*",
+        Kind.NAMES, WRITE, (), metavar="NAME[,NAME…]", usual="all, sorted", pattern=".*[^ ,].*"
+    ).says(
+        "only these classes, in the order of their indices",
+        "only these classes, in the order of their indices; images of others are left out and counted. Give it "
+        "where runs of their own for train and val must number classes alike, or where there is one class folder "
+        "only. All are sorted by number where all are numbers",
     )
     max_rejects: float = redefined(DividedOptions, "max_rejects", help="fraction of images that may be rejected")
 
@@ -111,12 +86,7 @@ class LabelledOptions(DividedOptions):
     def record_options(self) -> dict[str, RecipeValue]:
         return super().record_options | {
             "classes": list(self.classes),
-            "label_column": self.label_column,
-            "label_from": self.label_from,
-            "label_separator": self.label_separator,
-            "path_column": self.path_column,
-            "split_column": self.split_column,
-            "stratify": self.stratify,
+            **self._values("label_column", "label_from", "label_separator", "path_column", "split_column", "stratify"),
             **self.division_options,
         }
 

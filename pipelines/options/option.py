@@ -3,9 +3,9 @@ Params, Dataflow's templates and the tables of docs/cli.md are made of it."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.schemas.errors import ConfigError
 
@@ -147,19 +147,35 @@ class Options:
         yield from ()
 
 
-def option(default: Any = MISSING, **known: Any) -> Any:
-    """A dataclass field with what an `Option` says of it. Without a default it must be given."""
-    return field(default=default, metadata={"option": Option(**known)})
+class Unworded(NamedTuple):
+    """A dataclass field of `Options` that lacks its texts."""
+
+    default: Any
+    known: dict[str, Any]
+
+    def says(self, help: str, docs: str = "") -> Any:
+        """Return the field; the texts are those of `Option`."""
+        return field(default=self.default, metadata={"option": Option(**self.known | {"help": help, "docs": docs})})
+
+
+def option(kind: Kind, group: str, default: Any = MISSING, **known: Any) -> Unworded:
+    """An option of this kind, below the heading `group` of the help. Without a default it must be given."""
+    return Unworded(default, {"kind": kind, "group": group, **known})
 
 
 _SAME: Any = object()
 
 
-def redefined(base: type[Options], name: str, default: Any = _SAME, **changes: Any) -> Any:
-    """A base's option with another default or other words."""
+def reworded(base: type[Options], name: str, default: Any = _SAME, **changes: Any) -> Unworded:
+    """A base's option, perhaps with another default, that lacks its texts."""
     known = base.__dataclass_fields__[name]
-    default = known.default if default is _SAME else default
-    return field(default=default, metadata={"option": replace(known.metadata["option"], **changes)})
+    return Unworded(known.default if default is _SAME else default, vars(known.metadata["option"]) | changes)
+
+
+def redefined(base: type[Options], name: str, default: Any = _SAME, **changes: Any) -> Any:
+    """A base's option with another default or other details."""
+    unworded = reworded(base, name, default, **changes)
+    return unworded.says(unworded.known["help"], unworded.known["docs"])
 
 
 def options_of(options: type[Options]) -> tuple[OptionField, ...]:

@@ -17,26 +17,16 @@ from recordmill.schemas.splits import Division, group_fault
 class ImageOptions(ConvertOptions):
     """What any conversion of image files is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    images: tuple[str, ...] = option(
-        kind=Kind.PATHS,
-        group=READ,
-        metavar="DIR|ZIP",
-        help="folder or .zip of images, local or gs://, and all folders in it; repeatable",
+    images: tuple[str, ...] = option(Kind.PATHS, READ, metavar="DIR|ZIP").says(
+        "folder or .zip of images, local or gs://, and all folders in it; repeatable"
     )
     workers: int | None = option(
-        None,
-        kind=Kind.INTEGER,
-        group=RUN,
-        metavar="N",
-        help="threads that fetch and check images, per Beam worker",
-        docs=(
-            "threads that fetch and check images, per Beam worker. A local job is one; with 1,000 images or more it "
-            "shares them out among processes that write a shard each, as many as there are cores, 8 at the most; with "
-            "1 there are none, and without it they have two a core"
-        ),
-        least=1,
-        largest=256,
-        usual="one a core, 64 for buckets",
+        Kind.INTEGER, RUN, None, metavar="N", least=1, largest=256, usual="one a core, 64 for buckets"
+    ).says(
+        "threads that fetch and check images, per Beam worker",
+        "threads that fetch and check images, per Beam worker. A local job is one; with 1,000 images or more it "
+        "shares them out among processes that write a shard each, as many as there are cores, 8 at the most; with "
+        "1 there are none, and without it they have two a core",
     )
 
     @property
@@ -53,30 +43,17 @@ class ImageOptions(ConvertOptions):
 class DividedOptions(ImageOptions):
     """What any conversion is asked to do that divides images by their names."""
 
-    group_from: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=WRITE,
-        metavar="REGEX",
-        help="images whose names have the same here are never in two splits",
-        docs=(
-            "a regular expression, searched in each image's path below `--images`. Images in which it finds the same "
-            "(its first group, or else all of it) belong together, as those of a patient or a video do, and are never "
-            "in two splits: `--group-from 'patient[0-9]+'`, `--group-from '^(.*)_frame'`"
-        ),
-        pattern=".*[^ ].*",
+    group_from: str | None = option(Kind.TEXT, WRITE, None, metavar="REGEX", pattern=".*[^ ].*").says(
+        "images whose names have the same here are never in two splits",
+        "a regular expression, searched in each image's path below `--images`. Images in which it finds the same "
+        "(its first group, or else all of it) belong together, as those of a patient or a video do, and are never "
+        "in two splits: `--group-from 'patient[0-9]+'`, `--group-from '^(.*)_frame'`",
     )
 
-    groups: str | None = option(
-        None,
-        kind=Kind.PATH,
-        group=WRITE,
-        metavar="FILE",
-        help="images that are never in two splits: duplicates.jsonl, or CSV of file_name and group",
-        docs=(
-            "a list of images that belong together, and are never in two splits: the `duplicates.jsonl` of a data set "
-            "of the same images, or CSV with the columns `file_name` and `group` (a patient, a video, a place)"
-        ),
+    groups: str | None = option(Kind.PATH, WRITE, None, metavar="FILE").says(
+        "images that are never in two splits: duplicates.jsonl, or CSV of file_name and group",
+        "a list of images that belong together, and are never in two splits: the `duplicates.jsonl` of a data set "
+        "of the same images, or CSV with the columns `file_name` and `group` (a patient, a video, a place)",
     )
 
     @property
@@ -117,57 +94,30 @@ class DividedOptions(ImageOptions):
 class PictureOptions(ImageOptions):
     """What any conversion is asked to do whose records hold pictures."""
 
-    check: str = option(
-        "decode",
-        kind=Kind.CHOICE,
-        group=LEAVE_OUT,
-        help="how closely images are looked at",
-        docs=(
-            "`none` takes the JSON's word for an image's size; `header` reads it and asks for the end of the file; "
-            "`decode` also walks every marker or chunk and decodes every pixel"
-        ),
-        choices=("none", "header", "decode"),
+    check: str = option(Kind.CHOICE, LEAVE_OUT, "decode", choices=("none", "header", "decode")).says(
+        "how closely images are looked at",
+        "`none` takes the JSON's word for an image's size; `header` reads it and asks for the end of the file; "
+        "`decode` also walks every marker or chunk and decodes every pixel",
     )
-    duplicates: str = option(
-        "report",
-        kind=Kind.CHOICE,
-        group=LEAVE_OUT,
-        help="what is done about pictures that are there more than once",
-        docs=(
-            "`report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); `leakage` refuses splits where a "
-            "picture, or one that looks like it, is in another split, too; `fail` also those that have it twice "
-            "themselves. The shards are kept then: the same command with `report` accepts them at once. "
-            "Splits that are complete already are checked likewise, and stay"
-        ),
-        choices=("report", "leakage", "fail"),
+    duplicates: str = option(Kind.CHOICE, LEAVE_OUT, "report", choices=("report", "leakage", "fail")).says(
+        "what is done about pictures that are there more than once",
+        "`report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); `leakage` refuses splits where a "
+        "picture, or one that looks like it, is in another split, too; `fail` also those that have it twice "
+        "themselves. The shards are kept then: the same command with `report` accepts them at once. "
+        "Splits that are complete already are checked likewise, and stay",
     )
-    format: str = option(
-        "keep",
-        kind=Kind.CHOICE,
-        group=PICTURES,
-        help="write pictures as they are, or all in one format",
-        docs="write pictures as they are, or all in one format; see [pictures.md](pictures.md)",
-        choices=("keep", "jpeg", "png"),
+    format: str = option(Kind.CHOICE, PICTURES, "keep", choices=("keep", "jpeg", "png")).says(
+        "write pictures as they are, or all in one format",
+        "write pictures as they are, or all in one format; see [pictures.md](pictures.md)",
     )
     max_side: int | None = option(
-        None,
-        kind=Kind.INTEGER,
-        group=PICTURES,
-        metavar="PX",
-        help="shrink pictures whose longer side has more pixels",
-        docs="shrink larger pictures; boxes, masks, keypoints and panoptic maps stay in their places",
-        least=1,
-        largest=65_500,
-        unit="pixels",
+        Kind.INTEGER, PICTURES, None, metavar="PX", least=1, largest=65_500, unit="pixels"
+    ).says(
+        "shrink pictures whose longer side has more pixels",
+        "shrink larger pictures; boxes, masks, keypoints and panoptic maps stay in their places",
     )
-    jpeg_quality: int = option(
-        95,
-        kind=Kind.INTEGER,
-        group=PICTURES,
-        metavar="Q",
-        help="quality, 1 to 100, of what is written anew as JPEG",
-        least=1,
-        largest=100,
+    jpeg_quality: int = option(Kind.INTEGER, PICTURES, 95, metavar="Q", least=1, largest=100).says(
+        "quality, 1 to 100, of what is written anew as JPEG"
     )
 
     def _faults(self) -> Iterator[str]:
@@ -191,13 +141,8 @@ class PictureOptions(ImageOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        of_pictures: dict[str, RecipeValue] = {
-            "check": self.check,
-            "format": self.format,
-            "jpeg_quality": self.jpeg_quality,
-            "max_side": self.max_side,
-        }
-        return super().record_options | (of_pictures if self.holds_pictures else {})
+        names = ("check", "format", "jpeg_quality", "max_side") if self.holds_pictures else ()
+        return super().record_options | self._values(*names)
 
 
 SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")

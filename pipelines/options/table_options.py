@@ -4,162 +4,147 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
+
 from recordmill.pipelines.options.convert_options import ALL_TRAIN, ConvertOptions, RecipeValue
-from recordmill.pipelines.options.option import READ, TEXTS, WRITE, Kind, flag, option, redefined
-from recordmill.pipelines.options.row_picture_options import RowPictureOptions
+from recordmill.pipelines.options.option import PICTURES, READ, TEXTS, WRITE, Kind, flag, option, redefined, reworded
+from recordmill.pipelines.options.picture_options import SIZE, PictureOptions, size_of
 from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
 from recordmill.schemas.encoders import TextForm
+from recordmill.schemas.images import PictureRules
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.table_splits import RowSplits
+
+_OF_PICTURES = ("images", "raw_size", "check", "format", "max_side", "jpeg_quality", "workers", "duplicates")
+_OF_FILES = ("check", "format", "max_side", "jpeg_quality")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPictureOptions(PictureOptions):
+    """What a table is asked to do whose rows name pictures. Names are those of the flags; see docs/tables.md."""
+
+    images: tuple[str, ...] = reworded(PictureOptions, "images", ()).says(
+        "folder or .zip of the pictures that --image-column names; repeatable",
+        "folder or .zip of the pictures that `--image-column` names, and all folders in it; repeatable. A name "
+        "that two folders have is an error",
+    )
+    image_column: str | None = option(Kind.TEXT, READ, None, metavar="COLUMN").says(
+        "column of paths of pictures, which go into the records",
+        "column of paths of pictures below `--images`: each record has its row's picture, checked, and the path "
+        "only as `image/filename`. Without `--key`, rows are known by their picture",
+    )
+    raw_size: str = option(Kind.TEXT, PICTURES, "", metavar="HxW", pattern=SIZE.pattern).says(
+        "write pixels of this height and width instead of files",
+        "write pixels of this height and width, `image/pixels`, instead of files: uint8, three a pixel, so that "
+        "224x224 takes 150,528 bytes a picture. Pictures are decoded whole, and made that size without keeping "
+        "their shape (bilinear)",
+    )
+
+    @property
+    def holds_pictures(self) -> bool:
+        return bool(self.image_column)
+
+    @property
+    def pictures(self) -> PictureRules:
+        return msgspec.structs.replace(super().pictures, raw_size=size_of(self.raw_size))
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        names = ("image_column", "raw_size") if self.holds_pictures else ()
+        return super().record_options | self._values(*names)
+
+    def _faults(self) -> Iterator[str]:
+        yield from super()._faults()
+        given = [name for name in _OF_PICTURES if getattr(self, name) != _DEFAULTS[name]]
+        if not self.image_column:
+            yield from (f"{flag(name)} would do nothing without --image-column" for name in given)
+            return
+        if not self.images:
+            yield f"--image-column {self.image_column} names files: give --images, the folder that they are in"
+        if self.raw_size and not SIZE.fullmatch(self.raw_size):
+            yield f"--raw-size {self.raw_size!r} is no height and width in pixels: 224x224 for example"
+        elif self.raw_size:
+            yield from (f"{flag(name)} is of files, and --raw-size writes none" for name in given if name in _OF_FILES)
+
+
+_DEFAULTS = {name: known.default for name, known in RowPictureOptions.__dataclass_fields__.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(TextOptions, RowPictureOptions):
     """What `recordmill table` is asked to do. Names are those of the flags; see docs/cli.md."""
 
-    rows: tuple[str, ...] = option(
-        kind=Kind.PATHS,
-        group=READ,
-        metavar="FILE|GLOB",
-        help="CSV, TSV, JSON Lines or Parquet, local or gs://; repeatable",
-        docs=(
-            "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`), the first three also as `.gz`; local or "
-            "gs://, `*` and `?` in the file's name; repeatable. Files of one table may be of several formats"
-        ),
+    rows: tuple[str, ...] = option(Kind.PATHS, READ, metavar="FILE|GLOB").says(
+        "CSV, TSV, JSON Lines or Parquet, local or gs://; repeatable",
+        "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`), the first three also as `.gz`; local or "
+        "gs://, `*` and `?` in the file's name; repeatable. Files of one table may be of several formats",
     )
     columns: tuple[str, ...] = option(
-        (),
-        kind=Kind.NAMES,
-        group=READ,
-        metavar="NAME[,NAME…]",
-        help="only these columns",
-        docs="only these columns; members of nested ones are called `a.b`",
-        usual="all",
-        pattern=".*[^ ,].*",
+        Kind.NAMES, READ, (), metavar="NAME[,NAME…]", usual="all", pattern=".*[^ ,].*"
+    ).says("only these columns", "only these columns; members of nested ones are called `a.b`")
+    key: str | None = option(Kind.TEXT, READ, None, metavar="COLUMN").says(
+        "column that a row is known by, for its split and place",
+        "column that a row is known by: its split and its place in the order depend on that alone. Without it they "
+        "depend on the whole record, so that equal rows go to one split",
     )
-    key: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=READ,
-        metavar="COLUMN",
-        help="column that a row is known by, for its split and place",
-        docs=(
-            "column that a row is known by: its split and its place in the order depend on that alone. Without it they "
-            "depend on the whole record, so that equal rows go to one split"
-        ),
-    )
-    label: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=READ,
-        metavar="COLUMN",
-        help="column of classes, written as their indices",
-        docs="column of classes, written as class indices; their names are in `label_map.json` and `labels.csv`",
+    label: str | None = option(Kind.TEXT, READ, None, metavar="COLUMN").says(
+        "column of classes, written as their indices",
+        "column of classes, written as class indices; their names are in `label_map.json` and `labels.csv`",
     )
     classes: tuple[str, ...] = option(
-        (),
-        kind=Kind.NAMES,
-        group=READ,
-        metavar="NAME[,NAME…]",
-        help="the classes in the order of their indices",
-        docs=(
-            "the classes in the order of their indices; rows of others are rejected. All are sorted by number where "
-            "all are numbers"
-        ),
-        usual="all of --label, sorted",
-        pattern=".*[^ ,].*",
+        Kind.NAMES, READ, (), metavar="NAME[,NAME…]", usual="all of --label, sorted", pattern=".*[^ ,].*"
+    ).says(
+        "the classes in the order of their indices",
+        "the classes in the order of their indices; rows of others are rejected. All are sorted by number where "
+        "all are numbers",
     )
-    schema: str | None = option(
-        None,
-        kind=Kind.PATH,
-        group=READ,
-        metavar="FILE",
-        help="types of columns: schema.json of a data set, or a schema.pbtxt",
-        docs=(
-            "types of columns, in `schema.json` as a data set has it or in TensorFlow Metadata's `schema.pbtxt`. "
-            "Values that are of another type are rejected. Without it types follow from all values"
-        ),
+    schema: str | None = option(Kind.PATH, READ, None, metavar="FILE").says(
+        "types of columns: schema.json of a data set, or a schema.pbtxt",
+        "types of columns, in `schema.json` as a data set has it or in TensorFlow Metadata's `schema.pbtxt`. "
+        "Values that are of another type are rejected. Without it types follow from all values",
     )
     default: tuple[str, ...] = option(
-        (),
-        kind=Kind.NAMES,
-        group=READ,
-        metavar="COLUMN=VALUE[,…]",
-        help="what a missing value is taken as",
-        docs="what a missing value of a column is taken as. Without it the record lacks the feature",
-        pattern="[^=]+=[^,]*(,[^=]+=[^,]*)*",
+        Kind.NAMES, READ, (), metavar="COLUMN=VALUE[,…]", pattern="[^=]+=[^,]*(,[^=]+=[^,]*)*"
+    ).says(
+        "what a missing value is taken as",
+        "what a missing value of a column is taken as. Without it the record lacks the feature",
     )
-    encoding: str = option(
-        "utf-8", kind=Kind.TEXT, group=READ, metavar="NAME", help="of CSV and TSV files", pattern="[A-Za-z0-9_.:-]+"
+    encoding: str = option(Kind.TEXT, READ, "utf-8", metavar="NAME", pattern="[A-Za-z0-9_.:-]+").says(
+        "of CSV and TSV files"
     )
     name: str = redefined(ConvertOptions, "name", "table")
     layout: str = redefined(ConvertOptions, "layout", "table", choices=("table",))
     rename: tuple[str, ...] = option(
-        (),
-        kind=Kind.NAMES,
-        group=WRITE,
-        metavar="COLUMN=FEATURE[,…]",
-        help="names of features that are not those of their columns",
-        pattern="[^=]+=[^,]+(,[^=]+=[^,]+)*",
+        Kind.NAMES, WRITE, (), metavar="COLUMN=FEATURE[,…]", pattern="[^=]+=[^,]+(,[^=]+=[^,]+)*"
+    ).says("names of features that are not those of their columns")
+    split: tuple[tuple[str, Fraction], ...] = reworded(ConvertOptions, "split").says(
+        "one split, or several with their shares of the rows",
+        "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to "
+        "1; which row is in which depends on a hash of its key, or of its record",
     )
-    split: tuple[tuple[str, Fraction], ...] = redefined(
-        ConvertOptions,
-        "split",
-        help="one split, or several with their shares of the rows",
-        docs=(
-            "one split, or several: `train=0.8,val=0.1,test=0.1`. Shares are decimals or fractions (`1/3`) and sum to "
-            "1; which row is in which depends on a hash of its key, or of its record"
-        ),
+    split_column: str | None = option(Kind.TEXT, WRITE, None, metavar="COLUMN").says(
+        "column that names each row's split", "column that names each row's split, instead of --split; in lower case"
     )
-    split_column: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=WRITE,
-        metavar="COLUMN",
-        help="column that names each row's split",
-        docs="column that names each row's split, instead of --split; in lower case",
+    group_column: str | None = option(Kind.TEXT, WRITE, None, metavar="COLUMN").says(
+        "rows of one value of it go to one split", "rows of one value of it (a patient, a video) go to one split"
     )
-    group_column: str | None = option(
-        None,
-        kind=Kind.TEXT,
-        group=WRITE,
-        metavar="COLUMN",
-        help="rows of one value of it go to one split",
-        docs="rows of one value of it (a patient, a video) go to one split",
+    stratify: bool = option(Kind.SWITCH, WRITE, False).says(
+        "give each split its share of every class",
+        "give each split its share of every class of `--label`, exact to the row. Rows are read once more for it",
     )
-    stratify: bool = option(
-        False,
-        kind=Kind.SWITCH,
-        group=WRITE,
-        help="give each split its share of every class",
-        docs="give each split its share of every class of `--label`, exact to the row. Rows are read once more for it",
-    )
-    max_rejects: float = redefined(
-        ConvertOptions,
-        "max_rejects",
-        help="fraction of rows that may be rejected",
-        docs=(
-            "if more of the rows of all splits are rejected, the job fails before a shard is written. The same command "
-            "with a larger fraction accepts them"
-        ),
+    max_rejects: float = reworded(ConvertOptions, "max_rejects").says(
+        "fraction of rows that may be rejected",
+        "if more of the rows of all splits are rejected, the job fails before a shard is written. The same command "
+        "with a larger fraction accepts them",
     )
 
-    text_column: tuple[str, ...] = option(
-        (),
-        kind=Kind.NAMES,
-        group=TEXTS,
-        metavar="COLUMN[,COLUMN…]",
-        help="columns of texts that become numbers",
-        docs="columns of texts that become what `--text` says, in their place; see [text.md](text.md)",
-        pattern=".*[^ ,].*",
+    text_column: tuple[str, ...] = option(Kind.NAMES, TEXTS, (), metavar="COLUMN[,COLUMN…]", pattern=".*[^ ,].*").says(
+        "columns of texts that become numbers",
+        "columns of texts that become what `--text` says, in their place; see [text.md](text.md)",
     )
-    text: str | None = option(
-        None,
-        kind=Kind.CHOICE,
-        group=TEXTS,
-        help="what they become",
-        docs="what they become: `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, bytes as they are",
-        choices=TEXT_FORMS,
+    text: str | None = option(Kind.CHOICE, TEXTS, None, choices=TEXT_FORMS).says(
+        "what they become",
+        "what they become: `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, bytes as they are",
     )
 
     @property
@@ -229,10 +214,7 @@ class TableOptions(TextOptions, RowPictureOptions):
             "classes": list(self.classes),
             "columns": list(self.columns),
             "default": list(self.default),
-            "encoding": self.encoding,
-            "group_column": self.group_column,
-            "key": self.key,
-            "label": self.label,
+            **self._values("encoding", "group_column", "key", "label"),
             "rename": list(self.rename),
             "split_column": self.split_column,
             **({"stratify": True} if self.stratify else {}),

@@ -13,79 +13,56 @@ TEXT_FORMS = tuple(form.value for form in TextForm)
 _FITTED = ("text_features", "min_df", "ngrams", "no_lower", "stop_words", "fit_split")
 """Options of which saved encoders have their own."""
 _FRACTION = re.compile(r"0?\.\d{1,18}|1\.0{1,18}|\d(\.\d{1,17})?[eE]-\d{1,2}")
-_KEYS = {
-    TextForm.COUNTS: ("index", "value"),
-    TextForm.TFIDF: ("index", "value"),
-    TextForm.TOKENS: ("tokens",),
-}
-
-
-def _of_texts(default: Any, kind: Kind, help: str, docs: str = "", **known: Any) -> Any:
-    return option(default, kind=kind, group=TEXTS, help=help, docs=docs, **known)
+_KEYS = {TextForm.COUNTS: ("index", "value"), TextForm.TFIDF: ("index", "value"), TextForm.TOKENS: ("tokens",)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(Options):
     """How texts become numbers. Names are those of the flags; see docs/text.md."""
 
-    text_features: int | None = _of_texts(
-        None,
-        Kind.INTEGER,
+    text_features: int | None = option(
+        Kind.INTEGER, TEXTS, None, metavar="N", least=1, largest=1 << 31, usual="all"
+    ).says(
         "the most terms of a vocabulary",
         "the most terms of a vocabulary: the most frequent, and of those of one frequency the first by the alphabet",
-        metavar="N",
-        least=1,
-        largest=1 << 31,
-        usual="all",
     )
-    min_df: str = _of_texts(
-        "1",
+    min_df: str = option(
         Kind.TEXT,
-        "leave out terms of fewer texts; 2 is a number of texts, 0.01 a fraction of them",
-        "leave out terms that fewer texts have: a whole number is one of texts, `0.01` or `1.0` a fraction of them",
+        TEXTS,
+        "1",
         metavar="N|FRACTION",
         pattern="([1-9][0-9]{0,17}|0?[.][0-9]{1,18}|1[.]0{1,18}|[0-9]([.][0-9]{1,17})?[eE]-[0-9]{1,2})",
+    ).says(
+        "leave out terms of fewer texts; 2 is a number of texts, 0.01 a fraction of them",
+        "leave out terms that fewer texts have: a whole number is one of texts, `0.01` or `1.0` a fraction of them",
     )
-    ngrams: str = _of_texts(
-        "1,1",
-        Kind.TEXT,
+    ngrams: str = option(Kind.TEXT, TEXTS, "1,1", metavar="MIN,MAX", pattern="[1-9] *, *[1-9]").says(
         "fewest and most tokens of a term; 1,2 adds pairs of neighbours",
         f"fewest and most tokens of a term, up to {MOST_TOKENS}: `1,2` are words and pairs of neighbours",
-        metavar="MIN,MAX",
-        pattern="[1-9] *, *[1-9]",
     )
-    no_lower: bool = _of_texts(False, Kind.SWITCH, "do not lower-case texts first")
-    stop_words: tuple[str, ...] = _of_texts(
-        (),
-        Kind.PATHS,
+    no_lower: bool = option(Kind.SWITCH, TEXTS, False).says("do not lower-case texts first")
+    stop_words: tuple[str, ...] = option(Kind.PATHS, TEXTS, (), metavar="FILE").says(
         "words to leave out, one a line; repeatable",
         "tokens to leave out, one a line, UTF-8; repeatable. None are left out without it",
-        metavar="FILE",
     )
-    fit_split: str | None = _of_texts(
-        None,
-        Kind.TEXT,
-        "split whose texts make the vocabulary",
-        "the split whose texts make the vocabulary",
-        usual="train, or the only one",
-        pattern="[A-Za-z0-9][A-Za-z0-9_]{0,79}",
-    )
-    encoders: tuple[str, ...] = _of_texts(
-        (),
-        Kind.PATHS,
+    fit_split: str | None = option(
+        Kind.TEXT, TEXTS, None, usual="train, or the only one", pattern="[A-Za-z0-9][A-Za-z0-9_]{0,79}"
+    ).says("split whose texts make the vocabulary", "the split whose texts make the vocabulary")
+    encoders: tuple[str, ...] = option(Kind.PATHS, TEXTS, (), metavar="DIR").says(
         "folder of saved encoders, which are applied and not fitted; repeatable",
         "folder of a data set, or its `encoders/`: these are applied as they are, and none is fitted; repeatable",
-        metavar="DIR",
     )
-    text_names: str | None = _of_texts(
-        None,
+    text_names: str | None = option(
         Kind.TEXT,
-        "names of the features",
-        "names of the features, `index=words_index,value=words_value`, or `tokens=…`; `{column}` stands for what the "
-        "texts are of",
+        TEXTS,
+        None,
         metavar="index=NAME,value=NAME",
         usual="{column}/index, {column}/value, {column}/tokens",
         pattern="(index|value|tokens) *= *[^,=]+( *, *(index|value|tokens) *= *[^,=]+)?",
+    ).says(
+        "names of the features",
+        "names of the features, `index=words_index,value=words_value`, or `tokens=…`; `{column}` stands for what the "
+        "texts are of",
     )
 
     def settings(self, form: TextForm, stop_words: tuple[str, ...]) -> TextSettings:
@@ -147,14 +124,11 @@ class TextOptions(Options):
             yield f"--ngrams {self.ngrams!r} must be two numbers from 1 to {MOST_TOKENS}, the smaller first: 1,2"
         elif TextForm.TOKENS in forms and self._ngrams != (1, 1):
             yield f"--ngrams {self.ngrams}: tokens are in the order of the text, which pairs of them have not"
-        if not (re.fullmatch("[1-9][0-9]{0,17}", self.min_df) or _is_fraction(self.min_df)):
+        is_fraction = _FRACTION.fullmatch(self.min_df) and 0 < float(self.min_df) <= 1
+        if not (is_fraction or re.fullmatch("[1-9][0-9]{0,17}", self.min_df)):
             yield f"--min-df {self.min_df!r} must be a number of texts, 2, or a fraction of them between 0 and 1, 0.01"
         if self.fit_split is not None and (fault := split_name_fault(self.fit_split)):
             yield f"--fit-split {self.fit_split!r} {fault}"
 
 
 _DEFAULTS = {name: known.default for name, known in TextOptions.__dataclass_fields__.items()}
-
-
-def _is_fraction(text: str) -> bool:
-    return bool(_FRACTION.fullmatch(text)) and 0 < float(text) <= 1

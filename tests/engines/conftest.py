@@ -92,14 +92,7 @@ def in_pool(pool: Pool) -> list[str]:
     return ["--environment_type=EXTERNAL", f"--environment_config={pool.endpoint}", "--parallelism=2"]
 
 
-@pytest.fixture(
-    params=[
-        "processes",
-        "prism",
-        "flink_local",
-        "flink_cluster",
-    ]
-)
+@pytest.fixture(params=["processes", "prism", "flink_local", "flink_cluster"])
 def engine(request) -> list[str]:
     """What stands after a command's `--`, for each engine."""
     return request.getfixturevalue(request.param)

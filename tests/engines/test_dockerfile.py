@@ -1,23 +1,18 @@
 """The image of launcher and workers, as far as tests can tell without a registry: its lines, and what starts in it."""
 
-import json
 import os
 import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_beam.internal.gcp import auth
 
-from tests.gcs_stand_in import GcsStandIn, running
 from tests.test_layering import DATA, FILES
 
 ROOT = Path(__file__).resolve().parents[2]
 DATAFLOW = ROOT / "launch" / "dataflow"
-IMAGE = "europe-west4-docker.pkg.dev/p-1/recordmill/recordmill-coco:t-1"
 
 
 def instructions(keyword: str) -> list[str]:
@@ -67,45 +62,3 @@ def test_the_image_says_which_command_it_runs_and_what_workers_run(monkeypatch, 
         runpy.run_path(str(DATAFLOW / "main.py"), run_name="__main__")
     assert ended.value.code == 7  # what the command returned, so that the launcher sees a failure
     assert given == [*ours, "--images=gs://b-1/i"]  # Beam heeds the last of two
-
-
-@pytest.fixture
-def gcs(monkeypatch) -> Iterator[GcsStandIn]:
-    with running() as stand_in:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", stand_in.url)
-        monkeypatch.setattr(auth._Credentials, "_credentials_init", True)  # Beam's own would be searched for 20 s
-        yield stand_in
-
-
-def test_the_launcher_gets_a_job_for_its_workers(gcs, sample, monkeypatch, capfd):
-    """With the flags that Dataflow's launcher adds, Beam writes the job to where it is told, for Dataflow to start."""
-    folder = Path(sample.images).parent
-    for path in folder.rglob("*"):
-        if path.is_file():
-            gcs.put(f"in/{path.relative_to(folder).as_posix()}", path.read_bytes())
-    monkeypatch.setenv("RECORDMILL_COMMAND", "coco")
-    monkeypatch.setenv("RECORDMILL_IMAGE", IMAGE)
-    launch = "gs://bucket/staging/template_launches/1"
-    flags = [
-        *("--images=gs://bucket/in/images", "--instances=gs://bucket/in/annotations/instances.json"),
-        *("--output=gs://bucket/out", "--max_rejects=0.2", "--gzip=false", "--num_shards=2"),
-        *("--runner=DataflowRunner", "--project=my-project", "--region=europe-west4", "--job_name=j-1"),
-        *("--temp_location=gs://bucket/temp", "--staging_location=gs://bucket/staging"),
-        *(f"--template_location={launch}/job_object", "--machine_type=n2-standard-4", "--max_num_workers=3"),
-        *("--service_account_email=w@my-project.iam.gserviceaccount.com", "--no_use_public_ips"),
-        """--labels={"goog-dataflow-provided-template-type": "flex"}""",
-    ]
-    monkeypatch.setattr(sys, "argv", ["main.py", *flags])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(DATAFLOW / "main.py"), run_name="__main__")
-    assert ended.value.code == 0, capfd.readouterr().err
-    job = json.loads(gcs.objects()["staging/template_launches/1/job_object"])
-    (pool,) = (pool for pool in job["environment"]["workerPools"] if pool.get("kind", "harness") == "harness")
-    assert [it["containerImage"] for it in pool["sdkHarnessContainerImages"]] == [IMAGE]
-    assert pool["machineType"] == "n2-standard-4"
-    assert pool["autoscalingSettings"]["maxNumWorkers"] == 3
-    assert pool["ipConfiguration"] in ("WORKER_IP_PRIVATE", 2)
-    assert job["environment"]["serviceAccountEmail"] == "w@my-project.iam.gserviceaccount.com"
-    assert job["labels"] == {"goog-dataflow-provided-template-type": "flex", "made-by": "recordmill"}
-    assert not [name for name in gcs.objects() if ".tfrecord" in name]  # that is the workers' part
-    assert not [name for name in gcs.objects() if "pickled_main_session" in name]

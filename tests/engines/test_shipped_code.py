@@ -4,27 +4,16 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
 
 import pytest
-from apache_beam.portability.api import beam_job_api_pb2
 
 from recordmill.transforms.sample.write_sample import SampleFiles
 from tests.conftest import draw_jpeg, every_kind, shard_bytes
-from tests.engines import record_calls
-from tests.engines.functions_of_jobs import functions_in, functions_in_code, place_of
-from tests.engines.submit import keep_request, read_request, staged_names, submit
-from tests.engines.worker_pool import (
-    ROOT,
-    running_pool,
-    site_packages,
-    worker_environment,
-)
+from tests.engines.worker_pool import Pool, running_pool, worker_environment
 from tests.faults.warm_process import Command
+from tests.jobs.folders import whole_folder
 from tests.jobs.test_verify import records
 
 Words = list[object]
@@ -149,133 +138,46 @@ JOBS = (
 )
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """A job that workers ran.
-
-    Attributes:
-        request: what the job server got.
-        calls: functions that ran in workers, by file and first line.
-    """
-
-    command: Command
-    out: Path
-    request: beam_job_api_pb2.PrepareJobRequest
-    calls: set[tuple[str, int]]
-
-
-@dataclass(frozen=True)
-class Engine:
-    """Runs each job when it is first asked for, in a pool of its own."""
-
-    python: Path
-    folder: Path
-    inputs: Inputs
-    done: dict[str, Shipped] = field(default_factory=dict)
-
-    def run(self, job: Callable[[Inputs], Words]) -> Shipped:
-        if job.__name__ not in self.done:
-            self.done[job.__name__] = self._run(job)
-        return self.done[job.__name__]
-
-    def _run(self, job: Callable[[Inputs], Words]) -> Shipped:
-        folder = self.folder / job.__name__
-        (folder / "calls").mkdir(parents=True)
-        request, out, log = folder / "request", folder / "out", folder / "pool.log"
-        with running_pool(self.python, log, {"RECORDED_CALLS": str(folder / "calls")}) as pool:
-            before = partial(keep_request, str(request))
-            words = [*job(self.inputs), "--output", out]
-            command = submit(words, pool, folder / "command", before=before).end()
-            pool.wait_for_workers()
-        assert command.code == 0, f"{command}\n{log.read_text()}"
-        return Shipped(command, out, read_request(request), record_calls.read(folder / "calls"))
-
-
 @pytest.fixture(scope="module")
-def engine(built_wheel, inputs, tmp_path_factory) -> Engine:
-    folder = tmp_path_factory.mktemp("engine")
-    python = worker_environment(folder / "environment", built_wheel)
-    record_calls.add_to(site_packages(python))
-    return Engine(python, folder, inputs)
+def python(built_wheel, tmp_path_factory) -> Path:
+    return worker_environment(tmp_path_factory.mktemp("engine") / "environment", built_wheel)
+
+
+def submit(arguments: Words, pool: Pool, log: Path) -> Command:
+    """In a process of its own, which can be ended if it hangs: Beam waits for ever for a worker that does not come."""
+    flags = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL"]
+    return Command([*arguments, "--", *flags, f"--environment_config={pool.endpoint}"], log).end()
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
-def test_the_same_data_set_as_in_process(engine, inputs, recordmill, tmp_path, job):
-    shipped, out = engine.run(job), tmp_path / "out"
+def test_the_same_data_set_as_in_process(python, inputs, recordmill, tmp_path, job):
+    shipped, out, log = tmp_path / "shipped", tmp_path / "out", tmp_path / "pool.log"
+    with running_pool(python, log) as pool:
+        command = submit([*job(inputs), "--output", shipped], pool, tmp_path / "command")
+    assert command.code == 0, f"{command}\n{log.read_text()}"
     outcome = recordmill(*job(inputs), "--output", out)
     assert outcome.code == 0, outcome
     if "beam" in job(inputs):  # whose records are in other shards every time
-        assert all_records(shipped.out) == all_records(out) != []
+        assert all_records(shipped) == all_records(out) != []
     else:
-        said, _, took = shipped.command.out.replace(str(shipped.out), str(out)).rpartition("That took ")
+        said, _, took = command.out.replace(str(shipped), str(out)).rpartition("That took ")
         here, _, took_here = outcome.out.rpartition("That took ")
         assert said == here
         assert re.fullmatch(r"[0-9.]+ s\n", took)  # the command only knows how long it waited
         assert "writing" in took_here
-        assert shard_bytes(shipped.out) != {}
-        assert all_files(shipped.out) == all_files(out)
+        assert shard_bytes(shipped) != {}
+        assert whole_folder(shipped) == whole_folder(out)
 
 
 def all_records(folder: Path) -> list[bytes]:
     return sorted(record for path in folder.glob("*.tfrecord-*") for record in records(path))
 
 
-def all_files(folder: Path) -> dict[str, bytes]:
-    """With hidden ones."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
-def test_what_ran_is_of_the_wheel(engine, job):
-    """Every function of a package called as ours are."""
-    calls = engine.run(job).calls
-    packages = {Path(file).parent for file, _ in calls}
-    installed = site_packages(engine.python)
-    layers = {package.relative_to(installed).parts[:2] for package in packages}
-    assert layers - {("recordmill",), ("recordmill", "pipelines")} == {
-        ("recordmill", "schemas"),
-        ("recordmill", "transforms"),
-    }
-
-
-def test_no_step_was_left_out(engine):
-    """Each function that a job sent to its workers has run in one; and so has each that the code gives to Beam."""
-    jobs = [engine.run(job) for job in JOBS]
-    installed = site_packages(engine.python)
-    ran = {(str(Path(file).relative_to(installed)), line) for job in jobs for file, line in job.calls}
-    sent = {function for job in jobs for function in functions_in(job.request.pipeline.SerializeToString())}
-    for functions in (sent, functions_in_code()):
-        assert names(functions) >= SOME
-        assert names(function for function in functions if place_of(function) not in ran) == set()
-
-
-SOME = {
-    "recordmill.transforms.folder.stratify._divided",
-    "recordmill.transforms.shards.write_shards._WriteShard.process",
-    "recordmill.transforms.shards.plan_shards.CollectRanges.add_input",
-    "recordmill.transforms.runtime.coders._StructCoder.decode",
-}
-"""Of each sort."""
-
-
-def names(functions: Iterable[FunctionType]) -> set[str]:
-    return {f"{function.__module__}.{function.__qualname__}" for function in functions}
-
-
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
-def test_nothing_but_the_pipeline_is_sent(engine, job):
-    """No session of the command's main module, which workers would have to load, and no path of the checkout."""
-    request = engine.run(job).request
-    assert request.pipeline_options["beam:option:save_main_session:v1"] is False
-    assert staged_names(request) == {"submission_environment_dependencies.txt"}
-    assert str(ROOT).encode() not in request.SerializeToString()
-
-
 def test_without_the_wheel_the_job_fails(inputs, tmp_path):
     python, log = worker_environment(tmp_path / "environment", None), tmp_path / "pool.log"
     with running_pool(python, log) as pool:
         words = [*every_kind_of_a_zip(inputs), "--output", tmp_path / "out"]
-        command = submit(words, pool, tmp_path / "command").end()
+        command = submit(words, pool, tmp_path / "command")
     assert "ModuleNotFoundError: No module named 'recordmill'" in log.read_text()
     assert command.code == 1, command
     (line,) = command.err.splitlines()

@@ -19,23 +19,15 @@ from tests.gcs_stand_in import BUCKET, running
 LOOPBACK = "--environment_type=LOOPBACK"
 
 
-def line_of(command: Command, code: int = 1) -> str:
+def line_of(command: Command) -> str:
     """The one line on standard error."""
-    assert command.code == code, command
+    assert command.code == 1, command
     assert re.fullmatch(r"recordmill: .+\n", command.err), command
     return command.err
 
 
 def without_progress(arguments: list[str]) -> list[str]:
     return [*arguments, "--progress", "none"]
-
-
-def test_nobody_listens_at_the_job_endpoint(sample, tmp_path):
-    arguments = without_progress(coco_flags(sample, tmp_path / "out"))
-    with servers.port_without_server() as port:
-        beam = ["--", "--runner=PortableRunner", f"--job_endpoint=localhost:{port}", LOOPBACK]
-        assert f"localhost:{port}" in line_of(Command([*arguments, *beam], tmp_path).end(), 2)
-    assert not (tmp_path / "out").exists()
 
 
 def test_nobody_listens_where_the_workers_should_be(sample, flink_local, tmp_path):

@@ -2,13 +2,13 @@
 
 import json
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.engines.record_calls import PACKAGE
 from tests.engines.worker_pool import (
     ROOT,
     built_sdist,  # noqa: F401  a fixture
@@ -67,6 +67,15 @@ def test_the_source_distribution_holds_what_it_is_built_of_and_nothing_else(buil
     assert files["pyproject.toml"] == built_sdist.with_name("clone").joinpath("pyproject.toml").read_bytes()
 
 
+def test_the_source_distribution_becomes_the_same_wheel(built_sdist, built_wheel, tmp_path):  # noqa: F811
+    """Workers install the source distribution where `--setup_file` is given."""
+    pip(Path(sys.executable), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, built_sdist)
+    wheels = zipfile.ZipFile(tmp_path / built_wheel.name), zipfile.ZipFile(built_wheel)
+    assert {each.filename: each.CRC for each in wheels[0].filelist} == {
+        each.filename: each.CRC for each in wheels[1].filelist
+    }
+
+
 def version(wheel: Path) -> str:
     return wheel.name.split("-")[1]
 
@@ -85,17 +94,10 @@ def test_every_module_of_the_wheel_can_be_imported(python, built_wheel, tmp_path
     assert {Path(file).relative_to(site_packages(python)).parts[0] for file in files} == {"recordmill"}
 
 
-def test_the_command_is_there(python, tmp_path):
-    ended = subprocess.run(
-        [python.with_name("recordmill"), "--help"], cwd=tmp_path, check=True, capture_output=True, text=True
-    )
-    assert "coco" in ended.stdout
-
-
 def test_the_environment_of_workers_has_nothing_of_ours_and_no_tensorflow(tmp_path):
     """Else what the other tests say of it would mean nothing."""
     code = "import json, sys; from importlib.util import find_spec as f; print([n for n in sys.argv[1:] if f(n)])"
-    names = [PACKAGE, "tensorflow", "apache_beam"]
+    names = ["recordmill", "tensorflow", "apache_beam"]
     assert output(worker_environment(tmp_path / "environment", None), code, *names, cwd=tmp_path) == "['apache_beam']"
 
 

@@ -33,7 +33,6 @@ LIGHT_PYTHON = Path(os.environ.get("LIGHT_PYTHON", ROOT / ".venv-light/bin/pytho
 
 # Of machines that are busy with other tests: what waits so long has failed.
 _START_S = 180
-_STOP_S = 60
 _NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo")
 
 
@@ -120,33 +119,18 @@ class Pool:
         pool = self.process.pid
         return [process.pid for process in servers.processes() if process.group == pool and process.pid != pool]
 
-    def wait_for_workers(self) -> None:
-        """Until they have ended by themselves, as they do when their job is over; before that they tear DoFns down."""
-        end = time.monotonic() + _STOP_S
-        while workers := self.workers():
-            assert time.monotonic() < end, f"workers {workers} are still there {_STOP_S} s after their job"
-            time.sleep(0.02)
-
 
 @contextlib.contextmanager
-def running_pool(
-    python: Path, log: Path, environment: Mapping[str, str] = {}, boot: Path | None = None
-) -> Iterator[Pool]:
+def running_pool(python: Path, log: Path, environment: Mapping[str, str] = {}) -> Iterator[Pool]:
     """A pool whose workers are of that python's environment, until the block ends.
 
     It starts in an empty folder and knows no variables but HOME, PATH and those of `environment`. What it and its
-    workers say on standard error is added to `log`.
-
-    Args:
-        boot: a program that starts a worker, as `/opt/apache/beam/boot` does; by default the pool does so itself, and
-            installs nothing of what a job staged.
+    workers say on standard error is added to `log`. It installs nothing of what a job staged.
     """
     with tempfile.TemporaryDirectory(prefix="pool-") as folder, _reserved_port() as port:
         # Beam's pool starts the `python` that comes first on PATH, whatever python it runs in itself.
         variables = {"HOME": folder, "PATH": f"{python.parent}:/usr/bin:/bin", **environment}
         command = [str(python), "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
-        if boot:
-            command.append(f"--container_executable={boot}")
         with log.open("ab") as output:
             process = subprocess.Popen(
                 command, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True

@@ -26,8 +26,7 @@ import rich.console
 import recordmill.launch.cli
 import recordmill.launch.runners.run
 import recordmill.launch.terminal.progress
-import recordmill.launch.verbs.coco
-import recordmill.launch.verbs.folder
+import recordmill.launch.verbs.conversions
 import recordmill.pipelines.coco
 import recordmill.pipelines.convert
 import recordmill.pipelines.folder

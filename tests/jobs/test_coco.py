@@ -88,22 +88,6 @@ def test_category_id_0_and_a_name_used_twice(tmp_path, recordmill):
     assert [row["category_id"] for row in back["annotations"]] == [5, 0, 1]
 
 
-def test_boxes_in_another_format_are_refused_and_converted_where_it_is_named(tmp_path, recordmill):
-    boxes = [(20, 15, 10, 9), (3, 4, 9, 8), (25, 2, 12, 20), (22, 20, 14, 8), (18, 16, 20, 13), (15, 9, 8, 18)]
-    corners = [(x, y, x + width, y + height) for x, y, width, height in boxes]
-    fractions = [(x / 40, y / 30, width / 40, height / 30) for x, y, width, height in boxes]
-    draw_jpeg(tmp_path / "images" / "a.jpg")
-    found = {}
-    for format_, numbers in {"xywh": boxes, "xyxy": corners, "rel-xywh": fractions}.items():
-        rows = [annotation(id_, 1, bbox=box, area=50) for id_, box in enumerate(numbers)]
-        instances = write_coco(tmp_path, [image_row(1, "a.jpg")], rows, CATEGORIES)
-        assert convert(recordmill, tmp_path, instances, "--dry-run").code == (0 if format_ == "xywh" else 2)
-        assert convert(recordmill, tmp_path, instances, "--bbox-format", format_, "--overwrite").code == 0
-        (example,) = read_examples(tmp_path / "out")
-        found[format_] = [round(edge, 6) for name, of in sorted(example.items()) if "/bbox/" in name for edge in of]
-    assert found["xyxy"] == found["rel-xywh"] == found["xywh"]
-
-
 # The same bytes every time
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import recordmill as package
 from recordmill.launch.cli import main
-from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of, shard_bytes, staged_shards
+from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of
 from tests.jobs.folders import write_table
 from tests.tiny_models import saved, tiny
 
@@ -73,19 +73,6 @@ def test_records_are_what_the_recipe_s_loop_would_write(inputs, embedded):
     assert rejected == {"cat/4.jpg": "image_unreadable", "dog/11.jpg": "image_unreadable"}
 
 
-def test_a_run_that_was_stopped_goes_on(inputs, embedded, tmp_path, recordmill):
-    """As after a kill: a shard is there, another is not; nor is the manifest."""
-    out = tmp_path / "out"
-    command = flags(inputs, out, "--split", "train=0.7,val=0.3", "--num-shards", 2)
-    stopped = recordmill(*command, "--max-rejects", 0)
-    assert stopped.code == 1
-    lost = sorted(staged_shards(out).values())[0]
-    lost.unlink()
-    assert recordmill(*command).code == 0
-    assert shard_bytes(out) == shard_bytes(embedded)
-    assert (out / "manifest.json").read_bytes() == (embedded / "manifest.json").read_bytes()
-
-
 def test_a_data_set_to_train_on(inputs, embedded, tmp_path, recordmill):
     """Of half precision; a table gives the labels."""
     rows = [(f"{('cat', 'dog')[number % 2]}/{number}.jpg", f"class {number % 3}") for number in range(21)]
@@ -105,24 +92,6 @@ def test_a_data_set_to_train_on(inputs, embedded, tmp_path, recordmill):
         feature = expected[example["file_name"].decode()]
         np.testing.assert_allclose(example["feature"], feature, rtol=1e-4, atol=1e-5)
     assert recordmill("verify", tmp_path / "out").code == 0
-
-
-def test_beam_s_sink_writes_the_same_features(inputs, embedded, tmp_path, recordmill):
-    """But for what floats differ by in other batches."""
-    out = tmp_path / "out"
-    outcome = recordmill(*flags(inputs, out, "--split", "train=0.7,val=0.3", "--num-shards", 2, "--writer", "beam"))
-    assert outcome.code == 0, outcome
-    for split in ("train", "val"):
-        found, expected = (
-            {each["image/filename"][0]: each for each in read_examples(of, split)} for of in (out, embedded)
-        )
-        assert found.keys() == expected.keys()
-        for name, example in found.items():
-            np.testing.assert_allclose(example.pop("feature"), expected[name].pop("feature"), rtol=1e-5, atol=1e-6)
-            assert example == expected[name]
-    assert sorted(map(str, rejects_of(out))) == sorted(map(str, rejects_of(embedded)))
-    assert manifest_of(out)["splits"]["val"]["images"] == manifest_of(embedded)["splits"]["val"]["images"]
-    assert recordmill("verify", out).code == 0
 
 
 def test_verify_lets_the_model_make_features_again(inputs, embedded, tmp_path, recordmill):

@@ -215,28 +215,6 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
     assert not (tmp_path / "dir").exists()
 
 
-HOSTILE = (
-    *("../../x.jpg", "/tmp/recordmill-x.jpg", "a/../../../x.jpg", "..\\..\\x.jpg", "C:\\x.jpg", "x\0.jpg", "file://x"),
-    *(".", "", "a/" * 3000 + "x", "x" * 300, "1.jpg/c.jpg", "\x1b[2J"),
-)
-
-
-def test_hostile_names_are_written_nowhere(folder, tmp_path, recordmill):
-    shard = edit(folder, {id_: ("image/filename", name.encode()) for id_, name in enumerate(HOSTILE, 2)})
-    before = set(tmp_path.rglob("*"))
-    outcome = recordmill("extract", folder, tmp_path / "dir", "--workers", 1)
-    assert outcome.code == 1
-    for number in range(1, 14):
-        assert f"{shard} record {number}: file_name: " in outcome.out
-    assert "\x1b" not in outcome.out
-    assert image_ids(tmp_path / "dir") == [1]
-    assert document(tmp_path / "dir")["annotations"][0]["id"] == 1
-    written = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
-    files = ("images/train/1.jpg", "annotations/instances_train.json")
-    assert written == {tmp_path / "dir" / file for file in files}
-    assert not Path("/tmp/recordmill-x.jpg").exists()
-
-
 def test_records_that_contradict_themselves(folder, pictures, tmp_path, recordmill):
     """Each fault is told, and all else is extracted."""
     faults = {

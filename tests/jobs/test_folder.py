@@ -13,15 +13,7 @@ from PIL import Image
 import recordmill as package
 from recordmill.transforms.images.listing import listing_of
 from tests.conftest import manifest_of, read_examples, shard_bytes
-from tests.jobs.folders import (
-    CLASSES,
-    NOT_IMAGES,
-    SPLITS,
-    examples_of,
-    image_files,
-    splits_of,
-    whole_folder,
-)
+from tests.jobs.folders import CLASSES, NOT_IMAGES, SPLITS, examples_of, image_files, splits_of, whole_folder
 
 
 def test_every_feature_is_the_file_s(pictures, converted):

@@ -5,8 +5,6 @@ import signal
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import shard_bytes, staged_shards
 from tests.faults.warm_process import Command, signal_after_record
 from tests.jobs.folders import draw, draw_all, image_files, splits_of, three_splits, whole_folder
@@ -59,17 +57,3 @@ def test_overwrite_replaces_all_the_splits_of_another_name_and_division(tmp_path
     assert len(splits_of(tmp_path / "out")) == 8
     assert {name.partition("-")[0] for name in shard_bytes(tmp_path / "out")} == {"pets"}
     assert recordmill("verify", tmp_path / "out").code == 0
-
-
-@pytest.mark.parametrize("wrong", [["--labels", "gone.csv"], ["--images", "more"]], ids=["no file", "two of one name"])
-def test_overwrite_deletes_nothing_for_a_job_that_cannot_be_done(tmp_path, recordmill, monkeypatch, wrong):
-    monkeypatch.chdir(tmp_path)
-    draw_all(Path("images"), ["cat/1.jpg", "dog/2.jpg"])
-    draw_all(Path("more"), ["cat/1.jpg"])
-    Path("gone.csv").write_text("path,label\ngone.jpg,cat\n")
-    flags = ["--images", "images", "--output", "out"]
-    assert recordmill("folder", *flags).code == 0
-    before = whole_folder(Path("out"))
-    assert recordmill("folder", *flags, "--overwrite", *wrong).code in (1, 2)
-    left = {name: data for name, data in whole_folder(Path("out")).items() if not name.startswith(".recordmill")}
-    assert left == before

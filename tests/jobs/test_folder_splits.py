@@ -1,8 +1,6 @@
 """`recordmill folder`: which split and which class an image is of."""
 
-import shutil
 from collections import Counter
-from pathlib import Path
 
 from tests.conftest import manifest_of, shard_bytes
 from tests.jobs.folders import (
@@ -18,46 +16,6 @@ from tests.jobs.folders import (
     three_splits,
     write_table,
 )
-
-
-def test_images_stay_in_their_split_when_others_join_and_go(many, tmp_path, recordmill):
-    before = divided(recordmill, many, tmp_path / "before")
-    assert Counter(before.values()) == {"train": 24, "val": 9, "test": 7}
-    by_split = {split: [number for number in range(12) if before[f"b/{number}.png"] == split] for split in SPLITS}
-    assert by_split == {"train": [1, 3, 6, 8, 10, 11], "val": [5, 7], "test": [0, 2, 4, 9]}  # of all versions
-    assert divided(recordmill, many, tmp_path / "seed", "--seed", 1) == before
-    assert shard_bytes(tmp_path / "seed") != shard_bytes(tmp_path / "before")
-    other = divided(recordmill, many, tmp_path / "split seed", "--split-seed", 1)
-    assert set(other) == set(before)
-    assert sum(other[name] != before[name] for name in before) > 15
-    grown = Path(shutil.copytree(many, tmp_path / "grown"))
-    draw_all(grown, [f"{class_}/new {number}.jpg" for class_ in "abd" for number in range(5)])
-    for number in range(10):
-        (grown / "a" / f"{number}.png").unlink()
-    after = divided(recordmill, grown, tmp_path / "after")
-    assert len(after) == 40 + 15 - 10
-    assert {name: split for name, split in after.items() if name in before} == {
-        name: split for name, split in before.items() if name in after
-    }
-
-
-def test_stratify_gives_each_split_its_share_of_every_class(many, tmp_path, recordmill):
-    found = divided(recordmill, many, tmp_path / "out", "--stratify")
-    assert Counter((name.split("/")[0], split) for name, split in found.items()) == {
-        ("a", "train"): 12,
-        ("a", "val"): 6,
-        ("a", "test"): 6,
-        ("b", "train"): 6,
-        ("b", "val"): 3,
-        ("b", "test"): 3,
-        ("c", "train"): 2,
-        ("c", "val"): 1,
-        ("c", "test"): 1,
-    }
-    grown = draw_all(Path(shutil.copytree(many, tmp_path / "grown")), [f"d/{number}.jpg" for number in range(8)])
-    after = divided(recordmill, grown, tmp_path / "after", "--stratify")
-    assert after.items() >= found.items()  # of the other classes none is moved by a new one
-    assert Counter(split for name, split in after.items() if name.startswith("d/")) == {"train": 4, "val": 2, "test": 2}
 
 
 def test_stratified_groups_of_a_table_are_in_one_split(many, tmp_path, recordmill):

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.conftest import (
     SQUARE,
     annotation,
     coco_flags,
-    convert,
     draw_jpeg,
     every_kind,
     image_row,
@@ -123,19 +121,6 @@ def test_without_a_listing_the_same_records_are_written(sample, tmp_path, record
         )
         assert one == other
     assert manifest_of(unlisted)["splits"]["train"]["images"]["rows"] == 24
-
-
-def test_what_is_no_file_or_far_too_large_is_not_read(tmp_path, recordmill):
-    """A pipe into which nobody writes, which would be waited for; and ten gigabytes that take no room on the disk."""
-    draw_jpeg(tmp_path / "images" / "a.jpg")
-    os.mkfifo(tmp_path / "images" / "pipe.jpg")
-    with open(tmp_path / "images" / "sparse.jpg", "wb") as file:
-        file.truncate(10_000_000_000)
-    rows = [image_row(1, "a.jpg"), image_row(2, "pipe.jpg"), image_row(3, "sparse.jpg")]
-    instances = write_coco(tmp_path, rows, [], CATEGORIES)
-    assert convert(recordmill, tmp_path, instances, "--no-list", "--max-rejects", "1").code == 0
-    reasons = sorted((line["id"], line["reason"]) for line in rejects_of(tmp_path / "out"))
-    assert reasons == [(2, "image_inaccessible"), (3, "too_large")]
 
 
 def uncarried(folder: Path) -> list[dict]:

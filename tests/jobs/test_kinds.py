@@ -1,9 +1,6 @@
 """Every kind of annotation, from end to end through the command, against an independent reading of the same files."""
 
-import io
 import json
-import os
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,22 +10,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
 import recordmill as package
-from tests.conftest import (
-    CATEGORIES,
-    PANOPTIC_CATEGORIES,
-    SKELETON,
-    SQUARE,
-    annotation,
-    draw_jpeg,
-    every_kind,
-    grey,
-    image_row,
-    manifest_of,
-    read_examples,
-    rejects_of,
-    shard_bytes,
-)
-from tests.gcs_stand_in import running
+from tests.conftest import CATEGORIES, SKELETON, SQUARE, annotation, grey, manifest_of, read_examples, rejects_of
 
 
 def by_image(folder: Path) -> dict[int, dict[str, list]]:
@@ -138,14 +120,6 @@ def test_dataset_decodes_all_of_it(of_every_kind):
 # Small data sets, known by heart
 
 
-def segment(id_: int, category_id: int, **more) -> dict:
-    return {"id": id_, "category_id": category_id, "iscrowd": 0, "bbox": [0, 0, 40, 30], "area": 1200} | more
-
-
-IDS = np.where(np.arange(1200).reshape(30, 40) < 600, 70_000, 300)
-GOOD_SEGMENTS = [segment(70_000, 92), segment(300, 3)]
-
-
 def test_what_is_bad_is_rejected_and_the_rest_of_the_image_stays(inputs, recordmill):
     bad = [
         ({"segmentation": [[1, 2, 3]]}, "malformed_segmentation"),
@@ -174,41 +148,6 @@ def test_what_is_bad_is_rejected_and_the_rest_of_the_image_stays(inputs, recordm
     assert recordmill("verify", inputs.out).code == 0
 
 
-def test_a_bad_panoptic_annotation_leaves_its_image_void(inputs, recordmill):
-    flags = inputs.panoptic(IDS, GOOD_SEGMENTS)
-    masks = inputs.folder / "masks"
-    (masks / "folder").mkdir()
-    (masks / "loop.png").symlink_to("loop.png")
-    os.mkfifo(masks / "pipe.png")
-    bad = [
-        ("gone.png", GOOD_SEGMENTS, "mask_missing"),
-        ("folder", GOOD_SEGMENTS, "mask_missing"),
-        ("x" * 300, GOOD_SEGMENTS, "mask_missing"),
-        ("loop.png", GOOD_SEGMENTS, "mask_missing"),
-        ("pipe.png", GOOD_SEGMENTS, "mask_missing"),
-        ("a.png", GOOD_SEGMENTS[:1], "segment_mismatch"),
-        ("a.png", [segment(70_000, 92), segment(300, 77)], "unknown_category"),
-        ("a.png", "none", "malformed_panoptic"),
-    ]
-    rows = [image_row(id_, f"{id_}.jpg") for id_, _ in enumerate(bad)]
-    for row in rows:
-        draw_jpeg(inputs.folder / "images" / row["file_name"])
-    segments = [{"image_id": id_, "file_name": name, "segments_info": of} for id_, (name, of, _) in enumerate(bad)]
-    inputs.file("panoptic.json", segments, PANOPTIC_CATEGORIES, rows)
-    instances = inputs.file("instances.json", [annotation(5, id_) for id_, _ in enumerate(bad)], CATEGORIES, rows)
-    assert recordmill(*inputs.flags("--instances", instances, *flags)).code == 0
-    rejected = sorted((reject["image_id"], reject["reason"]) for reject in rejects_of(inputs.out))
-    assert rejected == [(id_, reason) for id_, (_, _, reason) in enumerate(bad)]
-    examples = read_examples(inputs.out)
-    assert len(examples) == len(bad)
-    for example in examples:
-        assert example["image/object/id"] == [5]
-        assert set(grey(example["image/segmentation/class/encoded"][0]).ravel()) == {255}
-        for name in ("category", "instance"):
-            assert set(grey(example[f"image/panoptic/{name}_mask"][0]).ravel()) == {0}
-    assert recordmill("verify", inputs.out).code == 0
-
-
 def test_lvis(inputs, recordmill):
     """Its rows have an address in place of a file name, and two lists of categories; its annotations no iscrowd."""
     lvis = {"id": 1, "width": 40, "height": 30, "coco_url": "http://images.cocodataset.org/train2017/a.jpg"}
@@ -224,22 +163,3 @@ def test_lvis(inputs, recordmill):
     assert example["image/object/is_crowd"] == [0]
     assert manifest_of(inputs.out)["parts"] == ["mask_png", "lvis"]
     assert recordmill("verify", inputs.out).code == 0
-
-
-def test_panoptic_pngs_in_an_archive_in_a_bucket_give_the_same_shards(
-    of_every_kind, sample, tmp_path, recordmill, monkeypatch
-):
-    """They come with their neighbours: by two requests for the directory, and a few for spans."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as file:
-        for path in sorted(Path(sample.panoptic_masks).iterdir()):
-            file.write(path, f"panoptic/{path.name}")
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        server.put("masks.zip", archive.getvalue())
-        masks = "gs://bucket/masks.zip"
-        flags = [masks if flag == sample.panoptic_masks else flag for flag in every_kind(sample)]
-        outcome = recordmill("coco", *flags, "--output", tmp_path / "out", "--num-shards", 2, "--masks", "both")
-        assert outcome.code == 0, outcome
-        assert len([call for call in server.log if (call.operation, call.name) == ("read", "masks.zip")]) <= 6
-    assert shard_bytes(tmp_path / "out") == shard_bytes(of_every_kind)

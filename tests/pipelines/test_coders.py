@@ -6,73 +6,45 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.verbs import coco, embed, folder, table
-from tests.conftest import coco_flags
+from recordmill.launch.verbs import conversions
+
+HALVES = "--split train=0.5,val=0.5"
+PLAIN = "coco --images {images} --instances {instances} --output {out}"
+ALL = PLAIN + " --keypoints {keypoints} --captions {captions} --panoptic {panoptic} --panoptic-masks {panoptic_masks}"
+FOLDER = "--images {images} --output {out} --label-from name"
+MODEL = "--model mobilenet-v2 --input-size 32x32 --weights none"
+OF_PICTURES = f"--rows {{pictures}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
+ROWS = "table --rows {objects} --label shape --output {out}"
+COMMANDS = {
+    "coco": PLAIN,
+    "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
+    "no list, Beam's sink": f"{ALL} --no-list --writer beam --num-shards 2",
+    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9]",
+    "by a list of groups": f"{PLAIN} {HALVES} --groups {{groups}}",
+    "stratified by a list of groups": f"folder {FOLDER} {HALVES} --stratify --groups {{groups}}",
+    "features of random weights": f"embed {FOLDER} {MODEL}",
+    "features, Beam's sink": f"embed {FOLDER} {MODEL} --writer beam",
+    "features of rows": f"embed {OF_PICTURES} {MODEL}",
+    "stratified, Beam's sink": f"folder {FOLDER} {HALVES} --stratify --writer beam",
+    "table": ROWS,
+    "table of pictures and texts": f"table {OF_PICTURES} --text-column description --text counts",
+    "texts of two columns": f"{ROWS} --text-column image,caption --text counts",
+    "table, Beam's sink": f"{ROWS} --key object {HALVES} --stratify --writer beam",
+}
+"""One for each form that a pipeline has: what is only a value of a step, such as a layout, makes no other."""
 
 
-def commands(sample, out) -> dict[str, list[str]]:
-    """One for each form that a pipeline has: what is only a value of a step, such as a layout, makes no other."""
-    annotations = [f"--{kind}={getattr(sample, kind)}" for kind in ("keypoints", "captions", "panoptic")]
-    masks = f"--panoptic-masks={sample.panoptic_masks}"
-    plain = coco_flags(sample, out)
-    images = ["folder", "--images", sample.images, "--output", str(out), "--label-from", "name"]
-    model = ["--model", "mobilenet-v2", "--input-size", "32x32"]
-    groups = ["--split", "train=0.5,val=0.5", "--group-from", "[0-9]"]
-    listed = out.parent / "groups.csv"
-    listed.write_text("file_name,group\n1.jpg,a\n")
-    of_pictures = ["table", "--rows", sample.pictures, "--images", sample.classes, "--image-column", "image"]
-    of_pictures += ["--label", "label", "--split", "train=0.5,val=0.5", "--output", str(out)]
-    rows = ["table", "--rows", sample.objects, "--label", "shape", "--output", str(out)]
-    return {
-        "coco": plain,
-        "every kind by name and group": [
-            *(*plain, *annotations, masks, "--match", "name", *groups, "--caption-text", "tfidf")
-        ],
-        "no list, Beam's sink": [*plain, *annotations, masks, "--no-list", "--writer", "beam", "--num-shards", "2"],
-        "folder by group": [*images, *groups],
-        "by a list of groups": [*plain, "--split", "train=0.5,val=0.5", "--groups", listed],
-        "stratified by a list of groups": [*images, *groups[:2], "--stratify", "--groups", listed],
-        "features of random weights": ["embed", *images[1:], *model, "--weights", "none"],
-        "features, Beam's sink": ["embed", *images[1:], *model, "--weights", "none", "--writer", "beam"],
-        "features of rows": ["embed", *of_pictures[1:], *model, "--weights", "none"],
-        "stratified, Beam's sink": [*images, "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam"],
-        "table": rows,
-        "table of pictures and texts": [*of_pictures, "--text-column", "description", "--text", "counts"],
-        "texts of two columns": [*rows, "--text-column", "image,caption", "--text", "counts"],
-        "table, Beam's sink": [
-            *(*rows, "--key", "object", "--split", "train=0.5,val=0.5", "--stratify", "--writer", "beam")
-        ],
-    }
-
-
-KINDS = (
-    "coco",
-    "every kind by name and group",
-    "no list, Beam's sink",
-    "folder by group",
-    "by a list of groups",
-    "stratified by a list of groups",
-    "features of random weights",
-    "features, Beam's sink",
-    "features of rows",
-    "stratified, Beam's sink",
-    "table",
-    "table of pictures and texts",
-    "texts of two columns",
-    "table, Beam's sink",
-)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_flattened_has_one_coder(sample, tmp_path, kind):
-    command = parse([str(word) for word in commands(sample, tmp_path / "out")[kind]])
-    conversion = {"coco": coco, "folder": folder, "embed": embed, "table": table}[command.verb].conversion(
-        command.options
-    )
+@pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
+def test_what_is_flattened_has_one_coder(sample, tmp_path, line):
+    groups = tmp_path / "groups.csv"
+    groups.write_text("file_name,group\n1.jpg,a\n")
+    command = parse(line.format(**sample._asdict(), out=tmp_path / "out", groups=groups).split())
+    conversion = getattr(conversions, command.verb)(command.options)
+    job = conversion.job()
     p = beam.Pipeline(options=PipelineOptions([]))
-    conversion.write(p, conversion.recipes())
+    job.write(p, conversion.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))
-    conversion.report(report, "report.json")
+    job.report(report, "report.json")
     for pipeline in (p, report):
         components = pipeline.to_runner_api().components
         coders = {

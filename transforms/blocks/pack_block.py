@@ -116,7 +116,7 @@ def _encoded(column: _Narrow, start: int, end: int) -> tuple:
     dtype and bytes of the numbers; and of a ragged column narrow dtype and bytes of the lengths."""
     values, lengths = column.values, column.lengths
     if not column.is_constant:
-        if column.starts is not None:
+        if column.starts is not None and lengths is not None:
             values, lengths = values[column.starts[start] : column.starts[end]], lengths[start:end]
         else:
             values = values[start:end]

@@ -110,9 +110,6 @@ class _QuoteCounter:
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return False
-
     def writable(self) -> bool:
         return False
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.rejects import Count, Metric
-from recordmill.schemas.shards import ShardInfo, ShardResult
+from recordmill.schemas.rejects import Metric
+from recordmill.schemas.shards import ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, head, masked
 from recordmill.transforms.runtime import progress
@@ -142,11 +142,3 @@ def framed(records: pa.LargeBinaryArray) -> bytes:
 @lru_cache(1 << 14)
 def _head(length: int) -> bytes:
     return head(length)
-
-
-def shard_of(result: ShardResult) -> tuple[str, ShardInfo]:
-    return result.key.split, result.info
-
-
-def counted_in(result: ShardResult) -> list[tuple[str, Count]]:
-    return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]

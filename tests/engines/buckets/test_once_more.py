@@ -2,13 +2,7 @@
 
 from pathlib import Path
 
-from tests.engines.buckets.jobs import (
-    OUT,
-    ROOT,
-    files_of,
-    objects_of,
-    shards_of,
-)
+from tests.engines.buckets.jobs import OUT, ROOT, files_of, objects_of, shards_of
 from tests.gcs_stand_in import GcsStandIn
 
 

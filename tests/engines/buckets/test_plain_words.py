@@ -11,15 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.buckets.jobs import (
-    ALWAYS,
-    OUT,
-    ROOT,
-    is_one_line,
-    objects_of,
-    shards_of,
-    upload,
-)
+from tests.engines.buckets.jobs import ALWAYS, OUT, ROOT, is_one_line, objects_of, shards_of, upload
 from tests.gcs_stand_in import ACCOUNT, REQUESTER_PAYS, Fault, GcsStandIn, Kind
 
 

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.cli import main
-from tests.conftest import (
-    CATEGORIES,
-    annotation,
-    draw_jpeg,
-    image_row,
-    write_coco,
-)
+from tests.conftest import CATEGORIES, annotation, draw_jpeg, image_row, write_coco
 from tests.engines.buckets.jobs import DEFLATED, OUT, ROOT, STORED, files_of, shown, zipped
 
 

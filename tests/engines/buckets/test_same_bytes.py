@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.cli import main
-from tests.conftest import (
-    SHARED_DATA,
-    draw_jpeg,
-    manifest_of,
-)
+from tests.conftest import SHARED_DATA, draw_jpeg, manifest_of
 from tests.engines.buckets.jobs import (
     DEFLATED,
     OUT,

@@ -7,10 +7,8 @@ import pytest
 from recordmill.launch.command_line.parser import parse
 from recordmill.launch.command_line.verbs import VERBS, TerminalOptions
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.extract_options import ExtractOptions
+from recordmill.pipelines.options.dataset_options import ExtractOptions, SampleOptions, VerifyOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.sample_options import SampleOptions
-from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError
 
 INPUTS = ["coco", "--images", "images", "--instances", "a.json", "--output", "out"]

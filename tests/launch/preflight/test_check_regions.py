@@ -2,21 +2,14 @@
 
 import pytest
 
-from recordmill.launch.preflight.check_regions import distant_buckets
-from tests.gcs_stand_in import Fault, Kind, running
+from recordmill.launch.preflight.check_runner import distant_buckets
+from tests.gcs_stand_in import Fault, Kind
 
 CUSTOM = {
     "location": "US",
     "locationType": "dual-region",
     "customPlacementConfig": {"dataLocations": ["US-EAST1", "US-WEST1"]},
 }
-
-
-@pytest.fixture
-def gcs(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        yield server
 
 
 @pytest.mark.parametrize(

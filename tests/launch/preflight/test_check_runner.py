@@ -160,13 +160,6 @@ def test_a_job_server_may_be_taken():
         server.stop()
 
 
-@pytest.fixture
-def gcs(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        yield server
-
-
 def staging(path: str):
     return beam_options(["--runner=DataflowRunner", f"--temp_location={path}"])
 

@@ -4,24 +4,20 @@ import logging
 
 import pytest
 
-from recordmill.launch.preflight import check_sample as check_sample_module
-from recordmill.launch.preflight.check_sample import check_sample
+from recordmill.launch.preflight import check_inputs
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.schemas.errors import ConfigError
-from tests.gcs_stand_in import running
 
 
 @pytest.fixture
-def gcs(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        monkeypatch.setattr(check_sample_module, "_SAMPLE", 4)
-        server.page_size = 4
-        yield server
+def gcs(gcs, monkeypatch):
+    monkeypatch.setattr(check_inputs, "_SAMPLE", 4)
+    gcs.page_size = 4
+    return gcs
 
 
 def looked_at(*folders: str, **options) -> None:
-    check_sample(FolderOptions(images=folders, output="out", **options))
+    check_inputs.check_sample(FolderOptions(images=folders, output="out", **options))
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,7 @@ import pytest
 
 from recordmill.launch.preflight.choose_encoders import choose_encoder, read_stop_words, saved_classes
 from recordmill.pipelines.options.text_options import TextOptions
-from recordmill.schemas.encoders import (
-    EncoderSource,
-    TextEncoder,
-    TextForm,
-    TextSettings,
-    classes_file,
-    encode_encoder,
-)
+from recordmill.schemas.encoders import EncoderSource, TextEncoder, TextForm, TextSettings, classes_file, encode_encoder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import FORMAT, Manifest, encode_manifest
 from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT

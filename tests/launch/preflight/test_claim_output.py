@@ -4,13 +4,7 @@ import msgspec
 import pytest
 
 from recordmill.launch.preflight import claim_output as claim_module
-from recordmill.launch.preflight.claim_output import (
-    OutputState,
-    absent_folders,
-    claim_output,
-    damaged_shards,
-    release_output,
-)
+from recordmill.launch.preflight.claim_output import OutputState, absent_folders, claim_output, release_output
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationKind
 from recordmill.schemas.errors import ConfigError
@@ -29,7 +23,6 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.recipes import InputFile, Recipe, to_list
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.images.listing import listing_of
-from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.transforms.storage.conftest import gcs, path_of, server
 
 __all__ = ["gcs", "server"]  # fixtures
@@ -208,6 +201,7 @@ CLAIMS = [
     (claimed(RECIPE), [changed(images=("elsewhere",))], [False], [NEW]),  # it wrote no shard
     (claimed(RECIPE), [VAL], [False], [NEW]),
     *((with_file(NOTE, note), [RECIPE], [True], [NEW]) for note in (b"", b"{", b'{"format": 1}', b"\xff")),
+    (both(begun(), with_file(NOTE, encode_json(changed(layout="unknown")))), [RECIPE], [False], [NEW]),
     (both(begun(), without(NOTE), with_file(f"{STATE}/rejects.jsonl")), [RECIPE], [False], [NEW]),
     (with_file(f"{STATE}/.recipe.json.000000-1-000000.0000.tmp"), [RECIPE], [False], [NEW]),
     (with_file(f"{STATE}/beam-temp-coco/x"), [RECIPE], [False], [NEW]),
@@ -406,21 +400,6 @@ def test_a_state_folder_that_leads_elsewhere_costs_nobody_a_file(tmp_path):
     with pytest.raises(ConfigError, match=r"has thesis\.txt"):
         claim(tmp_path / "out", overwrite=True)
     assert (tmp_path / "mine" / "thesis.txt").exists()
-
-
-def test_damaged_shards(tmp_path):
-    finish(tmp_path, RECIPE)
-    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE)) == []
-    (tmp_path / SHARDS[0].file).unlink()
-    (tmp_path / SHARDS[1].file).write_bytes(bytes(6))
-    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE)) == [
-        "coco-train.tfrecord-00000-of-00002 is missing",
-        "coco-train.tfrecord-00001-of-00002 has 6 bytes instead of 7",
-    ]
-    (tmp_path / SHARDS[1].file).write_bytes(b"\1" + bytes(6))
-    assert damaged_shards(LocalStorage(), str(tmp_path), split(RECIPE))[1] == (
-        "coco-train.tfrecord-00001-of-00002 has the checksum 0z1GpQ== instead of uz5qbQ=="
-    )
 
 
 # A bucket that keeps what is written

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordmill.launch.preflight.find_rows import find_rows
+from recordmill.launch.preflight.check_inputs import find_rows
 from recordmill.schemas.errors import ConfigError
 from tests.gcs_stand_in import BUCKET, running
 

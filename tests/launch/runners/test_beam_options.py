@@ -1,5 +1,6 @@
 """Beam's options as a job gets them."""
 
+import os
 import re
 
 import pytest
@@ -53,6 +54,10 @@ def test_runners(name, runner):
 def test_a_runner_that_is_not_known_to_work_is_refused(name):
     with pytest.raises(ConfigError, match="is none of DataflowRunner"):
         beam_options([f"--runner={name}"])
+
+
+def test_a_setup_file_has_a_whole_path():
+    assert os.path.isabs(beam_options(["--setup_file=setup.py"]).view_as(SetupOptions).setup_file)
 
 
 @pytest.mark.parametrize("arguments", [[], DATAFLOW, ["--runner=FlinkRunner"], [*DATAFLOW, "--save_main_session"]])

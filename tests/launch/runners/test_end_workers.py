@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.launch.runners import end_workers
-from recordmill.launch.runners.end_workers import kill_workers, workers_end_too
+from recordmill.launch.runners import signals
+from recordmill.launch.runners.signals import kill_workers, workers_end_too
 
 # Shells that go by the name of a worker, tell their number, and wait for the end of their input.
 WORKER = """sh -c 'echo $$; read line' apache_beam.runners.worker.sdk_worker_main"""
@@ -68,8 +68,8 @@ def heard() -> Iterator[list[int]]:
 
 def test_a_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatch):
     killed = threading.Event()
-    monkeypatch.setattr(end_workers, "_GRACE_S", 0.0)
-    monkeypatch.setattr(end_workers, "kill_workers", killed.set)
+    monkeypatch.setattr(signals, "_GRACE_S", 0.0)
+    monkeypatch.setattr(signals, "kill_workers", killed.set)
     before = signal.getsignal(signal.SIGTERM)
     with workers_end_too():
         signal.raise_signal(signal.SIGTERM)

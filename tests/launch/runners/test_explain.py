@@ -8,13 +8,7 @@ import pytest
 from google.api_core.exceptions import Conflict, Forbidden, TooManyRequests
 
 from recordmill.launch.runners.explain import explain
-from recordmill.schemas.errors import (
-    CategoryError,
-    ConfigError,
-    JobError,
-    RecordError,
-    TooManyRejectsError,
-)
+from recordmill.schemas.errors import CategoryError, ConfigError, JobError, RecordError, TooManyRejectsError
 
 TRACEBACK = """\
 Traceback (most recent call last):

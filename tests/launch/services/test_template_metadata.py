@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,13 +83,6 @@ def test_it_is_what_flex_templates_ask_for(command, tmp_path):
         assert max((int(number) for number in re.findall(r"[{,](\d+)", regex)), default=0) <= 255
 
 
-def test_no_parameter_has_the_name_of_a_flag_of_beam():
-    """One flat list holds both, and names tell them apart."""
-    beams = {name for options in PipelineOptions.__subclasses__() for name in options([])._visible_option_list()}
-    assert beams >= BEAMS
-    assert beams & {name for command in TEMPLATES for name in parameters(command)} == set()
-
-
 @pytest.mark.parametrize("name", VALUES)
 def test_good_values_match_and_bad_ones_do_not(name):
     good, bad = VALUES[name]
@@ -98,12 +90,7 @@ def test_good_values_match_and_bad_ones_do_not(name):
     assert matched == good
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("output", "seed", "num_shards", "examples_per_shard", "max_rejects", "min_area"),
-    ],
-)
+@pytest.mark.parametrize("name", ["output", "seed", "num_shards", "examples_per_shard", "max_rejects", "min_area"])
 @settings(max_examples=20)
 @given(data=st.data())
 def test_the_command_takes_every_value_that_matches(name, data):

@@ -1,11 +1,13 @@
 """A command that lacks an extra of the distribution names it, before it reads or writes anything."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
 from recordmill.launch.command_line.verbs import VERBS
+from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from tests.conftest import coco_flags
 
 ARGUMENTS = {
@@ -16,13 +18,7 @@ ARGUMENTS = {
     "table": ["--rows", "r.csv", "--output", "o"],
     "verify": ["o"],
 }
-DATAFLOW = [
-    "--",
-    "--runner=DataflowRunner",
-    "--project=some-project",
-    "--region=europe-west4",
-    "--temp_location=gs://b",
-]
+DATAFLOW = ["--", "--runner=DataflowRunner", "--project=p-12345", "--region=us-east1", "--temp_location=gs://b"]
 
 
 def refusal(outcome) -> str:
@@ -41,6 +37,20 @@ def test_verify_s_default_check_needs_tensorflow(copy_converted, tmp_path, recor
     copy_converted(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     assert 'pip install "recordmill[tensorflow]"' in refusal(recordmill("verify", tmp_path))
+
+
+@pytest.mark.parametrize("is_checking", [True, False])
+def test_checking_leaves_gpus_alone(tmp_path, monkeypatch, is_checking):
+    (tmp_path / "tensorflow.py").write_text("constant = int")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    del sys.modules["tensorflow"]
+    for name in ("CUDA_VISIBLE_DEVICES", "TF_ENABLE_ONEDNN_OPTS"):
+        monkeypatch.setenv(name, "")
+        del os.environ[name]
+    require_tensorflow("verify", is_checking)
+    found = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("TF_ENABLE_ONEDNN_OPTS")
+    assert found == (("-1", "0") if is_checking else (None, None))
 
 
 WITHOUT_CLIENTS = """

@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 import pytest
 
+from recordmill.pipelines.options.dataset_options import VerifyOptions
 from recordmill.pipelines.options.option import READ, WRITE, Kind, Option, Options, option, options_of, redefined
-from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base(Options):
-    files: tuple[str, ...] = option(kind=Kind.PATHS, group=READ, help="files")
-    pairs: tuple[str, ...] = option((), kind=Kind.PATHS, group=READ, help="pairs", may_repeat=True)
-    share: float = option(0.5, kind=Kind.NUMBER, group=WRITE, help="a share", least=0, largest=1, measure="a fraction")
-    mode: str = option("fast", kind=Kind.CHOICE, group=WRITE, help="how", choices=("fast", "slow"))
+    files: tuple[str, ...] = option(Kind.PATHS, READ).says("files")
+    pairs: tuple[str, ...] = option(Kind.PATHS, READ, (), may_repeat=True).says("pairs")
+    share: float = option(Kind.NUMBER, WRITE, 0.5, least=0, largest=1, measure="a fraction").says("a share")
+    mode: str = option(Kind.CHOICE, WRITE, "fast", choices=("fast", "slow")).says("how")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Other(Base):
     share: float = redefined(Base, "share", 0.25, largest=2, unit="parts")
-    count: int | None = option(None, kind=Kind.INTEGER, group=WRITE, help="how many", least=1)
+    count: int | None = option(Kind.INTEGER, WRITE, None, least=1).says("how many")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 
 from recordmill.pipelines.options.coco_options import ANNOTATIONS, CocoOptions
 from recordmill.pipelines.options.convert_options import DEFAULT_SHARD_BYTES, MAX_SHARDS
+from recordmill.pipelines.options.dataset_options import VerifyOptions
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.option import Options
 from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.pipelines.options.verify_options import VerifyOptions
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.encoders import TextForm, TextSettings
 from recordmill.schemas.errors import ConfigError

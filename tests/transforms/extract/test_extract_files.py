@@ -24,7 +24,7 @@ def test_a_name_within_the_folder(name, path):
     assert path_below("images", name) == path
 
 
-@pytest.mark.parametrize("name", ["", "./.", "a/..", "../a", "/a"])
+@pytest.mark.parametrize("name", ["", "./.", "a/..", "../a", "/a", "..\\a", "C:\\a", "a\0", "file://a", "\x1b[2J"])
 def test_a_name_that_leads_elsewhere_or_is_no_file_s(name):
     with pytest.raises(UnusableRecordError) as caught:
         path_below("images", name)

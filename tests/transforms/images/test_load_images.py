@@ -155,6 +155,10 @@ def test_bytes_after_the_end_are_let_pass(tmp_path, data, check):
     assert load(tmp_path, data + b"appended" * 100, check=check).data == data + b"appended" * 100
 
 
+def test_a_jpeg_that_begins_and_ends_and_has_nothing_between_is_rejected(tmp_path):
+    assert_rejected(load(tmp_path, JPEG[:20] + JPEG[-2:], check="header"), Reason.IMAGE_UNREADABLE, "")
+
+
 def test_a_film_after_the_end_of_a_phone_s_picture_is_let_pass(tmp_path):
     data = JPEG + b"\x00\x00\x00\x18ftypmp42" + bytes(100_000)
     assert tf.io.decode_image(data).shape == (30, 40, 3)

@@ -254,6 +254,7 @@ def test_whatever_it_is_it_becomes_runs_or_a_segmentation_error(text):
         pytest.param(json.dumps([[0, 0, 1e8, 1e8] * 2]).encode(), False, id="long_edges"),
         pytest.param(json.dumps([[0, 0, 600, 0] * 5000]).encode(), False, id="many_long_edges"),
         pytest.param(json.dumps([[0, 0, 600, 0] * 500]).encode(), True, id="as_many_edges_as_are_drawn"),
+        pytest.param(json.dumps([[0, 0, 600, 0] * 512]).encode(), True, id="exactly_as_many"),
         pytest.param(
             json.dumps([[5, 5, 9, 5, 9, 9], [-100, 0, 100, 0] * 1537]).encode(), False, id="the_longest_edges"
         ),

@@ -1,0 +1,20 @@
+"""What steps share nobody changes: structs are frozen."""
+
+import importlib
+import pkgutil
+
+import msgspec
+
+from recordmill import schemas
+
+
+def test_structs_are_frozen():
+    modules = [
+        importlib.import_module(f"{schemas.__name__}.{each.name}") for each in pkgutil.iter_modules(schemas.__path__)
+    ]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
+    structs = {
+        each for each in found if issubclass(each, msgspec.Struct) and each.__module__.startswith(schemas.__name__)
+    }
+    assert len(structs) > 50
+    assert {each.__name__ for each in structs if not each.__struct_config__.frozen} == {"Terms", "_Classes", "_Format"}
