@@ -10,19 +10,19 @@ from itertools import chain
 import msgspec
 import numpy as np
 
-from recordmill.schemas.block import Block, Ragged, join_blocks
+from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
+from recordmill.schemas.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
 from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.blocks.image_tasks import NO_IMAGES, BlockTasks
+from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.order_images import hash_images, image_order
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.shards.encode_pictures import NO_RECORD
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
 from recordmill.transforms.statistics.count_images import ImageCounter
@@ -31,6 +31,8 @@ _LOGGER = logging.getLogger(__name__)
 
 _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
 """Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
+_COUNTED_IMAGES = 1000
+"""Images that are counted together: NumPy takes as long for one as for hundreds."""
 
 
 def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
@@ -52,7 +54,7 @@ class ShardWriter:
         self.labels = of.labels
         self.table = of.table
         self._finished = FinishedShards(recipe)
-        self._make = recipe.maker.start(of)
+        self._encode = recipe.maker.start(of)
 
     def finish(self, key: ShardKey, packed: Iterable[bytes]) -> ShardResult:
         """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan and versions, and the
@@ -73,7 +75,7 @@ class ShardWriter:
             continued = block.is_continuation
             progress.skipped_images(len(block) - (0 if continued is None else int(continued.sum())))
         else:
-            done = self._write(key, BlockTasks(block, (key.split,)), plan)
+            done = self._write(key, block, plan)
             self._finished.note(done)
         progress.finished_shard()
         return done
@@ -92,42 +94,79 @@ class ShardWriter:
         digest.update(block.objects_per_image.tobytes())
         return digest.hexdigest()
 
-    def _write(self, key: ShardKey, tasks: BlockTasks, plan: str) -> ShardResult:
+    def _write(self, key: ShardKey, block: Block, plan: str) -> ShardResult:
         counted: Counter[Metric] = Counter()
         classes: Counter[int] = Counter()
         rejected: list[Rejected] = []
-        images, fingerprints = ImageCounter(), ImageFingerprints()
+        facts = _ShardFacts()
         with ShardFile(self.recipe, key) as shard:
-            for task, made in self._make(tasks):
-                if isinstance(made, Rejected) and task.is_continuation:
-                    counted[Metric.OF_REJECTED_IMAGES] += made.annotations
-                    continue
-                if isinstance(made, Rejected):
-                    rejected.append(made)
-                    progress.rejected_image(task.ref.size_bytes)
-                    continue
-                places = [shard.append(*record) for record in made.records]
-                if places:
-                    size = sum(place.bytes for place in places)
-                    counted[Metric.RECORD_BYTES] += size - len(places) * FRAME_BYTES
-                    place = places[0]._replace(bytes=size)
-                    images.add(made.facts, place)
-                    fingerprints.add(made.facts, place)
-                rejected += made.rejected
-                counted.update(made.counted)
-                classes.update(made.class_counts)
-                if not task.is_continuation:
-                    progress.wrote_image(0 if made is NO_RECORD else task.ref.size_bytes)
+            for run in self._encode(block, key.split):
+                first, offset = shard.examples, shard.framed_bytes
+                for record in run.records:
+                    shard.append(*record)
+                lengths = shard.lengths(first)
+                counted.update(run.counted)
+                counted[Metric.RECORD_BYTES] += int(lengths.sum()) - len(lengths) * FRAME_BYTES
+                classes.update(run.class_counts)
+                rejected += run.rejected
+                if run.facts:
+                    facts.add(run.facts, find_places(run.records_per_image, lengths, first, offset))
+                progress.wrote_images(run.images, run.bytes)
+                for size in run.rejected_bytes:
+                    progress.rejected_image(size)
         for reject in rejected:
             progress.rejected(reject)
+        facts.count()
         return ShardResult(
             key,
             plan,
             made_by(self.recipe.layout),
             shard.info,
-            dict(counted),
+            dict(+counted),
             tuple(rejected),
-            images.statistics(shard.info.file),
+            facts.images.statistics(shard.info.file),
             dict(classes),
-            fingerprints.of_shard(shard.info.file) if has_picture(self.table) else None,
+            facts.fingerprints.of_shard(shard.info.file) if has_picture(self.table) else None,
         )
+
+
+def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:
+    """Where the records of images are that follow each other.
+
+    Args:
+        records_per_image: int64 [N].
+        lengths: int64, bytes of each framed record.
+        first, offset: index and offset of the first record in the shard.
+
+    >>> find_places(np.array([1, 2]), np.array([30, 40, 50]), first=7, offset=900)
+    RecordPlaces(record=array([7, 8]), offset=array([900, 930]), bytes=array([30, 90]))
+    """
+    rows = starts_of(records_per_image)
+    starts = starts_of(lengths)[rows]
+    return RecordPlaces(first + rows[:-1], offset + starts[:-1], np.diff(starts))
+
+
+class _ShardFacts:
+    """Statistics and fingerprints of a shard's images, of many images at a time."""
+
+    def __init__(self) -> None:
+        self.images, self.fingerprints = ImageCounter(), ImageFingerprints()
+        self._facts: list[FactColumns] = []
+        self._places: list[RecordPlaces] = []
+
+    def add(self, facts: FactColumns, places: RecordPlaces) -> None:
+        self._facts.append(facts)
+        self._places.append(places)
+        if sum(map(len, self._facts)) >= _COUNTED_IMAGES:
+            self.count()
+
+    def count(self) -> None:
+        """Count what was added since."""
+        if not self._facts:
+            return
+        facts = join_facts(self._facts)
+        places = RecordPlaces(*map(np.concatenate, zip(*self._places, strict=True)))
+        objects = None if facts.first_object_of_image is None else sort_objects(facts)
+        self.images.add(facts, places, objects)
+        self.fingerprints.add(facts, places, objects)
+        self._facts, self._places = [], []

@@ -16,13 +16,11 @@ from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.blocks.image_tasks import BlockTasks
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.examples.encode_examples import Encoded
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import ThreadedDoFn
@@ -36,8 +34,8 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class MakeRecords(ThreadedDoFn):
-    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged RESULTS, a ShardResult per image without
-    its file."""
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged RESULTS, a ShardResult per run of images
+    without its file."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
@@ -47,16 +45,17 @@ class MakeRecords(ThreadedDoFn):
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[Any]:
         key, packed = group
-        make = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
+        encode = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
         block = ordered_block(packed, self._recipe.seed)
-        for _, made in make(BlockTasks(block.having(split=np.zeros(len(block), np.int64)), (key.split,))):
-            encoded = Encoded((), {}, [made]) if isinstance(made, Rejected) else made
-            for reject in encoded.rejected:
+        for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
+            for reject in run.rejected:
                 progress.rejected(reject)
-            records = list(map(b"".join, encoded.records))
-            yield from ((key.split, record) for record in records)
-            counted = {**encoded.counted, Metric.RECORD_BYTES: sum(map(len, records))}
-            rest = tuple(encoded.rejected), Statistics(), encoded.class_counts
+            record_bytes = 0
+            for record in map(b"".join, run.records):
+                record_bytes += len(record)
+                yield key.split, record
+            counted = dict(+run.counted) | {Metric.RECORD_BYTES: record_bytes}
+            rest = tuple(run.rejected), Statistics(), run.class_counts
             yield TaggedOutput(RESULTS, ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest))
 
 

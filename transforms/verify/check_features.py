@@ -11,7 +11,7 @@ from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
+from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks
 from recordmill.transforms.records.record_values import RecordFault, RecordParser
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.storage.resolve import storage_for
@@ -53,7 +53,9 @@ def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> 
     tasks = [_task(number, values, how.folders) for number, values in enumerate(found)]
     faults = [(number, task) for number, task in enumerate(tasks) if not isinstance(task, ImageTask)]
     differences = []
-    for task, made in how.maker.start(of)([task for task in tasks if isinstance(task, ImageTask)]):
+    encoder = FeatureEncoder(of.labels, of.table, how.maker.dtype)
+    pictures = [task for task in tasks if isinstance(task, ImageTask)]
+    for task, made in embed_tasks(pictures, how.maker, of, encoder):
         number = task.image_id
         if isinstance(made, Rejected):
             faults.append((number, ("picture", f"{made.detail} ({made.reason.value})")))

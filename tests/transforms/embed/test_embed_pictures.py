@@ -21,7 +21,7 @@ from recordmill.schemas.models import ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.embed import embed_pictures
-from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, in_batches
+from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks, in_batches
 from recordmill.transforms.embed.load_model import LoadedModel, load_model
 from recordmill.transforms.shards.record_maker import RecordContext
 from tests.conftest import draw_jpeg
@@ -111,7 +111,8 @@ def maker(tmp_path) -> Callable[..., EmbedPictures]:
 def make(maker: EmbedPictures, tasks: list[ImageTask], threads: int = 2) -> list:
     table = features_table(maker.model.feature_shape, maker.dtype)
     with ThreadPoolExecutor(threads) as pool:
-        return list(maker.start(RecordContext(LABELS, table, pool, threads))(tasks))
+        context = RecordContext(LABELS, table, pool, threads)
+        return list(embed_tasks(tasks, maker, context, FeatureEncoder(LABELS, table, maker.dtype)))
 
 
 def drawn(folder: Path, number: int) -> list[ImageTask]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import pickle
 import struct
 import tracemalloc
 
@@ -22,13 +21,18 @@ from recordmill.schemas.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.examples import encode_examples as module
-from recordmill.transforms.examples.encode_examples import Encoded, ExampleEncoder
+from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
+from recordmill.transforms.examples import draw_masks, encode_examples, encoded
+from recordmill.transforms.examples.encoded import EncodedRun
+from recordmill.transforms.statistics.count_images import ImageCounter
+from tests.oracles import count_images, fingerprint_images, random_tasks
+from tests.oracles.encode_tasks import encode_one_by_one, encode_tasks
+from tests.oracles.fact_columns import record_places, sorted_objects, usual_places
 
 LABELS = LabelMap(
     (Category(0, "été", keypoints=("nose", "tail")), Category(3, "dog", keypoints=("nose",)), Category(90, "dog")),
@@ -51,13 +55,64 @@ def read(record: bytes) -> dict[str, list]:
     return {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
 
 
-def encode(task: ImageTask, policy: str = "clip", table=PLAIN) -> Encoded:
-    return ExampleEncoder(LABELS, table, policy).encode(task, PICTURE)
+def encode(task: ImageTask, policy: str = "clip", table=PLAIN, picture: Picture = PICTURE) -> EncodedRun:
+    return encode_tasks(LABELS, table, policy, [(task, picture)])
 
 
-def only(encoded: Encoded) -> dict[str, list]:
+def only(encoded: EncodedRun) -> dict[str, list]:
     (record,) = encoded.records
     return read(b"".join(record))
+
+
+TABLES = {
+    "detection": PLAIN,
+    "ids": DETECTION.with_parts((Part.LVIS, Part.CATEGORY_ID)),
+    "masks": DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS)),
+    "captions": DETECTION.with_parts((Part.CAPTIONS, Part.CAPTION_TERMS, Part.SEMANTIC, Part.MASK_RLE)),
+    "keras": KERAS,
+    "tfds": TFDS.with_parts((Part.CAPTIONS, Part.CAPTION_TOKENS, Part.PANOPTIC)),
+    "classification": CLASSIFICATION,
+}
+
+
+def assert_equals_encoding_one_by_one(labels: LabelMap, table: FeatureTable, policy: str, loaded: list) -> None:
+    expected = encode_one_by_one(labels, table, policy, loaded)
+    found = encode_tasks(labels, table, policy, loaded)
+    assert list(map(b"".join, found.records)) == expected.records
+    assert dict(+found.counted) == expected.counted
+    for name in ("rejected", "class_counts", "images", "bytes", "rejected_bytes"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.records_per_image.tolist() == expected.records_per_image
+    statistics, fingerprints = count_images.ImageCounter(), fingerprint_images.ImageFingerprints()
+    places = usual_places(expected.facts)
+    for each in zip(expected.facts, places, strict=True):
+        statistics.add(*each)
+        fingerprints.add(*each)
+    counted = ImageCounter(), ImageFingerprints()
+    for each in counted:
+        each.add(found.facts, record_places(places), sorted_objects(found.facts))
+    assert str(counted[0].statistics("s")) == str(statistics.statistics("s"))
+    assert counted[1].of_shard("s") == fingerprints.of_shard("s")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("policy", ["clip", "drop", "keep"])
+@pytest.mark.parametrize("labels", [random_tasks.LABELS, random_tasks.SHIFTED], ids=["labels", "shifted"])
+@pytest.mark.parametrize("table", TABLES)
+def test_equals_encoding_one_by_one(table, labels, policy, seed):
+    assert_equals_encoding_one_by_one(labels, TABLES[table], policy, random_tasks.draw_tasks(seed, labels))
+
+
+@pytest.mark.parametrize("table", [PLAIN, KERAS])
+def test_many_objects(table):
+    loaded = random_tasks.draw_tasks(0, images=3, most=20_000)
+    assert sum(len(task.annotations) for task, _ in loaded) >= 20_000
+    assert_equals_encoding_one_by_one(random_tasks.LABELS, table, "clip", loaded)
+
+
+def test_an_unknown_category_is_an_error_of_ours():
+    with pytest.raises(KeyError, match="2"):
+        encode(task(msgspec.structs.replace(INSIDE, category_id=2)))
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -95,8 +150,7 @@ def test_labels_begin_at_1_where_a_category_has_id_0_and_ids_are_kept_beside_the
     assert found["image/object/class/label"] == [1, 3]
     assert found["image/object/category_id"] == [0, 90]
     from_1 = msgspec.structs.replace(LABELS, categories=LABELS.categories[1:])
-    (record,) = ExampleEncoder(from_1, PLAIN, "clip").encode(task(INSIDE), PICTURE).records
-    assert read(b"".join(record))["image/object/class/label"] == [90]
+    assert only(encode_tasks(from_1, PLAIN, "clip", [(task(INSIDE), PICTURE)]))["image/object/class/label"] == [90]
 
 
 @pytest.mark.parametrize("image_id", [0, -1, (1 << 63) - 1, -(1 << 63)])
@@ -117,7 +171,7 @@ def test_box_policies(policy, ids, xmax, clipped, rejected):
     encoded = encode(task(INSIDE, CROSSING, OUTSIDE), policy)
     found = only(encoded)
     assert (found["image/object/id"], found["image/object/bbox/xmax"]) == (ids, xmax)
-    assert encoded.counted == {
+    assert +encoded.counted == {
         Metric.IMAGES: 1,
         Metric.OBJECTS: len(ids),
         **clipped,
@@ -164,7 +218,7 @@ def test_every_feature_of_the_layout_keras():
             "id": [8],
         },
     ]
-    assert encoded.counted == {
+    assert +encoded.counted == {
         Metric.IMAGES: 1,
         Metric.OBJECTS: 2,
         Metric.BOXES_CLIPPED: 1,
@@ -182,15 +236,8 @@ def test_a_box_that_is_not_clipped_keeps_the_json_s_own_numbers():
 @pytest.mark.parametrize("annotations", [(), (OUTSIDE,)])
 def test_an_image_without_an_object_gives_no_record_of_an_annotation(annotations):
     encoded = encode(task(*annotations), table=KERAS)
-    assert (list(encoded.records), encoded.counted) == ([], {Metric.IMAGES_WITHOUT_RECORD: 1})
+    assert (list(encoded.records), +encoded.counted) == ([], {Metric.IMAGES_WITHOUT_RECORD: 1})
     assert [reject.id for reject in encoded.rejected] == [annotation.id for annotation in annotations]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_image_is_wanted_where_a_record_can_come_of_it(layout):
-    encoder = ExampleEncoder(LABELS, LAYOUTS[layout], "clip")
-    assert encoder.wants_image(task(OUTSIDE))
-    assert encoder.wants_image(task()) == (layout != "keras")
 
 
 def test_every_feature_of_the_layout_tfds():
@@ -243,7 +290,7 @@ def test_captions_are_there_only_where_they_are_asked_for():
     encoded = encode(captioned, table=DETECTION.with_parts((Part.CAPTIONS,)))
     assert only(encoded)["image/caption"] == [b"one", b"two"]
     assert encoded.counted[Metric.CAPTIONS] == 2
-    assert encode(captioned) == encode(task())
+    assert list(encode(captioned).records) == list(encode(task()).records)
 
 
 def test_lvis_s_lists_stay_apart_and_may_be_empty():
@@ -312,7 +359,7 @@ def test_an_object_whose_mask_is_malformed_is_rejected_and_the_others_stay(segme
 def test_a_segmentation_is_not_looked_at_where_no_mask_is_asked_for():
     encoded = encode(task(masked(2, "nonsense")))
     assert (only(encoded)["image/object/id"], encoded.rejected) == ([2], [])
-    assert Metric.MASKS not in encoded.counted
+    assert Metric.MASKS not in +encoded.counted
 
 
 # Stuff
@@ -340,7 +387,7 @@ def test_an_image_without_stuff_is_all_to_be_ignored():
     assert np.array_equal(
         pixels(only(encoded)["image/segmentation/class/encoded"][0]), np.full((50, 100), 255, np.uint8)
     )
-    assert Metric.REGIONS not in encoded.counted
+    assert Metric.REGIONS not in +encoded.counted
 
 
 @pytest.mark.parametrize(("segmentation", "reason"), BAD_MASKS[:4] + BAD_MASKS[-3:])
@@ -408,7 +455,7 @@ def test_without_a_usable_panoptic_annotation_all_is_void(rows):
     found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
     for mask, void in zip(found, (0, 0, 255), strict=True):
         assert np.array_equal(mask, np.full((50, 100), void))
-    assert Metric.PANOPTIC not in encoded.counted
+    assert Metric.PANOPTIC not in +encoded.counted
     assert [(reject.what, reject.id, reject.reason, reject.image_id) for reject in encoded.rejected] == [
         ("annotation", None, Reason.MASK_MISSING, 139) for _ in rows
     ]
@@ -437,35 +484,49 @@ def test_a_mask_that_is_malformed_and_a_box_outside_are_both_told(panoptic):
 # Limits
 
 
-def test_a_picture_that_no_record_holds_is_rejected_with_all_its_annotations(monkeypatch):
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1999)
-    huge = msgspec.structs.replace(PICTURE, data=bytes(2000))
-    found = ExampleEncoder(LABELS, PLAIN, "clip").encode(task(CROSSING), huge)
-    assert (found.id, found.reason, found.annotations) == (139, Reason.RECORD_TOO_LARGE, 1)
+@pytest.fixture(name="limit")
+def limit_records(monkeypatch):
+    def limit(size: int) -> None:
+        for module in (encoded, encode_examples):
+            monkeypatch.setattr(module, "MAX_RECORD_BYTES", size)
+
+    return limit
 
 
-def test_masks_are_drawn_no_further_than_a_record_holds(monkeypatch):
+def test_a_picture_that_no_record_holds_is_rejected_with_all_its_annotations(limit):
+    limit(1999)
+    found = encode(task(CROSSING), picture=msgspec.structs.replace(PICTURE, data=bytes(2000))).rejected
+    assert [(each.id, each.reason, each.annotations) for each in found] == [(139, Reason.RECORD_TOO_LARGE, 1)]
+
+
+def test_masks_are_drawn_no_further_than_a_record_holds(limit, monkeypatch):
     drawn = []
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 3000)
-    monkeypatch.setattr(module, "mask_png", lambda *_: drawn.append(1) or bytes(500))
+    limit(3000)
+    monkeypatch.setattr(draw_masks, "mask_png", lambda *_: drawn.append(1) or bytes(500))
     table = DETECTION.with_parts((Part.MASK_PNG,))
-    rejected = encode(task(*(masked(number, POLYGON) for number in range(50))), table=table)
+    (rejected,) = encode(task(*(masked(number, POLYGON) for number in range(50))), table=table).rejected
     assert (rejected.reason, rejected.annotations, len(drawn)) == (Reason.RECORD_TOO_LARGE, 50, 6)
     assert only(encode(task(*(masked(number, POLYGON) for number in range(3))), table=table))
 
 
 @pytest.mark.parametrize("table", [PLAIN, KERAS])
-def test_a_picture_that_no_record_holds_is_rejected(table, monkeypatch):
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", len(PICTURE.data) - 1)
-    rejected = encode(task(INSIDE), table=table)
+def test_a_picture_that_no_record_holds_is_rejected(table, limit):
+    limit(len(PICTURE.data) - 1)
+    (rejected,) = encode(task(INSIDE), table=table).rejected
     assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
     assert f"its record would have {len(PICTURE.data)} bytes or more" in rejected.detail
 
 
-def test_a_record_of_many_small_values_is_rejected(monkeypatch):
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 3000)
-    assert encode(task(*(masked(number, POLYGON) for number in range(5)))).counted[Metric.OBJECTS] == 5
-    assert encode(task(*(masked(number, POLYGON) for number in range(100)))).reason is Reason.RECORD_TOO_LARGE
+def test_a_record_of_many_small_values_is_rejected_and_the_others_stay(limit):
+    limit(3000)
+    few, many = (task(*(masked(id_, POLYGON) for id_ in range(number)), OUTSIDE) for number in (5, 100))
+    found = encode_tasks(LABELS, PLAIN, "clip", [(few, PICTURE), (many, PICTURE), (few, PICTURE)])
+    assert (len(list(found.records)), found.counted[Metric.OBJECTS], found.images) == (2, 10, 2)
+    assert [(each.reason, each.annotations) for each in found.rejected] == [
+        (Reason.EMPTY_BOX, 0),
+        (Reason.RECORD_TOO_LARGE, 101),
+        (Reason.EMPTY_BOX, 0),
+    ]
 
 
 def test_records_of_objects_are_made_one_at_a_time():
@@ -473,11 +534,7 @@ def test_records_of_objects_are_made_one_at_a_time():
     picture = msgspec.structs.replace(PICTURE, data=bytes(1_000_000))
     objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
     tracemalloc.start()
-    encoded = ExampleEncoder(LABELS, KERAS, "clip").encode(task(*objects), picture)
-    sizes = [len(b"".join(record)) for record in encoded.records]
+    sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, picture=picture).records]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (len(encoded.records), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)
-    few = encode(task(INSIDE, CROSSING), table=KERAS).records
-    assert list(pickle.loads(pickle.dumps(few))) == list(few)  # as workers exchange them
-    assert read(b"".join(next(iter(few))))["id"] == [-7]
+    assert (len(sizes), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)

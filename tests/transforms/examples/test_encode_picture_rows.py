@@ -15,8 +15,8 @@ from recordmill.schemas.layouts import TABLE
 from recordmill.schemas.picture_features import picture_of_row
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
-from recordmill.transforms.examples import encode_examples
-from recordmill.transforms.examples.image_encoder import encoder_of
+from recordmill.transforms.examples import encoded
+from recordmill.transforms.examples.encode_picture_rows import PictureRowEncoder
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 
 
@@ -47,9 +47,8 @@ def features_of(record: bytes) -> dict[str, list]:
 
 
 def test_a_file_and_a_row():
-    encoder = encoder_of(LABELS, table(None), "keep")
+    encoder = PictureRowEncoder(LABELS, table(None))
     made = encoder.encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
-    assert encoder.wants_image(TASK)
     assert features_of(*made.records[0]) == {
         "a": [-3],
         "image/channels": [3],
@@ -82,7 +81,7 @@ def test_pixels_and_a_row_without_a_class():
     pixels = bytes(range(12))
     task = msgspec.structs.replace(TASK, labels=ImageLabels(row=ROW))
     picture = Picture(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
-    made = encoder_of(LabelMap(()), table((2, 2)), "keep").encode(task, picture)
+    made = PictureRowEncoder(LabelMap(()), table((2, 2))).encode(task, picture)
     found = features_of(*made.records[0])
     assert found.keys() == {
         "a",
@@ -101,8 +100,8 @@ def test_pixels_and_a_row_without_a_class():
 
 def test_a_record_that_no_reader_takes_is_a_reject_of_its_row(monkeypatch):
     for limit, size in ((20, len(JPEG) + len(RECORD)), (len(JPEG) + len(RECORD), None)):
-        monkeypatch.setattr(encode_examples, "MAX_RECORD_BYTES", limit)
-        reject = encoder_of(LABELS, table(None), "keep").encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
+        monkeypatch.setattr(encoded, "MAX_RECORD_BYTES", limit)
+        reject = PictureRowEncoder(LABELS, table(None)).encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
         assert isinstance(reject, Rejected)
         assert (reject.what, reject.id, reject.reason) == ("row", 4, Reason.RECORD_TOO_LARGE)
         assert reject.detail.startswith("t.csv row 4: column p: 'a.jpg': its record would have ")

@@ -12,9 +12,9 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.masks.encode_png import grey_png
+from tests.oracles.encode_examples import ExampleEncoder
 
 LABELS = LabelMap((Category(1, "person", keypoints=tuple(f"keypoint {n}" for n in range(17))), Category(44, "bottle")))
 POLYGON = b"[[" + b", ".join(b"%d.5, %d.25" % (10 + n, 20 + n * n % 90) for n in range(40)) + b"]]"

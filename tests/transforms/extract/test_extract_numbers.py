@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.examples.boxes import fit_box
 from recordmill.transforms.extract.extract_numbers import box_px, shortest_decimal, shortest_px
+from tests.oracles.boxes import fit_box
 
 sizes = st.integers(1, 8000)
 places = st.floats(-2, 3) | st.just(1.0)

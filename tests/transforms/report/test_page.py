@@ -11,12 +11,13 @@ from PIL import Image
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.manifest import FORMAT, Manifest
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.statistics import FINDINGS, Example, Finding, ImageFacts, RecordPlace
+from recordmill.schemas.statistics import FINDINGS, Example, Finding
 from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
 from recordmill.transforms.report.page import PageParts, render_page
 from recordmill.transforms.report.read_examples import Thumbnail, chosen_examples
-from recordmill.transforms.statistics.count_images import ImageCounter
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
+from tests.oracles.fact_columns import counted
+from tests.oracles.image_facts import ImageFacts
 from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
 
 SCRIPT = "<script>alert(1)</script>"
@@ -55,12 +56,10 @@ def manifest_of(names=("cat", "dog"), counts=(9, 0), splits=("train",), **fields
 
 
 def statistics_of(manifest: Manifest) -> dict[str, SplitStatistics]:
-    counter = ImageCounter()
     box = ((0.1,), (0.1,), (0.6,), (0.4,))
-    for number in range(8):
-        counter.add(ImageFacts(str(number), 640, 480, "jpeg", 9000 + number, box, (0,)), RecordPlace(number, 0, 9))
+    images = (ImageFacts(str(number), 640, 480, "jpeg", 9000 + number, box, (0,)) for number in range(8))
     counts = manifest.splits["train"].class_counts
-    found = describe_statistics(counter.statistics("s"), manifest.labels, manifest.table, counts)
+    found = describe_statistics(counted(*images), manifest.labels, manifest.table, counts)
     return dict.fromkeys(manifest.splits, found)
 
 

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.image_facts import join_facts
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
 from recordmill.schemas.statistics import (
     SCALE,
     ZERO_BIN,
-    ImageFacts,
     PixelMeasures,
-    RecordPlace,
     Statistics,
     bin_of,
     edge,
@@ -25,6 +24,10 @@ from recordmill.transforms.statistics.add_statistics import add_statistics
 from recordmill.transforms.statistics.combine_statistics import CombineStatistics
 from recordmill.transforms.statistics.count_images import ImageCounter, histogram
 from recordmill.transforms.statistics.describe_statistics import describe_statistics, distribution
+from tests.oracles import count_images
+from tests.oracles.fact_columns import counted, fact_columns, record_places, sorted_objects
+from tests.oracles.image_facts import ImageFacts
+from tests.oracles.random_facts import draw_facts
 
 LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),))
 
@@ -32,13 +35,6 @@ LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),
 def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> ImageFacts:
     edges = tuple(zip(*boxes, strict=True)) if boxes else ((), (), (), ())
     return ImageFacts(name, width, height, "jpeg", 1000, edges, classes or [0] * len(boxes), **more)
-
-
-def counted(*images: ImageFacts, shard: str = "s") -> Statistics:
-    counter = ImageCounter()
-    for number, facts in enumerate(images):
-        counter.add(facts, RecordPlace(number, 100 * number, 100))
-    return counter.statistics(shard)
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
@@ -246,8 +242,30 @@ def test_parts_add_up_to_the_same_in_any_order():
     assert (whole.images, whole.histograms["box_side"].count, len(whole.examples["sample"])) == (280, 840, 12)
 
 
-def test_images_are_the_same_counted_at_once_or_a_few_at_a_time(monkeypatch):
-    images = several(1)
-    whole = counted(*images)
-    monkeypatch.setattr("recordmill.transforms.statistics.count_images._AT_ONCE", 7)
-    assert counted(*images) == whole
+@pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes", "features"])
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_count_images_of_structs(seed, kind):
+    images, places = draw_facts(seed, kind=kind)
+    oracle = count_images.ImageCounter()
+    for facts, place in zip(images, places, strict=True):
+        oracle.add(facts, place)
+    assert str(counted(*images, places=places)) == str(oracle.statistics("s"))
+
+
+def test_parts_of_images_are_joined():
+    images, places = draw_facts(0, kind="masks")
+    parts = [fact_columns(images[start : start + 7]) for start in range(0, len(images), 7)]
+    joined = join_facts(parts)
+    counter = ImageCounter()
+    counter.add(joined, record_places(places), sorted_objects(joined))
+    assert counter.statistics("s") == counted(*images, places=places)
+    order = np.array([5, 3, 3, 59])
+    taken = fact_columns([images[image] for image in order])
+    assert str(joined.take(order)) == str(taken)
+
+
+def test_sums_are_exact_however_large():
+    found = histogram(np.array([1e18, 1e30, 0.5, 2.0**52 + 1]))
+    assert found.total == (10**18 + int(1e30) + 2**52 + 1) * SCALE + SCALE // 2
+    huge = counted(image("a", 1, 1, [(0.0, 0.0, 1e12, 1e12)]), image("b", 1, 1, [(0.0, 0.0, 1e13, 1e13)]))
+    assert [each.rank for each in huge.examples["small"]] == [round(float(np.float32(n)) * SCALE) for n in (1e12, 1e13)]
