@@ -15,6 +15,7 @@ from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.examples.encode_examples import ExampleEncoder, LoadedImage, with_objects
 from recordmill.transforms.examples.encoded import EncodedRun
+from recordmill.transforms.examples.estimate_records import RecordEstimate
 from tests.oracles import encode_examples
 from tests.oracles.image_facts import ImageFacts
 
@@ -91,3 +92,9 @@ def encode_one_by_one(labels: LabelMap, table: FeatureTable, policy: str, loaded
     return Expected(
         records, facts, numbers, dict(+counted), rejected, dict(classes), len(sizes), sum(sizes), rejected_bytes
     )
+
+
+def expected_amount(estimate: RecordEstimate, task: ImageTask) -> tuple[int, int]:
+    """Expected bytes and number of the records of one image."""
+    sizes, examples = estimate.of_block(block_of_tasks([task], (task.split,)))
+    return int(sizes[0]), int(examples[0])

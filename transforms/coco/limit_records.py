@@ -17,7 +17,7 @@ def limit_records(block: Block, estimate: RecordEstimate, splits: Sequence[str],
 
     A mask as PNG has a thousandth of its image's pixels in bytes, even if it is empty. What else masks take shows only
     when they are drawn."""
-    least = estimate.least_mask_bytes_of_block(block)
+    least = estimate.least_mask_bytes(block)
     is_too_large = least > MAX_RECORD_BYTES
     if not is_too_large.any():
         return block
