@@ -26,7 +26,7 @@ from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.match_masks import MaskFiles, match_mask
 from recordmill.transforms.coco.merge_parts import merge_parts
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.join.match_blocks import FileState, without_faults
+from recordmill.transforms.join.match_blocks import without_faults
 from recordmill.transforms.runtime.coders import unpacker
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
@@ -180,7 +180,7 @@ def _merge_odd(
     merged: list[AnnotatedImage] = []
     rows: list[int] = []
     categories = {category.id: category for category in inputs.labels.categories}
-    for image_id, parts, of_image in _parts_of(odd, images, annotations, inputs.sources):
+    for image_id, parts, of_image in parts_of(odd, images, annotations, inputs.sources):
         found = _merge_image(image_id, parts, categories, inputs, facts, images, of_image)
         if found:
             merged.append(found[0])
@@ -220,7 +220,7 @@ def _merge_image(
         names = [row.file_name for part in parts for row in part.rows]
         split = division.split_of(name_key(min(names))) if names else division.names[0]
         found = images.take(np.array(rows, np.int64))
-        found = found.take((found.state != FileState.MISSING) & ~found.is_shared)
+        found = found.take((found.file_folder.lengths > 0) & ~found.is_shared)
         facts.add_unlisted(*{name_key(name) for name in found.file_name.texts()})
     else:
         names = images.take(np.array(rows, np.int64)).file_name.texts()
@@ -240,11 +240,11 @@ def _merge_image(
     return (image, row) if image else None
 
 
-def _parts_of(
+def parts_of(
     odd: np.ndarray, images: Block, annotations: Block, sources: Sequence[AnnotationSource]
 ) -> Iterator[tuple[int, list[FileAnnotations], list[int]]]:
     """Yield each image id, what every file says of it, and the indices of its rows in `images`."""
-    rows = _indices(odd, images.image_id)
+    rows = {id_: sorted(found, key=images.part.item) for id_, found in _indices(odd, images.image_id).items()}
     others = _indices(odd, annotations.image_id)
     wanted = np.array(sorted(index for of_id in rows.values() for index in of_id), np.int64)
     names = dict(zip(wanted.tolist(), images.take(wanted).file_name.texts(), strict=True))

@@ -10,7 +10,6 @@ from recordmill.transforms.blocks.order_images import hash_images, image_order
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
-    FileState,
     check_same_files,
     match_rows,
     without_faults,
@@ -37,12 +36,10 @@ def join_files(
         facts.add_unlisted(*{name for part in files for name in part.file_name.texts()})
         return None
     block = join_blocks(rows)
-    if block.state is None and block.file_bytes is None:
-        matched = match_rows(block, join_blocks([NO_FILES, *files]), "path")
+    if block.state is None:
+        matched = match_rows(block, join_blocks([NO_FILES, *files]) if block.file_bytes is None else None, "path")
         block = matched.rows
         facts.add_unlisted(*matched.unlisted)
-    elif block.state is None:
-        block = block.having(state=np.full(len(block), FileState.FOUND, np.int64))
     if block.class_name is not None:  # each row of another table is a record
         block = _without_repeated(block, splits, facts)
     block = without_faults(block, splits, facts)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apache_beam as beam
 import msgspec
+import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -16,17 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Annotation, Category, ImageRow
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, BlockRows, FileAnnotations
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.blocks.image_tasks import image_paths
+from recordmill.transforms.blocks.order_images import hash_images, ranges_of
+from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.coco.convert_rows import box_fault
-from recordmill.transforms.coco.merge_blocks import merge_blocks
-from recordmill.transforms.coco.read_coco import ReadCoco, cut_file, read_block
-from recordmill.transforms.runtime.coders import BlockRowsCoder
+from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, cut_file, read_block
+from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.runtime.coders import unpacker
 from recordmill.transforms.storage import gcs_storage, zip_storage
 from recordmill.transforms.storage.interface import UnreadableFileError
 from tests.gcs_stand_in import Fault, Kind, running
 from tests.transforms.coco.whole_files import read_whole
+from tests.transforms.rejects.kinds import kind_rejects
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -180,21 +185,6 @@ def test_an_annotation_without_usable_ids_is_rejected(tmp_path, id_, key):
 def test_a_category_without_a_usable_id_stops_the_file(tmp_path, id_):
     with pytest.raises(AnnotationFileError, match="a category has an integer id and a name"):
         Read(tmp_path, document(categories=[{**CATEGORY, "id": id_}]))
-
-
-@pytest.mark.parametrize("id_", [INT64_MIN, -1, 0, INT64_MAX])
-def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
-    path = tmp_path / "instances.json"
-    row = {**IMAGE, "id": id_, "width": INT64_MAX}
-    path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
-    items = [item for block in cut_file(instances(path)) for item in read_block(block)]
-    coder = BlockRowsCoder()
-    rows = [item for item in items if isinstance(item, BlockRows)]
-    assert [coder.decode(coder.encode(of_range)) for of_range in rows] == rows
-    assert (
-        [image.id for of_range in rows for image in of_range.images],
-        *(of_range.image_ids for of_range in rows),
-    ) == ([id_], (), (id_,))
 
 
 # Missing and malformed fields
@@ -387,31 +377,60 @@ NO_BOX = "bbox is not a list of four numbers: []"
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_path, pack):
+def test_read_coco(tmp_path, pack):
     path = str(tmp_path / "instances")
     rows = [ROW, {**ROW, "id": 8, "bbox": []}, {**ROW, "id": 9, "bbox": [], "image_id": 5}, {"id": 10}]
     rows.append({"id": 11, "image_id": 6, "category_id": 3})
-    Path(path).write_bytes(pack(json.dumps(document(annotations=rows)).encode()))
-    annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
-    image = ImageRow(1, "a.jpg", 40, 30)
+    images = [IMAGE, {**IMAGE, "id": 2, "file_name": "./b.jpg"}]
+    Path(path).write_bytes(pack(json.dumps(document(images, rows)).encode()))
+    source = AnnotationSource(AnnotationKind.INSTANCES, path)
+    rules = ReadRules((AnnotationSource(AnnotationKind.CAPTIONS, ""), source), False, 3, "path", 1, "pics", "train")
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
-    parts = [
-        (1, FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,), (annotation,), rejected=(bad[0],))),
-        *((id_, FileAnnotations(id_, path, AnnotationKind.INSTANCES, (), rejected=(bad[id_ - 4],))) for id_ in (5, 6)),
+    of_images = [
+        (int(name_buckets([name], "path", 8)[0]), 1, 0, id_, f"pics/{name}")
+        for id_, name in ((1, "a.jpg"), (2, "b.jpg"))
     ]
-    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 5, (Category(3, "dog", "animal"),))
+    ranges = ranges_of(hash_images(np.array([1, 5, 6]), 1), 3).tolist()
+    of_annotations = [
+        (ranges[0], 1, 1, 1, [7], bad[:1]),
+        *((ranges[n], 1, 1, 4 + n, [], bad[n : n + 1]) for n in (1, 2)),
+    ]
+    file = AnnotationFile(path, AnnotationKind.INSTANCES, 2, 5, (Category(3, "dog", "animal"),))
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
-        joined = coco.parts | beam.GroupByKey() | beam.FlatMapTuple(lambda _, blocks: merge_blocks(blocks))
-        numbers = coco.parts | beam.Map(lambda part: part[1].block) | beam.Distinct()
-        assert_that(numbers, equal_to([0, 1]), "Blocks")
-        assert_that(joined, equal_to([(id_, [part]) for id_, part in parts]), "Parts")
+        coco = p | beam.Create([source]) | ReadCoco(rules)
+        assert_that(coco.rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(of_images), "Rows")
+        assert_that(
+            coco.annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(of_annotations), "Found"
+        )
         assert_that(coco.files, equal_to([file]), "Files")
-        assert_that(coco.rejected, equal_to([reject]), "Rejected")
+        rejected = coco.facts | beam.Flatten() | beam.FlatMap(lambda facts: facts.rejects.items())
+        assert_that(rejected, equal_to(kind_rejects([("train", reject)])), "Rejected")
+
+
+def image_rows(bucket: int, packed: bytes) -> list[tuple]:
+    """Bucket, source, part, id and assumed path of each image row."""
+    block = unpack_block(packed)
+    columns = block.source.tolist(), block.part.tolist(), block.image_id.tolist(), image_paths(block)
+    return [(bucket, *row) for row in zip(*columns, strict=True)]
+
+
+def annotation_rows(number: int, packed: bytes) -> list[tuple]:
+    """Range, source, part, image id, annotation ids and rejects of each image."""
+    block = unpack_block(packed)
+    rejected = block.rejected.rows() if block.rejected is not None else [b""] * len(block)
+    return [
+        (
+            number,
+            *(int(column[row]) for column in (block.source, block.part, block.image_id)),
+            block.cut(row, row + 1).object_id.tolist(),
+            unpacker(list[Rejected])(bad) if bad else [],
+        )
+        for row, bad in enumerate(rejected)
+    ]
 
 
 @pytest.mark.parametrize("kind", AnnotationKind)
@@ -426,7 +445,7 @@ def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
 def test_no_runner_has_to_hold_the_text_of_a_packed_file():
     """Two steps of one stage pass on what is made as it is made; a Flatten or a shuffle begins another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
-    _ = p | beam.Create([instances("a.json.gz")]) | ReadCoco(masks=False)
+    _ = p | beam.Create([instances("a.json.gz")]) | ReadCoco(ReadRules((), False, 3, "path", 1, "", "train"))
     steps = [step for step in p.to_runner_api().components.transforms.values() if not step.subtransforms]
     (text,) = (step.outputs["in place"] for step in steps if "in place" in step.outputs)
     assert [step.spec.urn for step in steps if text in step.inputs.values()] == ["beam:transform:pardo:v1"]
@@ -438,7 +457,7 @@ def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):
     images, *_ = cut_file(instances(path))
     path.write_text(path.read_text().replace("a.jpg", "b.jpg"))
     with pytest.raises(OSError, match="not those that it was cut at"):
-        list(read_block(images))
+        read_block(images)
 
 
 def test_a_bucket_s_file_that_is_damaged_on_its_way_is_told_as_such(monkeypatch):
@@ -465,10 +484,8 @@ def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method)
         assert len(blocks) > 10
         has_text = path.parent.suffix == ".zip" and method != zipfile.ZIP_STORED
         assert {bool(block.text) for block in blocks if block.list} == {has_text}
-        rows = [item for block in blocks for item in read_block(block) if isinstance(item, BlockRows)]
-        replace = msgspec.structs.replace
-        cut = [replace(block, source=instances(""), text=b"") for block in blocks]
-        found.append((cut, [replace(of_block, source="") for of_block in rows]))
+        cut = [msgspec.structs.replace(block, source=instances(""), text=b"") for block in blocks]
+        found.append((cut, list(map(read_block, blocks))))
     assert found[0] == found[1]
 
 

@@ -1,6 +1,7 @@
 """Folders of images become names and places."""
 
 import os
+import unicodedata
 
 import apache_beam as beam
 import pytest
@@ -9,10 +10,12 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.images import ImageRef, JoinSide
-from recordmill.transforms.images.list_images import ListImages, ListLabelledImages, list_images
-from recordmill.transforms.images.listing import listing_of
-from tests.gcs_stand_in import running
+from recordmill.schemas.images import ImageRef
+from recordmill.transforms.blocks.image_tasks import image_paths
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.images.list_images import ListFiles, list_images, list_outside
+from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.storage.interface import ALL_NAMES
 
 
 def test_every_file_is_listed_by_its_name_below_the_folder(tmp_path):
@@ -62,43 +65,37 @@ def test_a_store_that_nothing_speaks_is_refused():
         list(list_images("ftp://host/images"))
 
 
-def test_the_transform_lists_several_folders(tmp_path):
-    for folder, data in (("one", b"1"), ("two", b"22")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.jpg").write_bytes(data)
-        os.utime(tmp_path / folder / "a.jpg", ns=(5, 5))
-    expected = [
-        ("a.jpg", JoinSide(file=ImageRef(f"{tmp_path}/one/a.jpg", 1, "5"))),
-        ("a.jpg", JoinSide(file=ImageRef(f"{tmp_path}/two/a.jpg", 2, "5"))),
-    ]
+def named(keyed: tuple[int, bytes]) -> list[tuple[int, str, str, int, str]]:
+    """The files of a Block: bucket, name, path, size and version."""
+    bucket, block = keyed[0], unpack_block(keyed[1])
+    columns = block.file_name.texts(), image_paths(block), block.file_bytes.tolist(), block.file_version.texts()
+    return [(bucket, *file) for file in zip(*columns, strict=True)]
+
+
+@pytest.mark.parametrize("match", ["path", "suffix"])
+def test_list_files(tmp_path, match):
+    names = ["a.jpg", "deep/a.jpg", "e\u0301.jpg", "b/c.png"]
+    expected = []
+    for folder in ("one", "two"):
+        for name in names:
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(name.encode())
+            os.utime(path, ns=(5, 5))
+            key = unicodedata.normalize("NFC", name)
+            bucket = int(name_buckets([key], match, 8)[0])
+            expected.append((bucket, key, str(path), len(name.encode()), "5"))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        listed = p | beam.Create([str(tmp_path / "one"), str(tmp_path / "two")]) | ListImages(str(tmp_path / "out"))
-        assert_that(listed, equal_to(expected))
+        folders = p | beam.Create([f"{tmp_path}/one", f"{tmp_path}/two"])
+        listed = folders | ListFiles(str(tmp_path / "out"), match, 8)
+        assert_that(listed | beam.FlatMap(named), equal_to(expected))
 
 
 @pytest.mark.parametrize("output", ["images/out", "link/out", "images/out/"])
-def test_what_is_in_the_output_is_no_image(tmp_path, output):
+def test_list_outside(tmp_path, output):
     for name in ("a.jpg", "out/.recordmill-train/recipe.json", "out/b.jpg", "outside/c.jpg"):
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / name).touch()
     (tmp_path / "link").symlink_to(tmp_path / "images")
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        listed = p | beam.Create([str(tmp_path / "images")]) | ListImages(f"{tmp_path}/{output}")
-        assert_that(listed | beam.Keys(), equal_to(["a.jpg", "outside/c.jpg"]))
-
-
-def test_a_folder_of_a_bucket_is_listed_in_parts_as_in_one(monkeypatch):
-    folder = "gs://bucket/images"
-    with running() as gcs:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
-        for number in range(40):
-            gcs.put(f"images/{number % 3}/{number:03d}.jpg", bytes(number))
-        gcs.put("images/out/x.jpg", b"")
-        expected = [(name, JoinSide(file=file)) for name, file in list_images(folder) if name != "out/x.jpg"]
-        whole = listing_of(folder)
-        gcs.log.clear()
-        with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-            listed = p | beam.Create([folder]) | ListLabelledImages(f"{folder}/out")
-            assert_that(listed.files, equal_to(expected), "Files")
-            assert_that(listed.listings, equal_to([whole]), "Listings")
-        assert len({call.query.get("endOffset") for call in gcs.calls("list")}) == 4  # 1, 2, out and the rest
+    found = list_outside(str(tmp_path / "images"), ALL_NAMES, f"{tmp_path}/{output}", None)
+    assert sorted(name for name, _ in found) == ["a.jpg", "outside/c.jpg"]

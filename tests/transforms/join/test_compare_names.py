@@ -2,18 +2,16 @@
 
 import random
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.names import NameSources
 from recordmill.transforms.join.compare_names import (
+    NO_NAMES,
+    AddNames,
     Difference,
     Names,
     Pair,
-    SampleNames,
+    add_names,
     compared_text,
     pair_names,
 )
@@ -23,10 +21,9 @@ SOURCES = NameSources(("img",), ("a.json",), "path")
 
 def sampled(names, bundles: int = 3) -> Names:
     """As a runner does: some bundles, one of them empty."""
-    combine = SampleNames()
-    accumulators = [combine.create_accumulator() for _ in range(bundles + 1)]
-    for place, name in enumerate(names):
-        accumulators[place % bundles] = combine.add_input(accumulators[place % bundles], name)
+    combine, names = AddNames(), list(names)
+    parts = [Names.of(names[place::bundles]) for place in range(bundles)]
+    accumulators = [combine.add_input(combine.create_accumulator(), part) for part in [*parts, NO_NAMES]]
     return combine.extract_output(combine.merge_accumulators(iter(accumulators)))
 
 
@@ -34,9 +31,12 @@ def told(images: list[str], files: list[str], sources: NameSources = SOURCES, **
     return compared_text(sampled(images), sampled(files), sources, **more)
 
 
-def test_names_are_counted_and_the_first_kept():
-    assert sampled(["7", "3", "9", "1"]) == Names(4, ("1", "3", "7"), sampled(["1", "9", "3", "7"]).compared)
-    assert sampled([]) == Names()
+def test_names_of():
+    names = ["7", "3", "9", "1", "5", "8"]
+    assert Names.of(names)[:2] == (6, ("1", "3", "5", "7", "8"))
+    assert sorted(Names.of(names).compared) == sorted(names)
+    assert sampled(names) == add_names([Names.of(names), NO_NAMES]) == Names.of(names[::-1])
+    assert sampled([]) == add_names([]) == NO_NAMES
 
 
 def test_of_many_names_those_are_kept_that_are_in_both_lots():
@@ -50,20 +50,6 @@ def test_of_many_names_those_are_kept_that_are_in_both_lots():
     assert len(pairs) > 20
     assert {pair.difference for pair in pairs} == {Difference.ENDING}
     assert sampled(files[::-1], 5) == other
-
-
-def test_names_that_are_not_kept_take_no_room():
-    combine = SampleNames()
-    accumulator = combine.create_accumulator()
-    for number in range(20_000):
-        accumulator = combine.add_input(accumulator, str(number))
-        assert len(accumulator[1]) <= len(accumulator[2]) <= 7_000
-
-
-def test_the_sample_is_one_element_of_a_pipeline():
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        names = p | beam.Create(["b", "a"]) | beam.CombineGlobally(SampleNames())
-        assert_that(names, equal_to([sampled(["a", "b"])]))
 
 
 @pytest.mark.parametrize(

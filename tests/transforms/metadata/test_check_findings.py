@@ -7,19 +7,16 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
-from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.join.compare_names import Names
+from recordmill.transforms.join.compare_names import NO_NAMES, Names
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands, check_findings, count_rows
 from recordmill.transforms.metadata.describe_split import Rows
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
 from tests.conftest import rejects_of
 from tests.transforms.rejects.kinds import kind_rejects
-
-NO_NAMES = Names()
 
 
 def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> Demands:
@@ -171,8 +168,8 @@ def findings(p, rejected) -> Findings:
         created("Inputs", [("train", InputRows(path, "instances", 3, 4)) for path in ("a.json", "b.json")]),
         created("Rejected", rejected),
         created("Counted", [("train", Count(Metric.ROWS_MERGED, 3)), ("train", Count(Metric.OBJECTS, 2))]),
-        created("Unlisted", [UnreferencedFile("t/1.jpg")]),
-        created("Unmatched", [UnmatchedImage("1.jpg")]),
+        created("Unlisted", [Names.of(["t/1.jpg"])]),
+        created("Unmatched", [Names.of(["1.jpg"]), NO_NAMES]),
         created("Warnings", [("train", "this is odd"), ("val", "this is odd")]),
     )
 

@@ -15,7 +15,6 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
 from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest, encode_json
@@ -23,6 +22,7 @@ from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, RejectLi
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
+from recordmill.transforms.join.compare_names import Names
 from recordmill.transforms.metadata import write_metadata as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import describe_split
@@ -318,7 +318,7 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
             created(p, "Inputs", [("train", rows) for rows in INPUTS]),
             created(p, "FoundRejected", kind_rejects(("train", reject) for reject in REJECTED[2:])),
             created(p, "FoundCounted", [("train", Count(metric, 1)) for metric, _ in counted]),
-            created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
+            created(p, "Unlisted", [Names.of(["x.jpg"])]),
             created(p, "Unmatched", []),
             created(p, "Warnings", [("train", "b"), ("train", "a")]),
         )

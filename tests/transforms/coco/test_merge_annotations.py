@@ -18,7 +18,7 @@ from recordmill.schemas.annotations import (
 )
 from recordmill.schemas.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.join.merge_annotations import MergedAnnotations, merge_annotations
+from recordmill.transforms.coco.merge_annotations import MergedAnnotations, merge_annotations
 
 INSTANCES, KEYPOINTS = AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS
 XYV = (1.0, 2.0, 2.0)
