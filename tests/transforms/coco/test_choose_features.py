@@ -1,17 +1,13 @@
 """What is in a record is what was asked for, and LVIS's lists where the input has them."""
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TFDS
-from recordmill.transforms.coco.choose_features import ChooseFeatures, choose_features
+from recordmill.transforms.coco.choose_features import choose_features
 
 FROM_1 = LabelMap((Category(1, "cat"), Category(3, "dog")))
 FROM_0 = LabelMap((Category(0, "cat"), Category(3, "dog")))
@@ -43,17 +39,3 @@ def test_category_ids_are_in_records_where_labels_are_others():
     table = choose_features([file(False)], FROM_0, asked, DETECTION)
     assert table.parts == (Part.CAPTIONS, Part.CATEGORY_ID)
     assert "objects.category_id" in table.sources - asked.sources
-
-
-@pytest.mark.parametrize(
-    ("files", "labels", "parts"),
-    [([], FROM_1, ()), ([file(False), file(True)], FROM_0, (Part.LVIS, Part.CATEGORY_ID))],
-)
-def test_the_transform_gives_one_table(files, labels, parts):
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        table = (
-            p
-            | beam.Create(files)
-            | ChooseFeatures(p | "Labels" >> beam.Create([labels]), DETECTION.with_parts(()), DETECTION)
-        )
-        assert_that(table, equal_to([DETECTION.with_parts(parts)]))

@@ -2,18 +2,14 @@
 
 from itertools import permutations
 
-import apache_beam as beam
 import msgspec
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.labels import LabelMap
-from recordmill.transforms.coco.merge_categories import MergeCategories, merge_categories, select_categories
+from recordmill.transforms.coco.merge_categories import merge_categories, select_categories
 
 CAT, DOG, BIRD = Category(17, "cat", "animal"), Category(18, "dog", "animal"), Category(0, "bird")
 
@@ -187,13 +183,6 @@ def test_a_name_that_no_category_has_is_an_error(names, hint):
 def test_a_name_is_looked_for_where_there_are_none():
     with pytest.raises(CategoryError, match="there are: none"):
         select_categories(LabelMap(()), ("dog",))
-
-
-@pytest.mark.parametrize(("files", "expected"), [([file("b.json", DOG), file("a.json", CAT)], (CAT, DOG)), ([], ())])
-def test_the_transform_gives_one_label_map(files, expected):
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        merged = p | beam.Create(files) | MergeCategories()
-        assert_that(merged, equal_to([LabelMap(expected)]))
 
 
 def test_every_unknown_name_is_told_and_of_many_categories_some():

@@ -9,10 +9,10 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.manifest import InputRows, SplitRows
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.dataset.facts import FACTS, CombineFacts, Facts, FactsBuilder, FindFacts, tagged
-from recordmill.transforms.join.compare_names import NO_NAMES, Names
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime import progress
 
@@ -28,10 +28,13 @@ REJECTS = st.builds(
 FOUND = st.one_of(
     st.tuples(st.just("count"), SPLITS, st.sampled_from([Metric.ROWS_MERGED, Metric.FILTERED_AREA]), st.integers(0, 3)),
     st.tuples(
-        st.just("add_rows"), SPLITS, st.sampled_from("ab"), st.just("instances"), st.integers(0, 2), st.integers(0, 2)
+        st.just("add_rows"),
+        SPLITS,
+        st.builds(InputRows, st.sampled_from("ab"), st.just("instances"), st.integers(0, 2), st.integers(0, 2)),
     ),
     st.tuples(st.just("reject"), SPLITS, REJECTS),
     st.tuples(st.just("add_unlisted"), st.text("abc", max_size=3)),
+    st.tuples(st.just("warn"), SPLITS, st.text("ab", max_size=1)),
     st.tuples(st.just("add_unmatched"), st.text("abc", max_size=3), st.just("x")),
 )
 """What is found: a method of FactsBuilder and its arguments."""
@@ -63,14 +66,20 @@ def test_merge(found, number, rng):
     assert expected.unmatched.number == 2 * len(kinds.get("add_unmatched", []))
     assert sum(expected.counts.values()) == sum(arguments[-1] for arguments in kinds.get("count", []))
     assert 0 not in expected.counts.values()
-    images, annotations = map(sum, zip(*expected.rows.values(), strict=True)) if expected.rows else (0, 0)
-    assert (images, annotations) == tuple(sum(row[place] for row in kinds.get("add_rows", [])) for place in (-2, -1))
+    added = [rows for _, rows in kinds.get("add_rows", [])]
+    for field in ("images", "annotations"):
+        assert sum(getattr(rows, field) for rows in expected.inputs.values()) == sum(
+            getattr(rows, field) for rows in added
+        )
 
 
 def sorted_facts(facts: Facts) -> list:
-    return [sorted(each.items()) for each in (facts.counts, facts.rows, facts.rejects)] + [
+    return [sorted(each.items()) for each in (facts.counts, facts.inputs, facts.rejects)] + [
         facts.unlisted,
         facts.unmatched,
+        facts.warnings,
+        sorted(facts.classes.items()),
+        facts.statistics,
     ]
 
 
@@ -79,23 +88,34 @@ def test_rejects_are_progress_and_rows():
     builder = FactsBuilder()
     for split, id_ in (("val", 1), ("val", 2), ("train", 1)):
         builder.reject(split, Rejected("image", id_, Reason.NO_CLASS, ""))
-    builder.add_rows("val", "a.csv", "labels", 1, 0)
+    builder.add_rows("val", InputRows("a.csv", "labels", 1, 0))
     builder.count_rejected_rows("a.csv", "labels")
-    assert builder.build().rows == {("val", "a.csv", "labels"): (3, 0), ("train", "a.csv", "labels"): (1, 0)}
+    numbers = {split: rows.images for (split, *_), rows in builder.build().inputs.items()}
+    assert numbers == {"val": 3, "train": 1}
     assert progress.snapshot().rejected == 3
     assert tagged(builder).tag == FACTS
     assert tagged(builder).value == builder.build()
 
 
-def test_find_facts():
-    reject = ("val", Rejected("image", 1, Reason.NO_CLASS, ""))
-    rows = ("add_rows", "val", "a.json", "captions", 2, 3)
-    parts = [facts_of([("reject", *reject), rows]), facts_of([("count", "val", Metric.ROWS_MERGED, 2), rows])]
-    parts += [facts_of([("add_unlisted", "b"), ("count", "val", Metric.ROWS_MERGED, 1)])]
+def test_add_facts():
+    rows = ("add_rows", "val", InputRows("a.json", "captions", 2, 3, {"file": {"info": 1}}))
+    parts = [
+        facts_of([rows]),
+        facts_of([("count", "val", Metric.ROWS_MERGED, 2), rows]),
+        facts_of([("warn", "val", "x")]),
+    ]
+    parts += [Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)})] * 2
+    expected = Facts(
+        {("val", "rows_merged"): 2},
+        {("val", "a.json", "captions"): InputRows("a.json", "captions", 4, 6, {"file": {"info": 1}})},
+        warnings=frozenset({("val", "x")}),
+        classes={("val", 1): 4},
+        statistics={"val": Statistics(6)},
+    )
+    assert add_facts(parts) == expected
+    assert add_facts([]) == Facts()
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        found = tuple(p | f"{number}" >> beam.Create([part]) for number, part in enumerate(parts)) | FindFacts()
-        assert_that(found.rejected, equal_to(count_rejects([reject]).items()), "Rejected")
-        assert_that(found.counted, equal_to([("val", Count(Metric.ROWS_MERGED, 3))]), "Counted")
-        assert_that(found.rows, equal_to([SplitRows("val", InputRows("a.json", "captions", 4, 6))]), "Rows")
-        assert_that(found.unlisted, equal_to([Names.of(["b"])]), "Unlisted")
-        assert_that(found.unmatched, equal_to([NO_NAMES]), "Unmatched")
+        found = tuple(p | f"{number}" >> beam.Create([part]) for number, part in enumerate(parts)) | AddFacts()
+        nothing = (p | "None" >> beam.Create([]),) | "AddNothing" >> AddFacts()
+        assert_that(found, equal_to([expected]), "Found")
+        assert_that(nothing, equal_to([]), "Nothing")

@@ -7,7 +7,6 @@ import pytest
 from recordmill.schemas.names import NameSources
 from recordmill.transforms.join.compare_names import (
     NO_NAMES,
-    AddNames,
     Difference,
     Names,
     Pair,
@@ -21,10 +20,8 @@ SOURCES = NameSources(("img",), ("a.json",), "path")
 
 def sampled(names, bundles: int = 3) -> Names:
     """As a runner does: some bundles, one of them empty."""
-    combine, names = AddNames(), list(names)
-    parts = [Names.of(names[place::bundles]) for place in range(bundles)]
-    accumulators = [combine.add_input(combine.create_accumulator(), part) for part in [*parts, NO_NAMES]]
-    return combine.extract_output(combine.merge_accumulators(iter(accumulators)))
+    names = list(names)
+    return add_names([*(Names.of(names[place::bundles]) for place in range(bundles)), NO_NAMES])
 
 
 def told(images: list[str], files: list[str], sources: NameSources = SOURCES, **more) -> str:

@@ -64,4 +64,4 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
         rejected = [reject for run in runs for reject in run.rejected]
         found.append(([b"".join(record) for run in runs for record in run.records], numbers, rejected))
     assert found[0] == found[1] == found[2]
-    assert len(found[0][2]) > 5
+    assert len(found[0][2]) >= 3

@@ -28,11 +28,11 @@ from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note
 from recordmill.transforms.shards.shard_writer import ShardWriter, ordered_block
-from recordmill.transforms.shards.task_order import image_order
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running
 from tests.oracles.encode_tasks import pack_tasks
+from tests.oracles.task_order import image_order
 from tests.transforms.shards.test_shard_file import KEY, index_info, read, recipe
 
 LABELS = LabelMap((Category(1, "cat"),))
