@@ -113,7 +113,8 @@ class ExampleEncoder:
         """
         block = with_objects(block)
         rows = [row for row, image in enumerate(images) if isinstance(image.picture, Picture)]
-        run, faults = self._fit(block.take(np.array(rows, np.int64)), [images[row] for row in rows])
+        with_pictures = block if len(rows) == len(block) else block.take(np.array(rows, np.int64))
+        run, faults = self._fit(with_pictures, [images[row] for row in rows])
         per_image = run.block.objects_per_image if self.per_annotation else np.ones(len(rows), np.int64)
         records: Iterable[Record] = self._writer.records(self._columns(run), int(per_image.sum()))
         if not self.per_annotation:

@@ -70,8 +70,13 @@ def or_rejected(task: ImageTask, fetch: Fetch, read: Callable[[bytes], Loaded]) 
 
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
     """`data` as a picture of the size the JSON gives, if it gives one."""
+    is_kept = not rules.max_side and width and height
+    if is_kept and rules.check == "header" and rules.format in ("keep", "jpeg"):
+        size = check_jpeg.usual_size(data)
+        if size == (width, height) and size[0] * size[1] <= MAX_PIXELS:
+            return _passed(data, "jpeg", size)
     kind = known_kind(data)
-    if kind and rules.format in ("keep", kind) and not rules.max_side and width and height:
+    if kind and rules.format in ("keep", kind) and is_kept:
         if rules.check == "none":
             return _passed(data, kind, (width, height))
         if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, width, height):

@@ -25,9 +25,9 @@ from recordmill.transforms.storage.interface import is_remote
 
 _BATCH_IMAGES = 8
 _BATCH_BYTES = 2_000_000
-_RUN_IMAGES = 64
+_RUN_IMAGES = 512
 _RUN_BYTES = 8_000_000
-_TASKS_AT_ONCE = 256
+_TASKS_AT_ONCE = 512
 """Images of a shard that are structs at the same time, besides those in hand: they take several times the memory."""
 
 Result = TypeVar("Result")

@@ -24,6 +24,9 @@ from recordmill.transforms.storage.resolve import storage_for
 _WRITE_BYTES = 1 << 20
 """Records are written and hashed in pieces of about this size: fewer turns at the interpreter's lock."""
 
+_COPIED_BYTES = 16_384
+"""Pieces of records that are smaller are joined before they are written."""
+
 _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slower and no smaller on JPEGs
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
 
@@ -114,9 +117,19 @@ class ShardFile:
         self._flush()
 
     def _flush(self) -> None:
-        data = b"".join(self._pending)
-        self._pending, self._pending_bytes = [], 0
-        self._write(self._gzip.compress(data) if self._gzip else data)
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if self._gzip:
+            self._write(self._gzip.compress(b"".join(pending)))
+            return
+        small: list[bytes] = []
+        for data in pending:
+            if len(data) < _COPIED_BYTES:
+                small.append(data)
+                continue
+            self._write(b"".join(small))
+            self._write(data)
+            small.clear()
+        self._write(b"".join(small))
 
     def _write(self, data: bytes) -> None:
         self._upload.write(data)
