@@ -72,11 +72,6 @@ def _int64_list(values: Sequence[int]) -> bytes:
     return _packed(b"".join([varint(value) for value in values]))
 
 
-def _one_bytes(value: bytes) -> tuple[bytes, bytes]:
-    """A list of one, in two parts: it may be a picture, which joining them would copy."""
-    return _FIELD_1 + varint(len(value)), value
-
-
 _WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
     Kind.BYTES: _bytes_list,
     Kind.FLOAT: _float_list,
@@ -129,8 +124,8 @@ class ExampleWriter:
         for source, is_list, is_one_bytes, write_list, key, list_tag in self._features:
             value = values[source]
             if is_one_bytes:
-                before, data = _one_bytes(value)
-                entries += (_entry_head(key, list_tag, len(before) + len(data)), before, data)
+                before = _FIELD_1 + varint(len(value))  # not joined with a picture, which would be copied
+                entries += (_entry_head(key, list_tag, len(before) + len(value)), before, value)
             else:
                 items = write_list(value if is_list else (value,))
                 entries += (_entry_head(key, list_tag, len(items)), items)

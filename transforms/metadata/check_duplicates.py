@@ -6,8 +6,8 @@ from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Fingerprints
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.picture_features import has_picture
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import compared, json_lines, read_fingerprints
 from recordmill.transforms.storage.resolve import storage_for

@@ -10,7 +10,7 @@ from typing import overload
 import msgspec
 
 from recordmill.schemas.images import ImageTask
-from recordmill.schemas.picture_features import has_picture
+from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES

@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.picture_features import is_of_picture
+from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Check, Fault, ShardCheck
 from recordmill.schemas.shard_index import encode_index, index_file, index_of
 from recordmill.transforms.index.read_index import index_path
