@@ -54,7 +54,7 @@ class CheckFindings(beam.PTransform):
 
     def expand(self, findings):
         once = findings.rejected.pipeline | "OnceFound" >> beam.Create([self._demands])
-        merged = findings.counted | "RowsMerged" >> beam.FlatMap(_rows_merged)
+        merged = findings.counted | "RowsMerged" >> beam.FlatMap(numbers_of, Metric.ROWS_MERGED)
         return once | "Check" >> beam.Map(
             _check,
             AsList(findings.inputs),
@@ -74,9 +74,10 @@ def _name(item: UnmatchedImage | UnreferencedFile) -> str:
     return item.name
 
 
-def _rows_merged(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
+def numbers_of(of_split: tuple[str, Count], metric: Metric) -> list[tuple[str, int]]:
+    """The number of a split, where it is of the metric."""
     split, counted = of_split
-    return [(split, counted.number)] if counted.what is Metric.ROWS_MERGED else []
+    return [(split, counted.number)] if counted.what is metric else []
 
 
 def _check(  # one parameter a side input

@@ -12,7 +12,8 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.schemas.rejects import Count, Metric, RejectTally
+from recordmill.schemas.rejects import Metric, RejectTally
+from recordmill.transforms.metadata.check_findings import numbers_of
 from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.write_rejects import KindRejects, tally_rejects
@@ -55,7 +56,7 @@ class ReportPlan(beam.PTransform):
         known = {
             "plans": AsList(plans),
             "rejected": AsList(self._findings.rejected),
-            "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(_groups)),
+            "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(numbers_of, Metric.GROUPS)),
             "inputs": AsList(self._findings.inputs),
             "classes": AsList(self._classes),
             "table": AsSingleton(self._table),
@@ -65,11 +66,6 @@ class ReportPlan(beam.PTransform):
         if texts := self._texts:
             known["encoders"] = AsList(texts.encoders)
         return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
-
-
-def _groups(of_split: tuple[str, Count]) -> list[tuple[str, int]]:
-    split, counted = of_split
-    return [(split, counted.number)] if counted.what is Metric.GROUPS else []
 
 
 def _write_report(  # one parameter a side input
@@ -105,10 +101,7 @@ def report_plan(
         images_by_split={split: plans[split].images for split in sorted(plans)},
         bytes=sum(plan.bytes for plan in plans.values()),
         shards=sum(plan.shards for plan in plans.values()),
-        rejected={
-            "image": rejected.reasons("image", "row"),
-            "annotation": rejected.reasons("annotation"),
-        },
+        rejected={"image": rejected.reasons("image", "row"), "annotation": rejected.reasons("annotation")},
         classes=tuple(category.name for category in labels.categories),
         class_counts=class_counts(classes, labels),
         num_classes=num_classes(labels, table),

@@ -40,9 +40,9 @@ from recordmill.transforms.rejects.write_rejects import (
     tally_rejects,
     write_rejects,
 )
-from recordmill.transforms.statistics.combine_statistics import CombineStatistics
+from recordmill.transforms.statistics.add_statistics import sum_statistics
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
-from recordmill.transforms.text.encode_captions import AddTextCounts, EncodedTexts
+from recordmill.transforms.text.encode_captions import EncodedTexts, add_text_counts
 
 _UNLISTED_SHOWN = 5
 
@@ -151,7 +151,7 @@ class WriteMetadata(beam.PTransform):
             "counts": AsList(counts),
             "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
             "warnings": AsList(self._findings.warnings),
-            "statistics": AsList(written.statistics | "CombineStatistics" >> beam.CombinePerKey(CombineStatistics())),
+            "statistics": AsList(written.statistics | "CombineStatistics" >> beam.CombinePerKey(sum_statistics)),
             "fingerprints": AsList(written.fingerprints),
             "unlisted": AsSingleton(
                 self._findings.unlisted
@@ -162,7 +162,7 @@ class WriteMetadata(beam.PTransform):
         }
         if texts := self._texts:
             outcome["encoders"] = AsList(texts.encoders)
-            outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(AddTextCounts()))
+            outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(add_text_counts))
         if self._listings is not None:
             outcome["listings"] = AsList(self._listings)
         once = written.shards.pipeline | "Once" >> beam.Create([self._target])

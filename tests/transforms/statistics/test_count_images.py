@@ -21,8 +21,7 @@ from recordmill.schemas.statistics import (
     bin_of,
     edge,
 )
-from recordmill.transforms.statistics.add_statistics import add_statistics
-from recordmill.transforms.statistics.combine_statistics import CombineStatistics
+from recordmill.transforms.statistics.add_statistics import add_statistics, sum_statistics
 from recordmill.transforms.statistics.count_images import ImageCounter, histogram
 from recordmill.transforms.statistics.describe_statistics import describe_statistics, distribution
 
@@ -237,12 +236,9 @@ def several(number: int) -> list[ImageFacts]:
 def test_parts_add_up_to_the_same_in_any_order():
     parts = [counted(*several(number), shard=str(number)) for number in range(7)]
     whole = reduce(add_statistics, parts)
-    combine = CombineStatistics()
     for seed in range(5):
         random.Random(seed).shuffle(parts)
-        one = reduce(combine.add_input, parts[:3], combine.create_accumulator())
-        other = reduce(combine.add_input, parts[3:], combine.create_accumulator())
-        assert combine.extract_output(combine.merge_accumulators([other, one])) == whole
+        assert sum_statistics([sum_statistics(parts[3:]), sum_statistics(parts[:3])]) == whole
     assert (whole.images, whole.histograms["box_side"].count, len(whole.examples["sample"])) == (280, 840, 12)
 
 

@@ -7,7 +7,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.annotations import Caption, ImageLabels
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.transforms.text.encode_captions import AddTextCounts, EncodeCaptions, caption_text
+from recordmill.transforms.text.encode_captions import EncodeCaptions, add_text_counts, caption_text
 
 COUNTS = TextSettings(TextForm.COUNTS)
 
@@ -33,7 +33,7 @@ def check(source: EncoderSource) -> None:
         numbers = found.tasks | beam.Map(
             lambda each: (each.image_id, each.labels.caption_index, each.labels.caption_value)
         )
-        counts = found.texts.counts | beam.CombinePerKey(AddTextCounts())
+        counts = found.texts.counts | beam.CombinePerKey(add_text_counts)
         terms = found.texts.encoders | beam.Map(lambda encoder: (encoder.texts, encoder.vocabulary))
         assert_that(numbers, equal_to(NUMBERS), "numbers")
         assert_that(counts, equal_to(COUNTED), "counts")
