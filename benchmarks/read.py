@@ -32,8 +32,8 @@ from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import Feature, FeatureTable, Kind
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.index.read_index import index_shard
 from recordmill.transforms.index.record_file import RecordFile, RecordFiles
-from recordmill.transforms.index.write_index import index_shard
 from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.records.parse_example import parse_example
 

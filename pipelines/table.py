@@ -13,8 +13,7 @@ from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import TABLE
-from recordmill.schemas.picture_features import DECODED_PICTURE, picture_of_row
+from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardSizing
@@ -35,14 +34,13 @@ from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.shards.write_shards import facts_of, shard_of
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords, only_counted
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
-from recordmill.transforms.table.count_rows import OF_FILE, OfFile
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.plan_row_shards import plan_rows
 from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
-from recordmill.transforms.table.spill_rows import RowsRecipe, SpillRows
+from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
 from recordmill.transforms.table.write_row_shards import WriteRowShards
 from recordmill.transforms.text.encode_captions import EncodedTexts

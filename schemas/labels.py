@@ -130,7 +130,9 @@ def label_files(labels: LabelMap, label_by_id: Mapping[int, int]) -> dict[str, s
         label_by_id: the number that stands for each category in records; `label_map.pbtxt` and `labels.csv` name those.
     """
     named = [(label_by_id[category.id], category) for category in labels.all]
-    files = {"labels.csv": labels_csv(named), "label_map.json": label_map_json(labels, label_by_id)}
+    # labels.csv as Model Garden reads it: label and name, no header.
+    rows = "".join(f"{label},{_csv_field(category.name)}\n" for label, category in named)
+    files = {"labels.csv": rows, "label_map.json": _label_map_json(labels, label_by_id)}
     if all(label > 0 or _is_background(category) for label, category in named):
         files["label_map.pbtxt"] = label_map_pbtxt(named, labels.is_shifted)
     return files
@@ -154,26 +156,17 @@ def label_map_pbtxt(named: Iterable[tuple[int, Category]], is_shifted: bool) -> 
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def labels_csv(named: Iterable[tuple[int, Category]]) -> str:
-    """`labels.csv` as Model Garden reads it: label and name, no header."""
-    return "".join(f"{label},{_csv_field(category.name)}\n" for label, category in named)
-
-
-def label_map_json(labels: LabelMap, label_by_id: Mapping[int, int]) -> str:
-    """`label_map.json`: both directions between raw category id and class index, labels by id, names by index."""
-    return _indented(
-        {
-            "index_by_id": {str(id_): index for id_, index in labels.index_by_id().items()},
-            "label_by_id": {str(id_): label for id_, label in label_by_id.items()},
-            "id_by_index": [category.id for category in labels.categories],
-            "name_by_index": [category.name for category in labels.categories],
-            **({"semantic_by_id": _semantic(labels)} if labels.segments else {}),
-        }
-    )
-
-
-def _semantic(labels: LabelMap) -> dict[str, int]:
-    return {str(id_): value for id_, value in labels.semantic_by_id().items()}
+def _label_map_json(labels: LabelMap, label_by_id: Mapping[int, int]) -> str:
+    """Both directions between raw category id and class index, labels by id, names by index."""
+    found = {
+        "index_by_id": labels.index_by_id(),
+        "label_by_id": label_by_id,
+        "id_by_index": [category.id for category in labels.categories],
+        "name_by_index": [category.name for category in labels.categories],
+    }
+    if labels.segments:
+        found["semantic_by_id"] = labels.semantic_by_id()
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
 def _csv_field(text: str) -> str:
@@ -185,7 +178,3 @@ def _text_format(text: str) -> str:
     """A string literal of protocol buffers' text format."""
     escapes = {"\\": "\\\\", '"': '\\"', "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'
-
-
-def _indented(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

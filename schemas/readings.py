@@ -5,8 +5,8 @@ from enum import Enum
 
 import msgspec
 
-from recordmill.schemas.features import Feature, FeatureTable, Kind, RecordOf
-from recordmill.schemas.picture_features import DECODED_PICTURE, is_of_picture
+from recordmill.schemas.features import FeatureTable, Kind, RecordOf
+from recordmill.schemas.layouts import DECODED_PICTURE, is_of_picture
 
 
 class Form(str, Enum):
@@ -39,11 +39,11 @@ class Reading(msgspec.Struct, frozen=True):
 
     name: str
     source: str
-    form: Form
     dtype: str
     shape: tuple[str, ...]
     meaning: str
     padding: int = 0
+    form: Form = Form.AS_IT_IS
 
     @property
     def static_shape(self) -> tuple[int | None, ...]:
@@ -51,8 +51,8 @@ class Reading(msgspec.Struct, frozen=True):
         return tuple(int(size) if size.isdecimal() else None for size in self.shape)
 
 
-_N = ("N",)
-_PIXELS = ("height", "width")
+_N, _N_4, _S = ("N",), ("N", "4"), ("S",)
+_PIXELS, _FEATURE = ("height", "width"), ("height", "width", "channels")
 _NO_ID = -1
 
 _YXYX = "ymin, xmin, ymax, xmax as fractions of height and width, from the top left"
@@ -62,93 +62,91 @@ _IMAGE_ID = f"{_AS_IN_JSON}; of class folders a hash of the name"
 _MASK = "1 inside the object, 0 outside"
 
 READINGS = (
-    Reading("image", "image.encoded", Form.PICTURE, "uint8", (*_PIXELS, "3"), "red, green, blue"),
-    Reading("image_id", "image.number", Form.AS_IT_IS, "int64", (), _IMAGE_ID),
-    Reading("image_id", "image.id", Form.DECIMAL, "int64", (), _IMAGE_ID),
-    Reading("file_name", "image.file_name", Form.AS_IT_IS, "bytes", (), "UTF-8"),
-    Reading("label", "image.class_index", Form.AS_IT_IS, "int64", (), f"of an image of one class: {_CLASS}"),
-    Reading("boxes", "objects.xmin", Form.EDGES, "float32", ("N", "4"), _YXYX),
-    Reading("boxes", "objects.bbox_yxyx", Form.AS_IT_IS, "float32", ("N", "4"), _YXYX),
+    Reading("image", "image.encoded", "uint8", (*_PIXELS, "3"), "red, green, blue", form=Form.PICTURE),
+    Reading("image_id", "image.number", "int64", (), _IMAGE_ID),
+    Reading("image_id", "image.id", "int64", (), _IMAGE_ID, form=Form.DECIMAL),
+    Reading("file_name", "image.file_name", "bytes", (), "UTF-8"),
+    Reading("label", "image.class_index", "int64", (), f"of an image of one class: {_CLASS}"),
+    Reading("boxes", "objects.xmin", "float32", _N_4, _YXYX, form=Form.EDGES),
+    Reading("boxes", "objects.bbox_yxyx", "float32", _N_4, _YXYX),
     Reading(
         "box_xywh_px",
         "objects.bbox_xywh_px",
-        Form.AS_IT_IS,
         "float32",
-        ("N", "4"),
+        _N_4,
         "in place of boxes, in the layout keras: x, y, width, height in pixels",
     ),
-    Reading("labels", "objects.class_index", Form.AS_IT_IS, "int64", _N, _CLASS, _NO_ID),
-    Reading("category_ids", "objects.category_id", Form.AS_IT_IS, "int64", _N, _AS_IN_JSON, _NO_ID),
-    Reading("category_ids", "objects.label", Form.AS_IT_IS, "int64", _N, _AS_IN_JSON, _NO_ID),
-    Reading("annotation_ids", "objects.id", Form.AS_IT_IS, "int64", _N, _AS_IN_JSON, _NO_ID),
-    Reading("is_crowd", "objects.is_crowd", Form.AS_IT_IS, "int64", _N, "1 where the box holds a crowd"),
-    Reading("area", "objects.area", Form.AS_IT_IS, "float32", _N, "pixels² of the JSON's picture"),
-    Reading("area", "objects.area_whole", Form.AS_IT_IS, "int64", _N, "the same without its fraction: layout tfds"),
-    Reading("masks", "objects.mask_png", Form.PNG_MASKS, "uint8", ("N", *_PIXELS), _MASK),
-    Reading("masks", "objects.mask_rle", Form.RLE_MASKS, "uint8", ("N", *_PIXELS), _MASK),
+    Reading("labels", "objects.class_index", "int64", _N, _CLASS, _NO_ID),
+    Reading("category_ids", "objects.category_id", "int64", _N, _AS_IN_JSON, _NO_ID),
+    Reading("category_ids", "objects.label", "int64", _N, _AS_IN_JSON, _NO_ID),
+    Reading("annotation_ids", "objects.id", "int64", _N, _AS_IN_JSON, _NO_ID),
+    Reading("is_crowd", "objects.is_crowd", "int64", _N, "1 where the box holds a crowd"),
+    Reading("area", "objects.area", "float32", _N, "pixels² of the JSON's picture"),
+    Reading("area", "objects.area_whole", "int64", _N, "the same without its fraction: layout tfds"),
+    Reading("masks", "objects.mask_png", "uint8", ("N", *_PIXELS), _MASK, form=Form.PNG_MASKS),
+    Reading("masks", "objects.mask_rle", "uint8", ("N", *_PIXELS), _MASK, form=Form.RLE_MASKS),
     Reading(
         "keypoints",
         "objects.keypoint_x",
-        Form.KEYPOINTS,
         "float32",
         ("N", "K", "3"),
         "x, y as fractions of width and height (x first, unlike boxes), then visibility: 0 not labelled, 1 hidden, 2 "
         "visible",
+        form=Form.KEYPOINTS,
     ),
-    Reading("captions", "captions.text", Form.AS_IT_IS, "bytes", ("C",), "UTF-8"),
-    Reading("caption_ids", "captions.id", Form.AS_IT_IS, "int64", ("C",), _AS_IN_JSON, _NO_ID),
-    Reading("caption_index", "captions.index", Form.AS_IT_IS, "int64", ("T",), "terms, see `recordmill.encoders`"),
-    Reading("caption_value", "captions.value", Form.AS_IT_IS, "float32", ("T",), "weights of the terms"),
-    Reading("caption_tokens", "captions.tokens", Form.AS_IT_IS, "int64", ("L",), "in order; 1 unknown"),
+    Reading("captions", "captions.text", "bytes", ("C",), "UTF-8"),
+    Reading("caption_ids", "captions.id", "int64", ("C",), _AS_IN_JSON, _NO_ID),
+    Reading("caption_index", "captions.index", "int64", ("T",), "terms, see `recordmill.encoders`"),
+    Reading("caption_value", "captions.value", "float32", ("T",), "weights of the terms"),
+    Reading("caption_tokens", "captions.tokens", "int64", ("L",), "in order; 1 unknown"),
     Reading(
-        "semantic", "semantic.png", Form.GREY, "uint8", _PIXELS, "see semantic_by_id in label_map.json; 255 unknown"
+        "semantic",
+        "semantic.png",
+        "uint8",
+        _PIXELS,
+        "see semantic_by_id in label_map.json; 255 unknown",
+        form=Form.GREY,
     ),
     Reading(
         "categories",
         "panoptic.category_png",
-        Form.GREY,
         "uint8",
         _PIXELS,
         "category id of the panoptic segment, void 0; where an id is 0 or less, see label_by_id in label_map.json",
+        form=Form.GREY,
     ),
     Reading(
         "instances",
         "panoptic.instance_png",
-        Form.GREY,
         "uint8",
         _PIXELS,
         "number of the panoptic segment from 1, 0 for stuff and void",
+        form=Form.GREY,
     ),
     Reading(
-        "segment_map", "panoptic.png", Form.SEGMENT_IDS, "int32", _PIXELS, "id of the panoptic segment: layout tfds"
+        "segment_map",
+        "panoptic.png",
+        "int32",
+        _PIXELS,
+        "id of the panoptic segment: layout tfds",
+        form=Form.SEGMENT_IDS,
     ),
-    Reading("segment_ids", "segments.id", Form.AS_IT_IS, "int64", ("S",), "values of segment_map", _NO_ID),
-    Reading(
-        "segment_labels", "segments.class_index", Form.AS_IT_IS, "int64", ("S",), "index among the segments", _NO_ID
-    ),
-    Reading("segment_boxes", "segments.bbox_yxyx", Form.AS_IT_IS, "float32", ("S", "4"), _YXYX),
-    Reading("segment_areas", "segments.area", Form.AS_IT_IS, "int64", ("S",), "pixels²"),
-    Reading("segment_is_crowd", "segments.is_crowd", Form.AS_IT_IS, "int64", ("S",), "1 where it is a crowd"),
-    Reading(
-        "neg_category_ids",
-        "image.neg_category_ids",
-        Form.AS_IT_IS,
-        "int64",
-        ("G",),
-        "LVIS: known to be absent",
-        _NO_ID,
-    ),
+    Reading("segment_ids", "segments.id", "int64", _S, "values of segment_map", _NO_ID),
+    Reading("segment_labels", "segments.class_index", "int64", _S, "index among the segments", _NO_ID),
+    Reading("segment_boxes", "segments.bbox_yxyx", "float32", ("S", "4"), _YXYX),
+    Reading("segment_areas", "segments.area", "int64", _S, "pixels²"),
+    Reading("segment_is_crowd", "segments.is_crowd", "int64", _S, "1 where it is a crowd"),
+    Reading("neg_category_ids", "image.neg_category_ids", "int64", ("G",), "LVIS: known to be absent", _NO_ID),
     Reading(
         "not_exhaustive_category_ids",
         "image.not_exhaustive_category_ids",
-        Form.AS_IT_IS,
         "int64",
         ("E",),
         "LVIS: not every object is annotated",
         _NO_ID,
     ),
-    Reading("feature", "feature.values", Form.AS_IT_IS, "float32", ("height", "width", "channels"), "of the model"),
-    Reading("feature", "feature.bytes", Form.FLOAT16, "float16", ("height", "width", "channels"), "of the model"),
+    Reading("feature", "feature.values", "float32", _FEATURE, "of the model"),
+    Reading("feature", "feature.bytes", "float16", _FEATURE, "of the model", form=Form.FLOAT16),
 )
 """Of several of one name, the first is given whose source is in the records."""
 
@@ -182,13 +180,11 @@ def _of_row(table: FeatureTable) -> Iterator[Reading]:
         if is_of_picture(feature) and feature.source == "image.encoded":
             yield msgspec.structs.replace(READINGS[0], name=DECODED_PICTURE)
         elif is_of_picture(feature) and feature.is_packed:
-            yield Reading(DECODED_PICTURE, feature.source, Form.PIXELS, "uint8", feature.shape, READINGS[0].meaning)
+            yield Reading(
+                DECODED_PICTURE, feature.source, "uint8", feature.shape, READINGS[0].meaning, form=Form.PIXELS
+            )
         else:
-            yield _column(feature)
-
-
-def _column(feature: Feature) -> Reading:
-    return Reading(feature.name, feature.source, Form.AS_IT_IS, _DTYPES[feature.kind], feature.shape, feature.meaning)
+            yield Reading(feature.name, feature.source, _DTYPES[feature.kind], feature.shape, feature.meaning)
 
 
 def markdown() -> str:

@@ -7,8 +7,7 @@ from enum import Enum
 import msgspec
 
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
-from recordmill.schemas.layouts import TABLE
-from recordmill.schemas.picture_features import is_of_picture
+from recordmill.schemas.layouts import TABLE, is_of_picture
 
 
 class ColumnType(str, Enum):
@@ -30,21 +29,22 @@ class ColumnType(str, Enum):
     TOKEN_IDS = "token_ids"  # int64, of the tokens of a text
 
 
-_KINDS = {ColumnType.FLOAT: Kind.FLOAT, ColumnType.BYTES: Kind.BYTES, ColumnType.TERM_VALUE: Kind.FLOAT}
-_OF_KIND = {Kind.BYTES: ColumnType.BYTES, Kind.FLOAT: ColumnType.FLOAT, Kind.INT64: ColumnType.INT64}
-_UNITS = {
-    ColumnType.INT64: "",
-    ColumnType.FLOAT: "",
-    ColumnType.BYTES: "utf-8, or bytes as they are",
-    ColumnType.BOOL: "0 or 1",
-    ColumnType.DATE: "days since 1970-01-01",
-    ColumnType.TIMESTAMP: "microseconds since 1970-01-01 UTC",
-    ColumnType.ENUM: "0..values-1",
-    ColumnType.CLASS: "0..classes-1",
-    ColumnType.TERM_INDEX: "0..terms-1",
-    ColumnType.TERM_VALUE: "count or tf-idf",
-    ColumnType.TOKEN_IDS: "1..terms+1",
+_WRITTEN = {
+    ColumnType.INT64: (Kind.INT64, ""),
+    ColumnType.FLOAT: (Kind.FLOAT, ""),
+    ColumnType.BYTES: (Kind.BYTES, "utf-8, or bytes as they are"),
+    ColumnType.BOOL: (Kind.INT64, "0 or 1"),
+    ColumnType.DATE: (Kind.INT64, "days since 1970-01-01"),
+    ColumnType.TIMESTAMP: (Kind.INT64, "microseconds since 1970-01-01 UTC"),
+    ColumnType.ENUM: (Kind.INT64, "0..values-1"),
+    ColumnType.CLASS: (Kind.INT64, "0..classes-1"),
+    ColumnType.TERM_INDEX: (Kind.INT64, "0..terms-1"),
+    ColumnType.TERM_VALUE: (Kind.FLOAT, "count or tf-idf"),
+    ColumnType.TOKEN_IDS: (Kind.INT64, "1..terms+1"),
 }
+"""Kind and unit of the values of each type; no two types have the same."""
+_PLAIN = {Kind.BYTES: ColumnType.BYTES, Kind.FLOAT: ColumnType.FLOAT, Kind.INT64: ColumnType.INT64}
+_PBTXT_TYPES = {Kind.BYTES: "BYTES", Kind.FLOAT: "FLOAT", Kind.INT64: "INT"}
 TEXT_PARTS = {ColumnType.TERM_INDEX: "index", ColumnType.TERM_VALUE: "value", ColumnType.TOKEN_IDS: "tokens"}
 """What a column of texts becomes, which may be two features: see `recordmill.transforms.text.encode_texts`."""
 
@@ -78,7 +78,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def kind(self) -> Kind:
-        return _KINDS.get(self.type, Kind.INT64)
+        return _WRITTEN[self.type][0]
 
     @property
     def as_feature(self) -> Feature:
@@ -90,23 +90,15 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             source = f"{CLASS_OF_ROW if self.type is ColumnType.CLASS else _ROW}{self.name}"
             # Lists whose dimensions have one name have one length, and those of columns do not.
             shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
-        return Feature(
-            self.feature,
-            source,
-            self.kind,
-            shape,
-            _UNITS[self.type],
-            f"column {self.name}",
-            values=self.values,
-            default=self.default,
-        )
+        kind, unit = _WRITTEN[self.type]
+        meaning = f"column {self.name}"
+        return Feature(self.feature, source, kind, shape, unit, meaning, values=self.values, default=self.default)
 
     @classmethod
     def of_feature(cls, feature: Feature) -> "Column":
         """The column that became a feature."""
         name = feature.source.removeprefix(CLASS_OF_ROW).removeprefix(_ROW)
-        of_kind = (type_ for type_ in ColumnType if _KINDS.get(type_, Kind.INT64) is feature.kind)
-        type_ = next(type_ for type_ in of_kind if _UNITS[type_] == feature.unit)
+        type_ = next(type_ for type_, written in _WRITTEN.items() if written == (feature.kind, feature.unit))
         shape = "".join(feature.shape)
         if type_ in TEXT_PARTS:
             name = feature.source.removesuffix(f".{TEXT_PARTS[type_]}")
@@ -166,12 +158,11 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable
 
     Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
     """
-    kinds = {Kind.BYTES: "BYTES", Kind.FLOAT: "FLOAT", Kind.INT64: "INT"}
     names = list(classes)
     lines = []
-    always = (Column(each.name, each.name, _OF_KIND[each.kind]) for each in pictures)
+    always = (Column(each.name, each.name, _PLAIN[each.kind]) for each in pictures)
     for column in sorted((*schema.columns, *always), key=lambda column: column.feature):
-        lines += ["feature {", f"  name: {_quoted(column.feature)}", f"  type: {kinds[column.kind]}"]
+        lines += ["feature {", f"  name: {_quoted(column.feature)}", f"  type: {_PBTXT_TYPES[column.kind]}"]
         if column.type in (ColumnType.CLASS, ColumnType.ENUM):
             last = max(len(names if column.type is ColumnType.CLASS else column.values) - 1, 0)
             lines += [f"  int_domain {{ name: {_quoted(column.feature)} min: 0 max: {last} is_categorical: true }}"]
@@ -196,16 +187,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-_FORMATS = {
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".tab": "tsv",
-    ".tsv": "tsv",
-}
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_FORMATS |= {".parquet": "parquet", ".pq": "parquet", ".tab": "tsv", ".tsv": "tsv"}
 ENDINGS = tuple(_FORMATS)
 
 

@@ -22,12 +22,11 @@ _FEATURES = "tensorflow_datasets.core.features."
 _DTYPES = {Kind.FLOAT: "float32", Kind.INT64: "int64"}
 _TRUTHS = ("objects.is_crowd", "segments.is_crowd")
 """Sources whose 0 and 1 TFDS shows as bool, as in its own coco."""
-_CLASSES_OF = {
-    "image.class_index": "categories",
-    "objects.class_index": "categories",
-    "segments.class_index": "segments",
+_CHANNELS = {
+    **dict.fromkeys(("image.encoded", "panoptic.png"), "3"),
+    **dict.fromkeys(("semantic.png", "panoptic.category_png", "panoptic.instance_png"), "1"),
 }
-"""Sources that are class indices, and which categories of the label map they index."""
+"""Of images, by their sources. Lists of masks stay PNGs."""
 _PICTURES = ("image.encoded", "image.pixels", "feature.values")
 """Sources of what a class is learned from."""
 
@@ -85,8 +84,10 @@ def class_names(categories: Sequence[Category]) -> list[str]:
 
 def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
     """The categories that a feature indexes; none where it is no class index, or there are no classes."""
-    kind = "categories" if feature.source.startswith(CLASS_OF_ROW) else _CLASSES_OF.get(feature.source)
-    return getattr(labels, kind) if kind else ()
+    if feature.source == "segments.class_index":
+        return labels.segments
+    is_class = feature.source in ("image.class_index", "objects.class_index")
+    return labels.categories if is_class or feature.source.startswith(CLASS_OF_ROW) else ()
 
 
 def _group(feature: Feature, table: FeatureTable) -> str:
@@ -97,7 +98,16 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
     return {
         "fileFormat": "tfrecord",
         "name": manifest.name,
-        "splits": [_split(name, split) for name, split in manifest.splits.items()],
+        "splits": [
+            {
+                # Not the shards' own names: TFDS's convert_format puts array_record for {FILEFORMAT}, and reads that.
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+                "name": name,
+                "numBytes": str(split.record_bytes),
+                "shardLengths": [str(shard.examples) for shard in split.shards],
+            }
+            for name, split in manifest.splits.items()
+        ],
         **_supervised_keys(manifest.table, manifest.labels),
         "version": "1.0.0",
     }
@@ -110,16 +120,6 @@ def _supervised_keys(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     if len(pictures) != 1 or len(classes) != 1:
         return {}
     return {"supervisedKeys": {"tuple": {"items": [{"featureKey": name} for name in pictures + classes]}}}
-
-
-def _split(name: str, split: SplitManifest) -> dict[str, Any]:
-    return {
-        # Not the shards' own names: TFDS's convert_format puts array_record for {FILEFORMAT}, and reads that name.
-        "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-        "name": name,
-        "numBytes": str(split.record_bytes),
-        "shardLengths": [str(shard.examples) for shard in split.shards],
-    }
 
 
 def _features(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
 
 def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[str, Any]:
     """The configuration of TFDS's feature connector for one value of `shape`."""
-    if channels := _channels(feature):
+    if channels := _CHANNELS.get(feature.source):
         image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
         return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}
     if categories := _classes(feature, labels):
@@ -170,10 +170,3 @@ def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[st
     tensor = {"dtype": dtype, "encoding": "none", "shape": dimensions}
     scalar = "tensor_feature.Tensor" if feature.shape else "scalar.Scalar"
     return {"pythonClassName": f"{_FEATURES}{scalar}", "tensor": tensor}
-
-
-def _channels(feature: Feature) -> str:
-    """Of an image; empty for anything else, and for lists of masks, which stay PNGs."""
-    if feature.source in ("image.encoded", "panoptic.png"):
-        return "3"
-    return "1" if feature.source in ("semantic.png", "panoptic.category_png", "panoptic.instance_png") else ""

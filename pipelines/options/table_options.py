@@ -13,7 +13,7 @@ from recordmill.pipelines.options.text_options import TEXT_FORMS, TextOptions
 from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.splits import RowSplits
 
 _OF_PICTURES = ("images", "raw_size", "check", "format", "max_side", "jpeg_quality", "workers", "duplicates")
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")

@@ -13,8 +13,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS, features_table
-from recordmill.schemas.picture_features import picture_of_row
+from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import frame
 from recordmill.split import Contents, Shard, Split

@@ -35,7 +35,7 @@ def application(name: str) -> str:
     """
     from keras import applications
 
-    if _is_path(name):
+    if "/" in name or name.endswith(_ENDING) or os.path.exists(name):
         return ""
     known = {_plain(each): each for each in dir(applications) if callable(getattr(applications, each))}
     if found := known.get(_plain(name)):
@@ -45,10 +45,6 @@ def application(name: str) -> str:
     raise ConfigError(
         f"--model {name}: no model of keras.applications is called so, and no .keras file is there{meant}"
     )
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name or name.endswith(_ENDING) or os.path.exists(name)
 
 
 def _plain(name: str) -> str:

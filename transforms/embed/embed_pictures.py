@@ -20,7 +20,7 @@ from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.examples.encoded import Encoded
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.images.fetch_images import Fetch, fetch_for
-from recordmill.transforms.images.load_pixels import load_pixels
+from recordmill.transforms.images.load_picture import load_pixels
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
 from recordmill.transforms.statistics.image_facts import FactsOfValues
@@ -35,7 +35,7 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
         model: as it was found where the job was started.
         batch: pictures that the model is given at once.
         dtype: of features, `float32` or `float16`.
-        resize: see `recordmill.transforms.images.load_pixels`.
+        resize: see `recordmill.transforms.images.load_picture`.
     """
 
     choice: ModelChoice

@@ -112,7 +112,8 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))
     (shape, *more) = shapes
-    is_picture = len(shape) == _PICTURE_RANK and shape[-1] == 3 and _is_pixels(model.inputs[0].dtype)
+    dtype = model.inputs[0].dtype
+    is_picture = len(shape) == _PICTURE_RANK and shape[-1] == 3 and (dtype == "uint8" or "float" in dtype)
     if more or not is_picture:
         raise ConfigError(
             f"--model {choice.model} takes {takes}, which is no batch of RGB pictures, (None, height, width, 3) of "
@@ -124,10 +125,6 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     if not asked and None in own:
         raise ConfigError(f"--model {choice.model} takes pictures of any size: give --input-size, 224x224 for example")
     return asked or own
-
-
-def _is_pixels(dtype: str) -> bool:
-    return dtype == "uint8" or "float" in dtype
 
 
 def _size(size: tuple[int | None, int | None]) -> str:

@@ -10,7 +10,7 @@ from recordmill.schemas.example import ExampleWriter, merge_examples
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.picture_features import is_of_picture
+from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.rejects import Metric, Rejected, UnusableError
 from recordmill.transforms.examples.encoded import Encoded, check_size, transcoding_counts
 from recordmill.transforms.images.open_picture import encoded_channels

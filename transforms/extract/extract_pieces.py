@@ -7,10 +7,9 @@ from itertools import chain
 import google_crc32c
 import msgspec
 
-from recordmill.schemas.line_blocks import BlockPlace, LineBlock
 from recordmill.schemas.plan_report import Faults
 from recordmill.transforms.extract.extract_lines import Lines
-from recordmill.transforms.runtime.line_blocks import LineSorter, lines_in, merged_lines
+from recordmill.transforms.runtime.line_blocks import BlockPlace, LineBlock, LineSorter, lines_in, merged_lines
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 

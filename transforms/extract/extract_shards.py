@@ -21,8 +21,7 @@ from recordmill.transforms.extract.extract_lines import (
 from recordmill.transforms.extract.extract_pieces import PieceFile, found_piece, lines_of_piece
 from recordmill.transforms.extract.extract_rows import RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
-from recordmill.transforms.records.list_faults import FaultList
-from recordmill.transforms.records.read_shards import ManifestShard, readable_records
+from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.look_ahead import look_ahead

@@ -25,7 +25,7 @@ from recordmill.transforms.extract.extract_lines import (
 )
 from recordmill.transforms.extract.extract_pieces import Piece, merged_pieces
 from recordmill.transforms.extract.extract_rows import CaptionRow, PanopticRow, panoptic_path
-from recordmill.transforms.records.list_faults import FaultList
+from recordmill.transforms.records.read_shards import FaultList
 
 _FILE = msgspec.msgpack.Decoder(FileLine).decode
 _IMAGE = msgspec.msgpack.Decoder(ImageLine).decode

@@ -30,7 +30,7 @@ from recordmill.transforms.images.transcode_picture import (
     shrunk_size,
     stored_size,
 )
-from recordmill.transforms.runtime.budget import Budget
+from recordmill.transforms.runtime.look_ahead import Budget
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 
 DECODING = Budget(MAX_PIXELS)
@@ -178,21 +178,17 @@ def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
     if check != "none":
         check_end(data, kind)
     if check == "decode":
-        _check_pixels(image, data, kind)
+        try:
+            check_structure(data, kind)
+            load_small(image)
+        except Exception as error:  # as in `opened`
+            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def check_end(data: bytes, kind: str) -> None:
     whole = check_jpeg.jpeg_ends(data) if kind == "jpeg" else check_png.END in data
     if not whole:
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
-
-
-def _check_pixels(image: Image.Image, data: bytes, kind: str) -> None:
-    try:
-        check_structure(data, kind)
-        load_small(image)
-    except Exception as error:  # as in `opened`
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def check_structure(data: bytes, kind: str) -> None:

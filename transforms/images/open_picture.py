@@ -6,7 +6,6 @@ checked by who opens, so what opens a format is asked itself.
 
 import io
 import struct
-from functools import lru_cache
 
 from PIL import Image, ImageFile
 
@@ -44,7 +43,7 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
     """
     Image.preinit() if kind else Image.init()  # of JPEG and PNG alone, or of each format: 40 ms
     fault: Exception | None = None
-    for format_ in [kind.upper()] if kind else _other_formats():
+    for format_ in [kind.upper()] if kind else filter(Image.OPEN.__contains__, _OTHERS):
         open_format, is_format = Image.OPEN[format_]
         if not is_format or is_format(data[:16]) is True:
             try:
@@ -64,8 +63,3 @@ def load_small(image: Image.Image) -> None:
     part = max(1, min(8, max(image.size) // _ENOUGH))
     image.draft("L", (max(1, image.width // part), max(1, image.height // part)))  # of JPEGs alone
     image.load()
-
-
-@lru_cache(maxsize=1)
-def _other_formats() -> list[str]:
-    return [format_ for format_ in _OTHERS if format_ in Image.OPEN]

@@ -14,11 +14,7 @@ from recordmill.transforms.storage.resolve import storage_for
 _EVERY = 1 << 12
 
 
-def _nothing(records: int) -> None:
-    pass
-
-
-def build_index(path: str, read: Callable[[int], object] = _nothing) -> ShardIndex:
+def build_index(path: str, read: Callable[[int], object] = lambda _: None) -> ShardIndex:
     """The index of a TFRecord file: the lengths of its records, whose checksums are checked, from the first to the
     last. Of a local file hardly more than these is read; one in a bucket comes whole.
 

@@ -1,10 +1,11 @@
-"""The index of a shard: from its file, or made of the shard where there is none."""
+"""The index of a shard: from its file, or made of the shard where there is none; and written where it is looked for."""
 
 import logging
+from collections.abc import Callable
 from functools import lru_cache
 
-from recordmill.schemas.errors import IndexMismatchError
-from recordmill.schemas.shard_index import ShardIndex, decode_index, index_file
+from recordmill.schemas.errors import IndexMismatchError, RecordError
+from recordmill.schemas.shard_index import ShardIndex, decode_index, encode_index, index_file
 from recordmill.transforms.index.build_index import build_index
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import storage_for
@@ -72,3 +73,26 @@ def _say_once(folder: str) -> None:
         folder,
         folder,
     )
+
+
+def index_shard(path: str, records: int | None, read: Callable[[int], object]) -> tuple[ShardIndex, bool]:
+    """Write the index of a TFRecord file, unless it is there; it, and whether it was not.
+
+    Args:
+        records: how many are in the file, where a manifest says so.
+        read: see `build_index`.
+
+    Raises:
+        ConfigError, RecordError, OSError: see `build_index`; or there are not so many records.
+    """
+    index = build_index(path, read)
+    if records not in (index.records, None):
+        raise RecordError(
+            f"{path} has {index.records:,} records, where its manifest says {records:,}: it was replaced or cut; "
+            "recordmill verify says more"
+        )
+    data, target, storage = encode_index(index), index_path(path), storage_for(path)
+    is_new = storage.size(target) != len(data) or storage.read(target) != data
+    if is_new:
+        storage.write(target, data)
+    return index, is_new

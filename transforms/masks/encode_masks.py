@@ -35,15 +35,10 @@ def mask_png(runs: np.ndarray, width: int, height: int) -> bytes:
     rows[:, 0] = UP
     rows[first_row - top, 1 + first_column] = 1
     rows[last_row + 1 - top, 1 + last_column] = 255
-    if crossing:
-        rows[0, 1:] = _first_pixels(begins, ends, width, height)
+    if crossing:  # at the first pixel of each column, have more runs of ones begun than ended?
+        at = height * np.arange(width)
+        rows[0, 1:] = np.searchsorted(begins, at, side="right") > np.searchsorted(ends, at, side="right")
     return pack_rows(rows[:-1], blank_above=top, blank_below=height - bottom)
-
-
-def _first_pixels(begins: np.ndarray, ends: np.ndarray, width: int, height: int) -> np.ndarray:
-    """The top row: at the first pixel of each column, have more runs of ones begun than ended?"""
-    at = height * np.arange(width)
-    return np.searchsorted(begins, at, side="right") > np.searchsorted(ends, at, side="right")
 
 
 def mask_rle(runs: np.ndarray, width: int, height: int) -> bytes:

@@ -6,8 +6,8 @@ from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Fingerprints
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.picture_features import has_picture
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import compared, json_lines, read_fingerprints
 from recordmill.transforms.storage.resolve import storage_for
@@ -91,17 +91,13 @@ def _refused(
 
 
 def _told(groups: Sequence[DuplicateGroup], policy: str) -> str:
-    return f"{_counted(groups)}, which --duplicates {policy} refuses; for example {_example(groups[0])}"
-
-
-def _counted(groups: Sequence[DuplicateGroup]) -> str:
     images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
     across = f", {leaks:,} of them in several splits" if leaks else ""
     pictures = "picture" if len(groups) == 1 else "pictures"
-    return f"{images:,} images are {len(groups):,} {pictures}, exactly or nearly{across}"
-
-
-def _example(group: DuplicateGroup) -> str:
-    first = group.images[0]
-    other = next((image for image in group.images if image.split != first.split), group.images[1])
-    return " and ".join(f"{image.file_name!r} of {image.split}" for image in (first, other))
+    first = groups[0].images[0]
+    other = next((image for image in groups[0].images if image.split != first.split), groups[0].images[1])
+    example = " and ".join(f"{image.file_name!r} of {image.split}" for image in (first, other))
+    return (
+        f"{images:,} images are {len(groups):,} {pictures}, exactly or nearly{across}, which --duplicates {policy} "
+        f"refuses; for example {example}"
+    )

@@ -64,11 +64,12 @@ def commit_splits(
         OSError: storage fails.
     """
     storage = storage_for(output)
-    own = {split: _of_one(manifest, split) for split in manifest.splits}
+    own = {split: msgspec.structs.replace(manifest, splits={split: of}) for split, of in manifest.splits.items()}
     shards = {shard.file for each in manifest.splits.values() for shard in each.shards}
     before = read_split_manifests(output)
     _merged(output, {**before, **own})  # which raises, before anything is changed, where they do not go together
-    replaced = {split: before[split] for split in before.keys() & own.keys() if not _same(before[split], own[split])}
+    both = before.keys() & own.keys()
+    replaced = {split: before[split] for split in both if encode_manifest(before[split]) != encode_manifest(own[split])}
     if replaced:
         _withdraw(output, replaced, kept=shards)
     for encoder in encoders:
@@ -95,14 +96,6 @@ def _write_or_delete(storage: Storage, path: str, data: bytes | None) -> None:
         storage.delete(path)
     else:
         storage.write(path, data)
-
-
-def _of_one(manifest: Manifest, split: str) -> Manifest:
-    return msgspec.structs.replace(manifest, splits={split: manifest.splits[split]})
-
-
-def _same(one: Manifest, other: Manifest) -> bool:
-    return encode_manifest(one) == encode_manifest(other)
 
 
 def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> None:
@@ -209,11 +202,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
             "readers could not use both",
         ),
         (one.features == other.features, "other features in its records", "readers could not use both"),
-        (
-            one.encoders == other.encoders,
-            "another vocabulary of its texts",
-            "one index would stand for two terms",
-        ),
+        (one.encoders == other.encoders, "another vocabulary of its texts", "one index would stand for two terms"),
         (one.labels == other.labels, "other categories", "one label map cannot serve both"),
     )
     for is_same, what, harm in differences:

@@ -107,15 +107,8 @@ def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tup
 
 def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
     """The sizes of groups, or of none, together."""
-    total = GroupSizes(0, 0, (0, ""))
-    for images, groups, largest, ungrouped in sizes:
-        total = GroupSizes(
-            total.images + images,
-            total.groups + groups,
-            max(total.largest, largest),
-            total.ungrouped + ungrouped,
-        )
-    return total
+    images, groups, largest, ungrouped = zip(GroupSizes(0, 0, (0, "")), *sizes, strict=True)
+    return GroupSizes(sum(images), sum(groups), max(largest), sum(ungrouped))
 
 
 def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:

@@ -2,14 +2,7 @@
 
 import re
 
-from recordmill.schemas.dataset_files import (
-    MANIFEST,
-    RECIPE,
-    REJECTS,
-    split_manifest,
-    split_rejects,
-    state_folder,
-)
+from recordmill.schemas.dataset_files import MANIFEST, RECIPE, REJECTS, split_manifest, split_rejects, state_folder
 from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LABEL_FILES

@@ -8,15 +8,8 @@ from operator import attrgetter
 
 import msgspec
 
-from recordmill.schemas.duplicates import (
-    DUPLICATES,
-    DuplicateGroup,
-    Duplicates,
-    Fingerprints,
-    split_fingerprints,
-)
+from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Duplicates, Fingerprints, split_fingerprints
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.duplicates.find_duplicates import Found, find_duplicates
 from recordmill.transforms.metadata.folder_statistics import read_file
@@ -24,14 +17,10 @@ from recordmill.transforms.statistics.image_facts import class_source
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
-_ENCODER = msgspec.json.Encoder()
+json_lines = msgspec.json.Encoder().encode_lines
 _GROUP = msgspec.json.Decoder(DuplicateGroup)
 _READ_BYTES = 1 << 22
 _DECODER = msgspec.json.Decoder(Fingerprints)
-
-
-def json_lines(values: Iterable[Fingerprints] | Iterable[DuplicateGroup]) -> bytes:
-    return _ENCODER.encode_lines(values)
 
 
 def fingerprint_lines(fingerprints: Iterable[Fingerprints]) -> bytes:
@@ -59,7 +48,9 @@ def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] |
         return None
     found = compared(fingerprints, manifest.table)
     data = json_lines(found.groups)
-    return describe_duplicates(found, manifest.labels, data), data
+    leaks = sum(group.is_leak for group in found.groups)
+    copied = {manifest.categories[index].name: number for index, number in found.copied.items()}
+    return Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied), data
 
 
 def first_groups(output: str, number: int) -> list[DuplicateGroup]:
@@ -77,17 +68,3 @@ def first_groups(output: str, number: int) -> list[DuplicateGroup]:
 
 def compared(fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable) -> Found:
     return find_duplicates(fingerprints, has_classes=bool(class_source(table)))
-
-
-def describe_duplicates(found: Found, labels: LabelMap, data: bytes) -> Duplicates:
-    """
-    Args:
-        data: the bytes of duplicates.jsonl.
-    """
-    return Duplicates(
-        sha256(data).hexdigest(),
-        len(found.groups),
-        sum(group.is_leak for group in found.groups),
-        found.splits,
-        {labels.categories[index].name: number for index, number in found.copied.items()},
-    )

@@ -99,10 +99,7 @@ def report_plan(
         images_by_split={split: plans[split].images for split in sorted(plans)},
         bytes=sum(plan.bytes for plan in plans.values()),
         shards=sum(plan.shards for plan in plans.values()),
-        rejected={
-            "image": rejected.reasons("image", "row"),
-            "annotation": rejected.reasons("annotation"),
-        },
+        rejected={"image": rejected.reasons("image", "row"), "annotation": rejected.reasons("annotation")},
         classes=tuple(category.name for category in labels.categories),
         class_counts=class_counts(classes, labels),
         num_classes=num_classes(labels, table),

@@ -34,7 +34,7 @@ from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
 from recordmill.transforms.rejects.write_rejects import RejectList, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
-from recordmill.transforms.text.encode_captions import AddTextCounts, EncodedTexts
+from recordmill.transforms.text.encode_captions import EncodedTexts, add_text_counts
 
 
 class Findings(NamedTuple):
@@ -123,7 +123,7 @@ class WriteMetadata(beam.PTransform):
         }
         if texts := self._texts:
             outcome["encoders"] = AsList(texts.encoders)
-            outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(AddTextCounts()))
+            outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(add_text_counts))
         if self._listings is not None:
             outcome["listings"] = AsList(self._listings)
         once = written.shards.pipeline | "Once" >> beam.Create([self._target])

@@ -1,19 +1,22 @@
-"""Finished shards are read back."""
+"""Finished shards are read back, and what is wrong with them is listed."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error
 from recordmill.transforms.storage.resolve import storage_for
+
+LISTED_OF_REASON = 100
 
 
 class ManifestShard(msgspec.Struct, frozen=True):
@@ -78,3 +81,28 @@ def _undamaged(shard: ManifestShard, reader: ShardReader, damage: list[Fault]) -
         damage.append(Fault(file, None, "count", f"{examples} records, the manifest says {shard.info.examples}"))
     if reader.sha256.hexdigest() != shard.info.sha256:
         damage.append(Fault(file, None, "sha256", "the file's SHA-256 is not the manifest's"))
+
+
+class FaultList:
+    """Lists the first faults of each reason, and counts the others: millions of records may be wrong."""
+
+    def __init__(self) -> None:
+        self._listed: list[Fault] = []
+        self._of_reason: Counter[str] = Counter()
+        self._more = 0
+
+    def add(self, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self._of_reason[fault.reason] += 1
+            if self._of_reason[fault.reason] <= LISTED_OF_REASON:
+                self._listed.append(fault)
+            else:
+                self._more += 1
+
+    def add_listed(self, faults: Faults) -> None:
+        """Those of another list."""
+        self.add(faults.listed)
+        self._more += faults.more
+
+    def faults(self) -> Faults:
+        return Faults(tuple(self._listed), self._more)

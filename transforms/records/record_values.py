@@ -85,7 +85,8 @@ def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -
     by_dimension: dict[str, dict[str, float]] = {}
     for feature in table.features:
         if feature.shape and not feature.shape[0].isdecimal():
-            length = values[feature.source].size / _values_each(feature)  # whole, unless the list is damaged
+            each = prod(int(size) for size in feature.shape[1:])
+            length = values[feature.source].size / each  # whole, unless the list is damaged
             by_dimension.setdefault(feature.shape[0], {})[feature.source] = length
     for lengths in by_dimension.values():
         if len(set(lengths.values())) > 1:
@@ -94,7 +95,3 @@ def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -
         found, objects = values["objects.keypoint_x"].size, values["objects.id"].size
         if found != objects * keypoints:
             yield "keypoints", f"{found} keypoints of {objects} objects with {keypoints} each"
-
-
-def _values_each(feature: Feature) -> int:
-    return int(np.prod([int(size) for size in feature.shape[1:]]))

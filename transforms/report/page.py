@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from recordmill.schemas.duplicates import DuplicateGroup
+from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.picture_features import has_picture
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, FRACTIONAL

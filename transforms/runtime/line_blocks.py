@@ -14,7 +14,6 @@ from typing import BinaryIO
 import msgspec
 from isal import isal_zlib
 
-from recordmill.schemas.line_blocks import BlockPlace, LineBlock
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -33,6 +32,31 @@ _LEVEL = 1
 _INT64 = 1 << 63
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class BlockPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Where a block is in a file."""
+
+    path: str
+    start: int
+    length: int
+
+
+class LineBlock(msgspec.Struct, frozen=True, array_like=True):
+    """Lines, in the order of their bytes.
+
+    Attributes:
+        size: bytes that they take in memory, about.
+        first, last: how the first and the last of them begin.
+        packed: all, compressed; or where that is.
+    """
+
+    lines: int
+    size: int
+    first: bytes
+    last: bytes
+    packed: bytes | BlockPlace
+
 
 Store = Callable[[bytes], bytes | BlockPlace]
 """Keeps a packed block; where it is."""
@@ -68,15 +92,10 @@ def cut_blocks(lines: Sequence[bytes], store: Store = bytes) -> Iterator[LineBlo
 
 
 def lines_in(block: LineBlock) -> list[bytes]:
-    return _DECODE(isal_zlib.decompress(packed_lines(block)))
-
-
-def packed_lines(block: LineBlock) -> bytes:
-    match block.packed:
-        case BlockPlace(path, start, length):
-            return storage_for(path).read_range(path, start, length)
-        case packed:
-            return packed
+    packed = block.packed
+    if isinstance(packed, BlockPlace):
+        packed = storage_for(packed.path).read_range(packed.path, packed.start, packed.length)
+    return _DECODE(isal_zlib.decompress(packed))
 
 
 class LineSorter:

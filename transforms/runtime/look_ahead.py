@@ -1,8 +1,10 @@
-"""Threads work ahead of who reads, in order and within bounds."""
+"""Threads work ahead of who reads, in order and within bounds; and a bound on what all of them hold at a time."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -40,3 +42,25 @@ def look_ahead(
     finally:
         for _, future in waiting:
             future.cancel()
+
+
+class Budget:
+    """A total that threads take parts of and wait for. A part larger than the total is granted alone."""
+
+    def __init__(self, total: int):
+        self._total = total
+        self._taken = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def part(self, amount: int) -> Iterator[None]:
+        """Hold `amount` of the total; wait until there is so much left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._taken or self._taken + amount <= self._total)
+            self._taken += amount
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= amount
+                self._changed.notify_all()

@@ -111,12 +111,8 @@ def _draw_shape(brush: _Brush, name: str, x: int, y: int, size: int) -> None:
     elif name == "square":
         brush.draw("rectangle", (x, y, x + size, y + size))
     else:
-        corners = _triangle(x, y, size) if name == "triangle" else _star(x, y, size)
-        brush.draw("polygon", corners)
-
-
-def _triangle(x: int, y: int, size: int) -> Points:
-    return [(x + size / 2, y), (x + size, y + size), (x, y + size)]
+        triangle = [(x + size / 2, y), (x + size, y + size), (x, y + size)]
+        brush.draw("polygon", triangle if name == "triangle" else _star(x, y, size))
 
 
 def _star(x: int, y: int, size: int) -> Points:

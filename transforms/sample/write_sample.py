@@ -4,6 +4,7 @@ import csv
 import io
 import random
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -52,24 +53,10 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
         odd: add a picture of every odd form, see `draw_odd`, with the objects of one scene.
     """
     storage = storage_for(folder)
-    files = SampleFiles(
-        *(
-            storage.join(folder, name)
-            for name in (
-                "images",
-                "annotations/instances.json",
-                "annotations/captions.json",
-                "annotations/person_keypoints.json",
-                "annotations/stuff.json",
-                "annotations/panoptic.json",
-                "panoptic",
-                "annotations/image_info.json",
-                "classes",
-                "objects.csv",
-                "pictures.csv",
-            )
-        )
-    )
+    documents = ("instances", "captions", "person_keypoints", "stuff", "panoptic", "image_info")
+    *first, info = (f"annotations/{name}.json" for name in documents)
+    names = ("images", *first, "panoptic", info, "classes", "objects.csv", "pictures.csv")
+    files = SampleFiles(*(storage.join(folder, name) for name in names))
     kinds = ("images", "instances", "captions", "keypoints", "stuff", "panoptic", "pictures")
     rows: dict[str, list[dict]] = {kind: [] for kind in kinds}
     for index in range(count):
@@ -142,13 +129,9 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     if index != MISSING:
         storage.write(storage.join(files.images, file_name), data)
     rows["images"].append({"id": image_id, "file_name": file_name, "width": width, "height": height})
-    found = list(_instances(scene, image_id))
-    for row in found:
-        rows["instances"].append(row)
-        if "keypoints" in row:
-            rows["keypoints"].append(row)
+    found = _add_instances(rows, scene, image_id)
     if found:
-        rows["pictures"].append(_write_object(files.classes, scene, max(found, key=_area)))
+        rows["pictures"].append(_write_object(files.classes, scene, max(found, key=itemgetter("area"))))
     rows["captions"] += [
         {"id": image_id * 10 + number, "image_id": image_id, "caption": caption}
         for number, caption in enumerate(_captions(scene))
@@ -172,10 +155,6 @@ def _write_object(folder: str, scene: Scene, row: dict) -> dict[str, str]:
     return {"image": file, "description": f"a {thing.colour} {name}, {around}", "label": name}
 
 
-def _area(row: dict) -> int:
-    return row["area"]
-
-
 ODD_FOLDER = "odd"
 _ODD_WIDTH, _ODD_HEIGHT = 240, 180
 _FIRST_ODD_ID = 900_000
@@ -190,10 +169,14 @@ def _add_odd(files: SampleFiles, rows: dict[str, list[dict]], rng: random.Random
         file_name = f"{ODD_FOLDER}/{odd.name}"
         storage.write(storage.join(files.images, file_name), odd.data)
         rows["images"].append({"id": image_id, "file_name": file_name, "width": odd.width, "height": odd.height})
-        for row in _instances(scene, image_id):
-            rows["instances"].append(row)
-            if "keypoints" in row:
-                rows["keypoints"].append(row)
+        _add_instances(rows, scene, image_id)
+
+
+def _add_instances(rows: dict[str, list[dict]], scene: Scene, image_id: int) -> list[dict]:
+    found = list(_instances(scene, image_id))
+    rows["instances"] += found
+    rows["keypoints"] += [row for row in found if "keypoints" in row]
+    return found
 
 
 def _file_name(index: int, image_id: int, ending: str) -> str:
@@ -280,14 +263,7 @@ def _panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:
         id_ = number * 65_793 + 7  # all three bytes are used
         ids[mask] = id_
         crowd = number > 2 and scene.things[number - 3].is_crowd
-        segments.append(
-            {
-                "id": id_,
-                "category_id": category.id,
-                "area": int(mask.sum()),
-                "bbox": box_of(mask),
-                "iscrowd": int(crowd),
-            }
-        )
+        segment = {"id": id_, "category_id": category.id, "area": int(mask.sum()), "bbox": box_of(mask)}
+        segments.append({**segment, "iscrowd": int(crowd)})
     channels = np.stack([ids & 255, ids >> 8 & 255, ids >> 16 & 255], axis=-1).astype(np.uint8)
     return segments, Image.fromarray(channels)

@@ -12,7 +12,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
 from recordmill.schemas.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
-from recordmill.schemas.picture_features import has_picture
+from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES

@@ -3,6 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from itertools import chain
 
 from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Finding, Histogram, Statistics
@@ -25,11 +26,17 @@ def add_statistics(one: Statistics, other: Statistics) -> Statistics:
             for why in sorted(one.examples.keys() | other.examples.keys())
         },
         {
-            name: _add_findings(one.findings.get(name, Finding()), other.findings.get(name, Finding()))
+            name: Finding(mine.number + others.number, _best(FINDING_EXAMPLES, mine.examples, others.examples))
             for name in sorted(one.findings.keys() | other.findings.keys())
+            for mine, others in [(one.findings.get(name, Finding()), other.findings.get(name, Finding()))]
         },
         one.measured + other.measured,
     )
+
+
+def sum_statistics(parts: Iterable[Statistics]) -> Statistics:
+    """The statistics of a split, of those of its shards."""
+    return reduce(add_statistics, parts, Statistics())
 
 
 def _add_histograms(one: Histogram, other: Histogram) -> Histogram:
@@ -46,10 +53,6 @@ def _add_histograms(one: Histogram, other: Histogram) -> Histogram:
 def _add(one: Mapping, other: Mapping) -> dict:
     """Counts, sorted by what is counted."""
     return dict(sorted((Counter(one) + Counter(other)).items()))
-
-
-def _add_findings(one: Finding, other: Finding) -> Finding:
-    return Finding(one.number + other.number, _best(FINDING_EXAMPLES, one.examples, other.examples))
 
 
 def _best(number: int, *examples: Iterable[Example]) -> tuple[Example, ...]:

@@ -11,12 +11,7 @@ from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
 from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table.convert_columns import convert_column
-from recordmill.transforms.table.observe_columns import (
-    MOST_DISTINCT,
-    MOST_NAME_BYTES,
-    ColumnStats,
-    TableStats,
-)
+from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.table.row_batch import Seen, shown
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
 
@@ -102,7 +97,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         )
     _check_names(stats, choice, paths)
     columns: list[Column] = []
-    warnings = [*_of_long_cells(stats, paths), *_of_escaped(stats, paths)]
+    warnings = list(_of_quotes(stats, paths))
     for name, found in stats.columns.items():
         if not choice.is_written(name):
             continue
@@ -145,7 +140,8 @@ def with_texts(
         if encoder is None:
             columns.append(column)
             continue
-        for type_ in _OF_FORM[encoder.settings.form]:
+        is_tokens = encoder.settings.form is TextForm.TOKENS
+        for type_ in (ColumnType.TOKEN_IDS,) if is_tokens else (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE):
             part = TEXT_PARTS[type_]
             name = names.get(column.name, {}).get(part, f"{column.feature}/{part}")
             columns.append(Column(column.name, name, type_, is_list=True, default=column.default))
@@ -155,17 +151,15 @@ def with_texts(
     return chosen._replace(schema=TableSchema(tuple(columns)), warnings=tuple(warnings), encoders=tuple(ordered))
 
 
-_OF_FORM = {
-    TextForm.COUNTS: (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE),
-    TextForm.TFIDF: (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE),
-    TextForm.TOKENS: (ColumnType.TOKEN_IDS,),
-}
-
-
 def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     feature, default = choice.features.get(name, name), choice.defaults.get(name)
     if name == choice.label:
-        _check_label(feature)
+        # TFDS has a file of class names that is called as the feature.
+        if len(feature.encode()) > _MOST_LABEL_BYTES or not feature.isprintable():
+            raise ConfigError(
+                f"--label: a file is called as the feature {shown(feature)}, which is too long or has a control "
+                "character; --rename it"
+            )
         return Column(name, feature, ColumnType.CLASS, default=default)
     if name in choice.texts:
         return Column(name, feature, ColumnType.BYTES, default=default)
@@ -195,15 +189,6 @@ def _enum(name: str, found: ColumnStats, choice: ColumnChoice) -> tuple[str, ...
     return tuple(_sorted_names(found.distinct | {choice.defaults[name]} if name in choice.defaults else found.distinct))
 
 
-def _check_label(feature: str) -> None:
-    """TFDS has a file of class names that is called as the feature."""
-    if len(feature.encode()) > _MOST_LABEL_BYTES or not feature.isprintable():
-        raise ConfigError(
-            f"--label: a file is called as the feature {shown(feature)}, which is too long or has a control character; "
-            "--rename it"
-        )
-
-
 def _type(found: ColumnStats) -> ColumnType:
     """The narrowest type that holds all values as they are; NaN and infinity are none."""
     looks = set(found.seen)
@@ -215,8 +200,9 @@ def _type(found: ColumnStats) -> ColumnType:
     return ColumnType.FLOAT if looks & {Seen.FLOAT, Seen.NOT_FINITE} and looks <= _NUMBERS else ColumnType.BYTES
 
 
-def _of_long_cells(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
-    """Of quotes that are perhaps not closed. They are few; where many cells look like rows, it is what they hold."""
+def _of_quotes(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
+    """Of quotes that are perhaps not closed, or escaped. The former are few; where many cells look like rows, it is
+    what they hold."""
     for file, found in sorted(stats.long_cells.items()):
         rows = stats.rows.get(file, 0)
         are_few = found.like_rows <= max(_FEW_CELLS, rows // _FEW_OF) and 2 * found.like_rows <= rows
@@ -227,9 +213,6 @@ def _of_long_cells(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]
                 f"{found.like_rows:,} rows), the first in row {row}, column {name}; where a quote there is not closed, "
                 "these rows are lost: close it, or double a quote within a cell"
             )
-
-
-def _of_escaped(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
     for file, number in sorted(stats.escaped.items()):
         yield (
             f"{paths[file]} has quotes after a backslash (number: {number:,}): in CSV they end a cell all the same, "

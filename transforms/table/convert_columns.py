@@ -188,14 +188,10 @@ def _numbers(
     return np.maximum(numbers, 0), faults
 
 
-def _is_binary(type_: pa.DataType) -> bool:
-    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_)
-
-
 def _texts(array: pa.Array) -> pa.Array:
     """Values as texts, see `as_text`; bytes as they are."""
     type_ = array.type
-    if _is_binary(type_):
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return array.cast(pa.large_binary())
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return array

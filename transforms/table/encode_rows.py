@@ -76,7 +76,8 @@ def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
         items = _join([_by_length(_lengths(values), lambda length: _FIELD_1 + varint(length)), values])
         _, offsets, data = items.buffers()
         ends = np.frombuffer(offsets, np.int64, len(items) + 1, items.offset * 8)[feature.ends]
-    return _binary(data, ends)
+    offsets = pa.py_buffer(np.ascontiguousarray(ends, np.int64))
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)])
 
 
 def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
@@ -116,12 +117,6 @@ def _lengths(array: pa.LargeBinaryArray) -> np.ndarray:
 
 def _constant(data: bytes, rows: int) -> pa.LargeBinaryArray:
     return pa.array([data] * rows, pa.large_binary())
-
-
-def _binary(data: bytes | pa.Buffer, ends: np.ndarray) -> pa.LargeBinaryArray:
-    """An array of `data` cut at `ends`."""
-    offsets = pa.py_buffer(np.ascontiguousarray(ends, np.int64))
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)])
 
 
 def _join(pieces: Sequence[pa.Array]) -> pa.LargeBinaryArray:

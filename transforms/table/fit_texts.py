@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.splits import RowSplits
 from recordmill.schemas.tables import Column, ColumnType, RowsFile
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
@@ -56,11 +56,8 @@ class FitTexts(beam.PTransform):
     def expand(self, files: PCollection[RowsFile]) -> PCollection[TextEncoder]:
         saved = [source.saved for source in self._sources if source.saved]
         fitted = [source for source in self._sources if not source.saved]
-        encoders = (
-            [files.pipeline | "Saved" >> beam.Create(saved) | "Typed" >> beam.Map(_same).with_output_types(TextEncoder)]
-            if saved
-            else []
-        )
+        create = beam.Create(saved).with_output_types(TextEncoder)
+        encoders = [files.pipeline | "Saved" >> create] if saved else []
         if fitted:
             wanted = [RowTexts(each.column, each.fit_split, self._defaults.get(each.column)) for each in fitted]
             texts = beam.FlatMap(_texts, wanted, self._splits, self._encoding, AsSingleton(self._chosen))
@@ -71,10 +68,6 @@ class FitTexts(beam.PTransform):
                 for tag, each in zip(tags, fitted, strict=True)
             ]
         return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
-
-
-def _same(encoder: TextEncoder) -> TextEncoder:
-    return encoder
 
 
 def _texts(

@@ -37,8 +37,8 @@ class InferSchema(beam.PTransform):
             files
             | "SpreadFiles" >> beam.Reshuffle()
             | "Observe" >> beam.FlatMap(_observe, self._read, self._encoding, distinct)
-            | "AddUp" >> beam.CombineGlobally(_AddUp())
-            | "Choose" >> beam.Map(choose_schema, self._choice, self._files)
+            | "AddUp" >> beam.combiners.ToList()
+            | "Choose" >> beam.Map(_choose, self._choice, self._files)
         )
 
 
@@ -53,19 +53,9 @@ def _observe(file: RowsFile, read: tuple[str, ...], encoding: str, distinct: tup
     yield stats
 
 
-class _AddUp(beam.CombineFn):
-    def create_accumulator(self):
-        return []
-
-    def add_input(self, accumulator, stats):
-        return [*accumulator, stats]
-
-    def merge_accumulators(self, accumulators):
-        return [stats for accumulator in accumulators for stats in accumulator]
-
-    def extract_output(self, accumulator):
-        """In the files' order, so that columns are in that of the first file that has them."""
-        total = TableStats()
-        for stats in sorted(accumulator, key=lambda stats: sorted(stats.bad)):
-            total.add(stats)
-        return total
+def _choose(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
+    """In the files' order, so that columns are in that of the first file that has them."""
+    total = TableStats()
+    for stats in sorted(found, key=lambda stats: sorted(stats.bad)):
+        total.add(stats)
+    return choose_schema(total, choice, files)

@@ -11,7 +11,7 @@ from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.splits import RowSplits
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, TableSchema
 from recordmill.transforms.folder.read_labels import picture_name
 from recordmill.transforms.table.convert_columns import Fault, convert_column
@@ -88,10 +88,6 @@ class RecordMaker:
         self._texts_of = text_columns(schema.columns)
         self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in encoders}
 
-    def __call__(self, batch: RowBatch) -> BatchRecords:
-        good = self.good_rows(batch)
-        return self._divided(batch, good)._replace(bad=good.bad)
-
     def class_positions(self, batch: RowBatch) -> dict[int, np.ndarray]:
         """By class index: `SplitShares.position` of each row that becomes a record, uint64."""
         good = self.good_rows(batch)
@@ -105,9 +101,7 @@ class RecordMaker:
     def good_rows(self, batch: RowBatch, found: Iterable[Fault] = ()) -> GoodRows:
         """`found` is what is wrong with some rows besides."""
         rows = len(batch.lines)
-        faults: dict[int, Fault] = {}
-        for fault in found:
-            faults.setdefault(fault.place, fault)
+        all_faults = list(found)
         features, label = [], None
         for column in self._schema.columns:
             if column.type in TEXT_PARTS:
@@ -115,8 +109,7 @@ class RecordMaker:
             array = batch.columns.get(column.name)
             converted = convert_column(column, array, rows, batch.is_typed, self._indices.get(column.name, {}))
             features.append(converted.feature)
-            for fault in converted.faults:
-                faults.setdefault(fault.place, fault)
+            all_faults += converted.faults
             if column.type is ColumnType.CLASS:
                 label = converted.feature
         counts = {}
@@ -124,13 +117,10 @@ class RecordMaker:
             texts = convert_texts(columns, batch.columns.get(name), rows, batch.is_typed, self._vectorizers[name])
             features += texts.features
             counts[name] = texts.counts
-            for fault in texts.faults:
-                faults.setdefault(fault.place, fault)
-        for fault in self._identity_faults(batch):
-            faults.setdefault(fault.place, fault)
+            all_faults += texts.faults
         records = encode_rows(features, rows)
-        for fault in _too_large(records):
-            faults.setdefault(fault.place, fault)
+        all_faults += (*self._identity_faults(batch), *_too_large(records))
+        faults = {fault.place: fault for fault in reversed(all_faults)}  # the first of each row
         good = np.setdiff1d(np.arange(rows), np.fromiter(faults, np.int64, len(faults)))
         # A row without a value has no label, so that there are fewer labels than rows; such a row is a fault.
         indices = None if label is None else _spread(label.values, label.absent, rows)[good]
@@ -162,7 +152,8 @@ class RecordMaker:
         key = self._splits.key
         return self._texts(batch, key, good.places) if key else good.records.to_pylist()
 
-    def _divided(self, batch: RowBatch, good: GoodRows) -> BatchRecords:
+    def __call__(self, batch: RowBatch) -> BatchRecords:
+        good = self.good_rows(batch)
         splits, records, indices = self._splits, good.records, good.classes
         identities = self.identities(batch, good)
         orders, lines = record_orders(self._seed, identities), batch.lines[good.places]
@@ -175,7 +166,7 @@ class RecordMaker:
             found = np.bincount(indices[places]) if indices is not None else np.zeros(0, np.int64)
             classes[split] = {index: int(found[index]) for index in np.flatnonzero(found).tolist()}
             texts[split] = {name: of_rows[places].sum(axis=0) for name, of_rows in good.texts.items()}
-        return BatchRecords(by_split, classes, [], texts)
+        return BatchRecords(by_split, classes, good.bad, texts)
 
     def split_names(self, batch: RowBatch, good: GoodRows, identities: list[bytes]) -> np.ndarray:
         """Each row's split, as its index in the names of splits."""
@@ -215,9 +206,7 @@ class RecordMaker:
     def _identity_faults(self, batch: RowBatch) -> Iterator[Fault]:
         """Rows without what they are divided by."""
         for column in self._splits.columns:
-            array = batch.columns.get(column)
-            values = [None] * len(batch.lines) if array is None else python_values(array)
-            for place, value in enumerate(values):
+            for place, value in enumerate(batch.values(column)):
                 if value is None or value == "":
                     yield Fault(place, Reason.MISSING_VALUE, f"column {column} has no value")
                 elif column == self._splits.column and split_name(class_name(value)) not in self._splits.names:

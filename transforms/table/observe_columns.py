@@ -70,34 +70,26 @@ class TableStats(msgspec.Struct):
     in_files: dict[str, set[int]] = {}
 
     def add(self, other: "TableStats") -> None:
-        for file, number in other.rows.items():
-            self.rows[file] = self.rows.get(file, 0) + number
-        for file, number in other.bad.items():
-            self.bad[file] = self.bad.get(file, 0) + number
+        for counts, more in ((self.rows, other.rows), (self.bad, other.bad), (self.escaped, other.escaped)):
+            for file, number in more.items():
+                counts[file] = counts.get(file, 0) + number
         self.first_bad = min(filter(None, (self.first_bad, other.first_bad)), default=None)
         for file, found in other.long_cells.items():
             self.long_cells[file] = self.long_cells.get(file, LongCells()).add(found)
-        for file, number in other.escaped.items():
-            self.escaped[file] = self.escaped.get(file, 0) + number
         for name, stats in other.columns.items():
             self.columns.setdefault(name, ColumnStats()).add(stats)
         for name, files in other.in_files.items():
             self.in_files.setdefault(name, set()).update(files)
 
 
-_INT = r"^-?(0|[1-9][0-9]*)$"
-_FLOAT = r"^[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
-_NOT_FINITE = r"(?i)^[+-]?(nan|inf|infinity)$"
-_BOOL = r"(?i)^(true|false)$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
 _LOOKS = (
-    (Seen.INT64, _INT),
-    (Seen.FLOAT, _FLOAT),
-    (Seen.DATE, _DATE),
+    (Seen.INT64, r"^-?(0|[1-9][0-9]*)$"),
+    (Seen.FLOAT, r"^[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"),
+    (Seen.DATE, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
     (Seen.TIMESTAMP, _TIMESTAMP),
-    (Seen.BOOL, _BOOL),
-    (Seen.NOT_FINITE, _NOT_FINITE),
+    (Seen.BOOL, r"(?i)^(true|false)$"),
+    (Seen.NOT_FINITE, r"(?i)^[+-]?(nan|inf|infinity)$"),
 )
 
 

@@ -4,25 +4,27 @@ import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.file_kinds import describe_table
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.long_cells import lines_of, long_cells
-from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
+from recordmill.transforms.table.row_batch import BadRow, LongCells, RowBatch, shown
 
 MOST_COLUMNS = 10_000
 _BLOCK_BYTES = 16 << 20
 """What is parsed at once. No row may be longer."""
 _BATCH_ROWS = 1 << 16
 _MOST_HEAD = 4 << 20
+_MANY_LINES = 100
+"""Of a cell in a table of one column, which has no separators to tell rows by."""
 
 
 def read_csv(
@@ -49,7 +51,7 @@ def read_csv(
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
                 cells = dict(zip(names, last.columns, strict=True))
-                long = partial(long_cells, cells, delimiter.encode(), numbers)
+                long = partial(_long_cells, cells, delimiter.encode(), numbers)
                 read = {name: cells[name] for name in wanted}
                 yield _checked(RowBatch(read, numbers, before, False, {}, long, quoted.escaped - escaped))
                 escaped = quoted.escaped
@@ -65,7 +67,7 @@ def read_csv(
                 f"{path}: after row {number:,} a row is longer than {_BLOCK_BYTES >> 20} MB, or a quote is not closed"
             ) from error
         raise AnnotationFileError(f"{path}: after row {number:,}: {error}; is its encoding {encoding}?") from error
-    is_long = last is not None and any(len(lines_of(column[-1].as_py())) > 1 for column in last.columns)
+    is_long = last is not None and any(len(_lines_of(column[-1].as_py())) > 1 for column in last.columns)
     if quoted.number % 2 and (malformed.is_long if malformed.number > number else is_long):
         raise AnnotationFileError(
             f"{path}: row {max(number, malformed.number):,} has a quote that is not closed, so that all lines after it "
@@ -168,7 +170,7 @@ class _Malformed:
         self._bad = bad
 
     def __call__(self, row: Any) -> str:
-        _, *lines = lines_of(row.text.encode())
+        _, *lines = _lines_of(row.text.encode())
         self.number, self.is_long = row.number, bool(lines)
         lost = sum(line.count(self._delimiter) == self._columns - 1 for line in lines[:-1]) if self._columns > 1 else 0
         if lost:
@@ -234,3 +236,40 @@ def _checked(batch: RowBatch) -> RowBatch:
                 is_good[place] = False
     columns = {name: array.filter(pa.array(is_good)).cast(pa.large_string()) for name, array in batch.columns.items()}
     return batch._replace(columns=columns, lines=batch.lines[is_good], bad=batch.bad + bad)
+
+
+def _long_cells(columns: Mapping[str, pa.Array], delimiter: bytes, lines: np.ndarray) -> LongCells:
+    """The cells of several lines in rows with these numbers. Their lines look like rows where all have the separators
+    that rows would have there: of a quote that is not closed, up to the next one. Such a file is CSV all the same
+    (RFC 4180, section 2.6), and nobody but its author knows which was meant.
+
+    Args:
+        columns: all that the file has, in order; large_binary [rows] each.
+        lines: int64 [rows]: see RowBatch.
+    """
+    found = LongCells()
+    for before, (name, cells) in enumerate(columns.items()):
+        is_long = pc.or_(pc.match_substring(cells, b"\n"), pc.match_substring(cells, b"\r"))
+        places = pc.indices_nonzero(is_long)
+        like = [
+            (place, len(after))
+            for place, text in zip(places.to_pylist(), cells.take(places).to_pylist(), strict=True)
+            if _looks_like_rows(after := _lines_of(text)[1:], before, len(columns) - 1, delimiter)
+        ]
+        first = (int(lines[like[0][0]]), name) if like else None
+        found = found.add(LongCells(len(places), len(like), sum(number for _, number in like), first))
+    return found
+
+
+def _lines_of(text: bytes) -> list[bytes]:
+    """Its lines, whichever of CRLF, LF and CR ends them."""
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+
+
+def _looks_like_rows(after: Sequence[bytes], before: int, between: int, delimiter: bytes) -> bool:
+    """Whether the lines of a cell after its first are rows: all but the last have the separators of a row, `between`,
+    and the last, which the cell ends in, those `before` its column."""
+    if not between:
+        return len(after) >= _MANY_LINES
+    separators = [line.count(delimiter) for line in after]
+    return any(separators) and separators == [between] * (len(after) - 1) + [before]

@@ -31,7 +31,7 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
             names = [name for name in table.column_names if not columns or name in columns]
             if twice := [name for name, number in Counter(names).items() if number > 1]:
                 raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
-            arrays = {name: _plain(_one_array(table.column(name))) for name in names}
+            arrays = {name: _plain(table.column(name)) for name in names}
             yield _checked(RowBatch(arrays, np.arange(first, first + len(batch)), [], is_typed=True))
             first += len(batch)
     except (pa.ArrowException, OSError) as error:
@@ -47,11 +47,8 @@ def _wanted(schema: pa.Schema, columns: tuple[str, ...]) -> list[str] | None:
     return [name for name in schema.names if any(c == name or c.startswith(f"{name}.") for c in columns)]
 
 
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
-def _plain(array: pa.Array) -> pa.Array:
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     plain = _plain_type(array.type)
     return array if plain == array.type else array.cast(plain, safe=False)
 

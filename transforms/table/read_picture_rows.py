@@ -21,11 +21,10 @@ from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_columns import Fault
-from recordmill.transforms.table.count_rows import OF_FILE, FileCounts, OfFile
 from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
-from recordmill.transforms.table.row_batch import RowBatch, python_values, shown
-from recordmill.transforms.table.spill_rows import RowsRecipe
+from recordmill.transforms.table.row_batch import shown
+from recordmill.transforms.table.spill_rows import OF_FILE, FileCounts, OfFile, RowsRecipe
 
 BUCKETS = 64
 """Of names, in which rows meet their files."""
@@ -105,7 +104,7 @@ def picture_rows(
     splits = recipe.splits.names
     counts = FileCounts(splits)
     for batch in read_rows(file, recipe.read, recipe.encoding):
-        paths = _paths(batch, where.name)
+        paths = batch.values(where.name)
         good = make.good_rows(batch, _path_faults(paths, where))
         identities = make.identities(batch, good)
         of_rows = make.split_names(batch, good, identities)
@@ -125,11 +124,6 @@ def picture_rows(
             labels = ImageLabels(class_name=class_name, row=row)
             yield AnnotatedImage(ImageRow(name_id(identity.decode()), name), splits[number], labels=labels)
     yield from counts.of(file.path)
-
-
-def _paths(batch: RowBatch, column: str) -> list[Any]:
-    array = batch.columns.get(column)
-    return [None] * len(batch.lines) if array is None else python_values(array)
 
 
 def _path_faults(paths: list[Any], where: PictureColumn) -> Iterator[Fault]:

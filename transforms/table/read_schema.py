@@ -17,18 +17,14 @@ def read_schema(path: str) -> TableSchema:
     """
     data = storage_for(path).read(path)
     is_json = data.lstrip().startswith(b"{") or path.endswith(".json")
-    schema = _from_json(path, data) if is_json else _from_pbtxt(path, data)
+    try:
+        schema = msgspec.json.decode(data, type=TableSchema) if is_json else _from_pbtxt(path, data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--schema {path} is no schema.json: {error}") from error
     names = Counter(column.name for column in schema.columns if column.type not in TEXT_PARTS)
     if twice := [name for name, number in names.items() if number > 1]:
         raise ConfigError(f"--schema {path} says twice what the column {twice[0]!r} is; leave one out")
     return schema
-
-
-def _from_json(path: str, data: bytes) -> TableSchema:
-    try:
-        return msgspec.json.decode(data, type=TableSchema)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--schema {path} is no schema.json: {error}") from error
 
 
 def _from_pbtxt(path: str, data: bytes) -> TableSchema:
@@ -43,11 +39,7 @@ def _from_pbtxt(path: str, data: bytes) -> TableSchema:
         schema = text_format.Parse(data, schema_pb2.Schema())
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise ConfigError(f"--schema {path} is no schema.pbtxt: {error}") from error
-    types = {
-        schema_pb2.BYTES: ColumnType.BYTES,
-        schema_pb2.FLOAT: ColumnType.FLOAT,
-        schema_pb2.INT: ColumnType.INT64,
-    }
+    types = {schema_pb2.BYTES: ColumnType.BYTES, schema_pb2.FLOAT: ColumnType.FLOAT, schema_pb2.INT: ColumnType.INT64}
     if unknown := [feature.name for feature in schema.feature if feature.type not in types]:
         raise ConfigError(f"--schema {path}: the feature {unknown[0]!r} has a type that no record holds")
     names = {domain.name: tuple(domain.value) for domain in schema.string_domain}

@@ -96,6 +96,11 @@ class RowBatch(NamedTuple):
     long_cells: Callable[[], LongCells] = LongCells
     escaped: int = 0
 
+    def values(self, column: str) -> list[Any]:
+        """The value of each row; None in all of them where the file has no such column."""
+        array = self.columns.get(column)
+        return [None] * len(self.lines) if array is None else python_values(array)
+
 
 def python_values(array: pa.Array) -> list[Any]:
     """The values of an array; dates and points in time that Python has not are texts."""

@@ -1,21 +1,24 @@
 """Files of rows become sorted files of records, see `spill_file`."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+import numpy as np
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
+from recordmill.schemas.encoders import TextCounts
+from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import SplitReject
-from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.splits import RowSplits
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.count_rows import OF_FILE, FileCounts, OfFile
 from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import RowBatch
@@ -23,6 +26,8 @@ from recordmill.transforms.table.spill_file import Records, Spill, write_spill
 
 Made = TypeVar("Made")
 
+OF_FILE = "of_file"
+"""The output of steps that give OfFile."""
 _SPILL_BYTES = 64_000_000
 """Of records, and so what a worker holds."""
 
@@ -43,6 +48,45 @@ class RowsRecipe(NamedTuple):
     encoding: str
 
 
+class OfFile(NamedTuple):
+    """What a file gave to a split.
+
+    Attributes:
+        classes: records of each class index.
+        texts: what was encoded, by column.
+    """
+
+    split: str
+    rows: InputRows
+    classes: dict[int, int]
+    texts: dict[str, TextCounts]
+
+
+class FileCounts:
+    """Sums over the batches of a file."""
+
+    def __init__(self, splits: Sequence[str]):
+        self._splits = splits
+        self._rows: Counter[str] = Counter()
+        self._classes: dict[str, Counter[int]] = {split: Counter() for split in splits}
+        self._texts: dict[str, Counter[tuple[str, int]]] = {split: Counter() for split in splits}
+
+    def add(self, split: str, rows: int, classes: Mapping[int, int], texts: Mapping[str, np.ndarray]) -> None:
+        """Rows of a split, the classes of their records, and of each column's texts the numbers that TextCounts has."""
+        self._rows[split] += rows
+        self._classes[split].update(classes)
+        for column, counts in texts.items():
+            self._texts[split].update({(column, place): int(count) for place, count in enumerate(counts)})
+
+    def of(self, path: str) -> Iterator[OfFile]:
+        """The sums, for each split that has rows."""
+        for split in self._splits:
+            if rows := self._rows[split]:
+                counts = self._texts[split]
+                texts = {column: TextCounts(*(counts[column, place] for place in range(4))) for column, _ in counts}
+                yield OfFile(split, InputRows(path, "rows", rows, 0), dict(self._classes[split]), texts)
+
+
 class SpillRows(beam.PTransform):
     """Convert RowsFile to Spill; further outputs are `facts` and `of_file` (OfFile).
 
@@ -56,29 +100,19 @@ class SpillRows(beam.PTransform):
         self._recipe = recipe
 
     def expand(self, files: PCollection[RowsFile]):
-        return (
-            files
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "Spill"
-            >> beam.ParDo(_SpillFile(self._recipe), AsSingleton(self._chosen)).with_outputs(
-                FACTS, OF_FILE, main="spills"
-            )
-        )
+        spill = beam.FlatMap(_spill, AsSingleton(self._chosen), self._recipe)
+        return files | "SpreadFiles" >> beam.Reshuffle() | "Spill" >> spill.with_outputs(FACTS, OF_FILE, main="spills")
 
 
-class _SpillFile(beam.DoFn):
-    def __init__(self, recipe: RowsRecipe):
-        self._recipe = recipe
-
-    def process(self, file: RowsFile, chosen: ChosenSchema) -> Iterator[Any]:
-        progress.set_step("reading rows")
-        facts = FactsBuilder()
-        for item in spill_file(file, chosen, self._recipe):
-            if isinstance(item, SplitReject):
-                facts.reject(*item)
-            else:
-                yield beam.pvalue.TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else item
-        yield tagged(facts)
+def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    progress.set_step("reading rows")
+    facts = FactsBuilder()
+    for item in spill_file(file, chosen, recipe):
+        if isinstance(item, SplitReject):
+            facts.reject(*item)
+        else:
+            yield TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else item
+    yield tagged(facts)
 
 
 def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:

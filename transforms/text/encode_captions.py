@@ -1,7 +1,7 @@
 """The captions of each image become numbers, by an encoder that is fitted on those of one split, or saved."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -113,20 +113,6 @@ class _EncodeCaptions(beam.DoFn):
             yield TaggedOutput(_COUNTS, WindowedValue(counted, MIN_TIMESTAMP, (GlobalWindow(),)))
 
 
-class AddTextCounts(beam.CombineFn):
+def add_text_counts(counts: Iterable[TextCounts]) -> TextCounts:
     """TextCounts become their sum."""
-
-    def create_accumulator(self):
-        return TextCounts(0, 0, 0, 0)
-
-    def add_input(self, accumulator, counts):
-        return TextCounts(*map(int.__add__, msgspec.structs.astuple(accumulator), msgspec.structs.astuple(counts)))
-
-    def merge_accumulators(self, accumulators):
-        total = self.create_accumulator()
-        for counts in accumulators:
-            total = self.add_input(total, counts)
-        return total
-
-    def extract_output(self, accumulator):
-        return accumulator
+    return TextCounts(*map(sum, zip((0, 0, 0, 0), *map(msgspec.structs.astuple, counts), strict=True)))

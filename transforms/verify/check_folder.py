@@ -23,7 +23,7 @@ from recordmill.transforms.metadata.dataset_folder import (
     require_manifest,
 )
 from recordmill.transforms.metadata.folder_statistics import file_sha256, folder_statistics, read_file
-from recordmill.transforms.records.list_faults import FaultList
+from recordmill.transforms.records.read_shards import FaultList
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 

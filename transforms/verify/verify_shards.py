@@ -11,12 +11,11 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.picture_features import is_of_picture
+from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Check, Fault, ShardCheck
 from recordmill.schemas.shard_index import encode_index, index_file, index_of
 from recordmill.transforms.index.read_index import index_path
-from recordmill.transforms.records.list_faults import FaultList
-from recordmill.transforms.records.read_shards import ManifestShard, readable_records
+from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime.look_ahead import look_ahead

@@ -11,8 +11,7 @@ from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import TABLE
-from recordmill.schemas.picture_features import picture_of_row
+from recordmill.schemas.layouts import TABLE, picture_of_row
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.examples import encoded

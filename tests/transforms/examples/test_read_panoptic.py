@@ -15,7 +15,7 @@ from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.examples import read_panoptic as module
 from recordmill.transforms.examples.read_panoptic import MAX_SEGMENTS, PanopticMap, read_panoptic
 from recordmill.transforms.images import fetch_images
-from recordmill.transforms.runtime.budget import Budget
+from recordmill.transforms.runtime.look_ahead import Budget
 
 CATEGORIES = frozenset({1, 3, 92})
 COLOURS = np.array([[[0, 0, 0], [7, 1, 0]], [[7, 1, 0], [1, 2, 3]], [[0, 0, 255], [0, 0, 0]]], np.uint8)

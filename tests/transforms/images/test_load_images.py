@@ -20,7 +20,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.images import load_images as module
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.images.measure_pixels import measure_file
-from recordmill.transforms.runtime.budget import Budget
+from recordmill.transforms.runtime.look_ahead import Budget
 from recordmill.transforms.storage.local_storage import LocalStorage
 
 CHECKS = ["none", "header", "decode"]

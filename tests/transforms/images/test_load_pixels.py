@@ -9,7 +9,7 @@ from PIL import Image
 
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
-from recordmill.transforms.images.load_pixels import decode_pixels, load_pixels
+from recordmill.transforms.images.load_picture import decode_pixels, load_pixels
 from tests.conftest import SHARED_DATA
 
 

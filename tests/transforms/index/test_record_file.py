@@ -19,8 +19,8 @@ from recordmill.schemas.errors import IndexMismatchError, RecordError
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.index import read_index as module
 from recordmill.transforms.index import record_file
+from recordmill.transforms.index.read_index import index_shard
 from recordmill.transforms.index.record_file import RecordFile, RecordFiles
-from recordmill.transforms.index.write_index import index_shard
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import crc32c_text
 from tests.gcs_stand_in import running

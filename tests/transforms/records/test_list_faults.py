@@ -1,7 +1,7 @@
 """Faults of a shard, of which some are listed and all counted."""
 
 from recordmill.schemas.plan_report import Fault
-from recordmill.transforms.records.list_faults import LISTED_OF_REASON, FaultList
+from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList
 
 
 def faults_of(reason: str, number: int) -> list[Fault]:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recordmill.transforms.runtime.budget import Budget
+from recordmill.transforms.runtime.look_ahead import Budget
 
 
 def test_threads_never_hold_more_than_the_total():

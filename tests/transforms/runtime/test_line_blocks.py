@@ -5,9 +5,8 @@ from functools import partial
 
 import pytest
 
-from recordmill.schemas.line_blocks import BlockPlace
 from recordmill.transforms.runtime import line_blocks
-from recordmill.transforms.runtime.line_blocks import LineSorter, lines_in, merged_lines
+from recordmill.transforms.runtime.line_blocks import BlockPlace, LineSorter, lines_in, merged_lines
 
 
 def sorted_in_parts(lines: list[bytes], parts: int) -> list:

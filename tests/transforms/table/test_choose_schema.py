@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import Kind
-from recordmill.schemas.picture_features import picture_of_row
+from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema, schema_files
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema

@@ -12,8 +12,7 @@ from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import SplitShares
-from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.splits import RowSplits, SplitShares
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table import convert_texts as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts

@@ -12,13 +12,11 @@ import tensorflow as tf
 from recordmill.schemas.annotations import AnnotatedImage, Category
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Reason, SplitReject
-from recordmill.schemas.splits import SplitShares, name_id
-from recordmill.schemas.table_splits import RowSplits
+from recordmill.schemas.splits import RowSplits, SplitShares, name_id
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.count_rows import OfFile
 from recordmill.transforms.table.read_picture_rows import PictureColumn, picture_rows
-from recordmill.transforms.table.spill_rows import RowsRecipe
+from recordmill.transforms.table.spill_rows import OfFile, RowsRecipe
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
 SCHEMA = TableSchema((Column("kind", "kind", ColumnType.CLASS), Column("n", "n", ColumnType.INT64, is_optional=True)))

@@ -10,7 +10,7 @@ from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder, 
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.transforms.blocks.image_tasks import block_of_tasks, image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.text.encode_captions import AddTextCounts, EncodeCaptions, caption_text
+from recordmill.transforms.text.encode_captions import EncodeCaptions, add_text_counts, caption_text
 
 COUNTS = TextSettings(TextForm.COUNTS)
 
@@ -46,7 +46,7 @@ def test_encode_captions(source):
                 for task in image_tasks(unpack_block(packed), SPLITS)
             ]
         )
-        counts = found.texts.counts | beam.CombinePerKey(AddTextCounts())
+        counts = found.texts.counts | beam.CombinePerKey(add_text_counts)
         terms = found.texts.encoders | beam.Map(lambda encoder: (encoder.texts, encoder.vocabulary))
         assert_that(numbers, equal_to(NUMBERS), "numbers")
         assert_that(counts, equal_to(COUNTED), "counts")

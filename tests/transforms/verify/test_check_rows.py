@@ -10,7 +10,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.picture_features import picture_of_row
+from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.plan_report import Check
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.verify.check_rows import RowChecker

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Kind, RecordOf
-from recordmill.schemas.picture_features import picture_of_row
+from recordmill.schemas.layouts import picture_of_row
 from recordmill.split import Contents
 from recordmill.torch_dataset import torch_example
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
