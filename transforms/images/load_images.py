@@ -70,22 +70,30 @@ def or_rejected(task: ImageTask, fetch: Fetch, read: Callable[[bytes], Loaded]) 
 
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
     """`data` as a picture of the size the JSON gives, if it gives one."""
-    is_kept = not rules.max_side and width and height
-    if is_kept and rules.check == "header" and rules.format in ("keep", "jpeg"):
-        size = check_jpeg.usual_size(data)
-        if size == (width, height) and size[0] * size[1] <= MAX_PIXELS:
-            return _passed(data, "jpeg", size)
+    if width and height and not rules.max_side:
+        picture = _as_it_is(data, (width, height), rules)
+        if picture:
+            return picture
     kind = known_kind(data)
-    if kind and rules.format in ("keep", kind) and is_kept:
-        if rules.check == "none":
-            return _passed(data, kind, (width, height))
-        if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, width, height):
-            check_end(data, kind)
-            return _passed(data, kind, (width, height))
     image = opened(data, kind)
     check_pixel_count(image)
     with DECODING.part(image.width * image.height):
         return _decoded(image, data, kind, (width, height), rules)
+
+
+def _as_it_is(data: bytes, size: tuple[int, int], rules: PictureRules) -> Picture | None:
+    """`data` as a picture of the size the JSON gives, if a look at the header is enough to tell."""
+    if rules.check == "header" and rules.format in ("keep", "jpeg") and check_jpeg.usual_size(data) == size:
+        return _passed(data, "jpeg", size) if size[0] * size[1] <= MAX_PIXELS else None
+    kind = known_kind(data)
+    if not kind or rules.format not in ("keep", kind):
+        return None
+    if rules.check == "none":
+        return _passed(data, kind, size)
+    if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, *size):
+        check_end(data, kind)
+        return _passed(data, kind, size)
+    return None
 
 
 def _decoded(

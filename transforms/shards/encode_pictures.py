@@ -61,12 +61,14 @@ class Batch(NamedTuple):
     """Neighbours in a shard that one thread fetches.
 
     Attributes:
-        block: their columns.
+        block: of these and other images.
+        first: row of the first of them.
         tasks: what is known of each but for its objects.
         bytes: expected size of their records.
     """
 
     block: Block
+    first: int
     tasks: list[ImageTask]
     bytes: int
 
@@ -77,7 +79,7 @@ def _encode_images(
     """The records of a shard's images, by runs."""
     block = with_objects(block)
     is_read = block.objects_per_image > 0 if encoder.per_annotation else np.ones(len(block), bool)
-    fetch = _fetch_for(block.take(is_read), split)
+    fetch = _fetch_for(block if is_read.all() else block.take(is_read), split)
     load = partial(_load_batch, encoder=encoder, rules=rules, fetch=fetch)
     start, size = 0, 0
     images: list[LoadedImage] = []
@@ -94,8 +96,9 @@ def _encode_images(
 def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch) -> list[LoadedImage]:
     """Runs in a thread, so it counts nothing in Beam."""
     loaded = []
-    for row, (task, objects) in enumerate(zip(batch.tasks, batch.block.objects_per_image.tolist(), strict=True)):
-        if encoder.per_annotation and not objects:
+    firsts = batch.block.first_object_of_image
+    for row, task in enumerate(batch.tasks, batch.first):
+        if encoder.per_annotation and firsts[row] == firsts[row + 1]:
             loaded.append(LoadedImage(task, None))
             continue
         picture = load_picture(task, rules, fetch)
@@ -157,7 +160,7 @@ def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Bat
         tasks = image_tasks(_without_objects(part), (split,))
         sizes = estimate.of_block(part)[0].tolist()
         for first, last in batches(sizes, [is_remote(task.ref.path) for task in tasks]):
-            yield Batch(part.cut(first, last), tasks[first:last], sum(sizes[first:last]))
+            yield Batch(part, first, tasks[first:last], sum(sizes[first:last]))
 
 
 def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
