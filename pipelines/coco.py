@@ -12,7 +12,7 @@ from recordmill.transforms.coco.join_images import JoinImages, JoinRules
 from recordmill.transforms.coco.match_masks import ListMasks
 from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
 from recordmill.transforms.coco.screen_annotations import Filters
-from recordmill.transforms.images.list_images import ListFiles
+from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
 from recordmill.transforms.text.encoder_warnings import encoder_warnings
 

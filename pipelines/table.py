@@ -20,7 +20,7 @@ from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
-from recordmill.transforms.images.list_images import ListFiles
+from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.join.match_rows import MatchRows
 from recordmill.transforms.metadata.check_findings import CheckFindings
 from recordmill.transforms.metadata.report_plan import ReportPlan

@@ -113,7 +113,7 @@ def check_sample(options: LabelledOptions) -> None:
     Raises:
         ConfigError: these were all the files, so the job would start its machines for nothing.
     """
-    from recordmill.transforms.images.list_images import list_images
+    from recordmill.transforms.join.list_images import list_images
 
     folders = [folder for folder in options.images if is_remote(folder)]
     looked_at = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}

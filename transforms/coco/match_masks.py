@@ -12,7 +12,7 @@ from recordmill.schemas.images import NO_FILE, NOT_A_FILE, ImageRef
 from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.images.list_images import ListParts, list_images
+from recordmill.transforms.join.list_images import ListParts, list_images
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import NameRange
 from recordmill.transforms.storage.resolve import archive_of, storage_for

@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection, TaggedOutput
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.join.compare_names import NO_NAMES, Names, add_names
+from recordmill.transforms.dataset.compare_names import NO_NAMES, Names, add_names
 from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.statistics.add_statistics import add_statistics

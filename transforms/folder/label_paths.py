@@ -11,7 +11,7 @@ from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.splits import Division, name_id
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.images.list_images import file_block
+from recordmill.transforms.join.list_images import file_block
 
 
 def label_paths(

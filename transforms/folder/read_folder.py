@@ -16,8 +16,8 @@ from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.join_files import join_files
 from recordmill.transforms.folder.label_paths import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
-from recordmill.transforms.images.list_images import FILES_AT_ONCE, ListParts, batched, file_block, list_outside
 from recordmill.transforms.images.listing import Listing, join_parts
+from recordmill.transforms.join.list_images import FILES_AT_ONCE, ListParts, batched, file_block, list_outside
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
 from recordmill.transforms.storage.interface import NameRange
 

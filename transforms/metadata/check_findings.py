@@ -12,8 +12,8 @@ from apache_beam.pvalue import AsList, PCollection
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import Metric, Reason
+from recordmill.transforms.dataset.compare_names import Names, compared_text
 from recordmill.transforms.dataset.facts import Facts, add_facts
-from recordmill.transforms.join.compare_names import Names, compared_text
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects

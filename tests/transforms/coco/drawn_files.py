@@ -23,7 +23,7 @@ from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import size_of
 from recordmill.transforms.coco.read_coco import with_origin
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.images.list_images import file_block
+from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys
 
 Kind = AnnotationKind

@@ -384,7 +384,9 @@ def test_read_coco(tmp_path, pack):
     images = [IMAGE, {**IMAGE, "id": 2, "file_name": "./b.jpg"}]
     Path(path).write_bytes(pack(json.dumps(document(images, rows)).encode()))
     source = AnnotationSource(AnnotationKind.INSTANCES, path)
-    rules = ReadRules((AnnotationSource(AnnotationKind.CAPTIONS, ""), source), False, 3, "path", 1, "pics", "train")
+    Path(tmp_path / "captions").write_text(json.dumps(document((), (), ())))
+    captions = AnnotationSource(AnnotationKind.CAPTIONS, str(tmp_path / "captions"))
+    rules = ReadRules((captions, source), False, 3, "path", 1, "pics", "train")
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
@@ -397,16 +399,19 @@ def test_read_coco(tmp_path, pack):
         (ranges[0], 1, 1, 1, [7], bad[:1]),
         *((ranges[n], 1, 1, 4 + n, [], bad[n : n + 1]) for n in (1, 2)),
     ]
-    file = AnnotationFile(path, AnnotationKind.INSTANCES, 2, 5, (Category(3, "dog", "animal"),))
+    files = [
+        AnnotationFile(path, AnnotationKind.INSTANCES, 2, 5, (Category(3, "dog", "animal"),)),
+        AnnotationFile(captions.path, AnnotationKind.CAPTIONS, 0, 0, ()),
+    ]
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        coco = p | beam.Create([source]) | ReadCoco(rules)
+        coco = p | ReadCoco(rules)
         assert_that(coco.rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(of_images), "Rows")
         assert_that(
             coco.annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(of_annotations), "Found"
         )
-        assert_that(coco.files, equal_to([file]), "Files")
+        assert_that(coco.files, equal_to(files), "Files")
         rejected = coco.facts | beam.Flatten() | beam.FlatMap(lambda facts: facts.rejects.items())
         assert_that(rejected, equal_to(kind_rejects([("train", reject)])), "Rejected")
 
@@ -445,10 +450,14 @@ def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
 def test_no_runner_has_to_hold_the_text_of_a_packed_file():
     """Two steps of one stage pass on what is made as it is made; a Flatten or a shuffle begins another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
-    _ = p | beam.Create([instances("a.json.gz")]) | ReadCoco(ReadRules((), False, 3, "path", 1, "", "train"))
-    steps = [step for step in p.to_runner_api().components.transforms.values() if not step.subtransforms]
-    (text,) = (step.outputs["in place"] for step in steps if "in place" in step.outputs)
-    assert [step.spec.urn for step in steps if text in step.inputs.values()] == ["beam:transform:pardo:v1"]
+    sources = instances("a.json.gz"), instances("b.json")
+    _ = p | ReadCoco(ReadRules(sources, False, 3, "path", 1, "", "train"))
+    steps = {step.unique_name: step for step in p.to_runner_api().components.transforms.values()}
+    cut, spread = (steps[f"ReadCoco/{name}"].outputs for name in ("CutPackedFiles", "CutFiles"))
+    for outputs, taken_by in ((cut, "ReadCoco/ReadPackedFiles"), (spread, "ReadCoco/SpreadFiles")):
+        (text,) = outputs.values()
+        users = [name for name, step in steps.items() if text in step.inputs.values() and name.count("/") == 1]
+        assert users == [taken_by]
 
 
 def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):

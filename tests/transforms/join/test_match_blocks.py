@@ -18,7 +18,7 @@ from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column, object_columns
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
-from recordmill.transforms.images.list_images import file_block
+from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
     MatchedRows,

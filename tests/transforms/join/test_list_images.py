@@ -13,7 +13,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.images import ImageRef
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.images.list_images import ListFiles, list_images, list_outside
+from recordmill.transforms.join.list_images import ListFiles, list_images, list_outside
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.storage.interface import ALL_NAMES
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from recordmill.schemas.names import NameSources
-from recordmill.transforms.join.compare_names import (
+from recordmill.transforms.dataset.compare_names import (
     NO_NAMES,
     Difference,
     Names,
