@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from recordmill.transforms.draw.colours import ink_on
 from recordmill.transforms.draw.fonts import font, in_font
-from recordmill.transforms.draw.overlay import Shape
+from recordmill.transforms.draw.overlay import Shape, ink_on
 from recordmill.transforms.masks.bitmaps import resized
 
 SIDE = 1024

@@ -13,8 +13,13 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
 from recordmill.transforms.extract.extract_masks import Segmentation, mask_of_png, mask_of_rle
-from recordmill.transforms.extract.extract_numbers import box_px, shortest_decimal, shortest_px
-from recordmill.transforms.extract.extract_values import UnusableRecordError, text
+from recordmill.transforms.extract.extract_values import (
+    UnusableRecordError,
+    box_px,
+    shortest_decimal,
+    shortest_px,
+    text,
+)
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 
@@ -141,7 +146,8 @@ class RowExtractor:
         image_file = ExtractedFile(path_below(f"images/{self._split}", file_name), values["image.encoded"])
         image_id = _image_id(values)
         width, height = _size(values, faults)
-        image = ImageRow(image_id, file_name, width, height, *self._lvis(values))
+        lvis = ("image.neg_category_ids", "image.not_exhaustive_category_ids") if Part.LVIS in self._parts else ()
+        image = ImageRow(image_id, file_name, width, height, *(tuple(values[source].tolist()) for source in lvis))
         instances = list(self._instances(values, image, faults))
         files = [image_file, *self._maps(values, file_name)]
         panoptic = self._panoptic(values, image, faults)
@@ -149,18 +155,13 @@ class RowExtractor:
             files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
         rows = RecordRows(
             image,
-            tuple(_encoded(_without_keypoints(row)) for row in instances),
+            tuple(_encoded(msgspec.structs.replace(row, num_keypoints=_UNSET, keypoints=_UNSET)) for row in instances),
             tuple(_encoded(row) for row in instances if row.keypoints is not _UNSET),
             tuple(self._captions(values, image_id)),
             panoptic,
             text(values["image.class_name"], "the class") if "image.class_name" in values else None,
         )
         return Extracted(rows, tuple(files), faults)
-
-    def _lvis(self, values: dict[str, Any]) -> Iterator[tuple[int, ...]]:
-        if Part.LVIS in self._parts:
-            yield tuple(values["image.neg_category_ids"].tolist())
-            yield tuple(values["image.not_exhaustive_category_ids"].tolist())
 
     def _instances(
         self, values: dict[str, Any], image: ImageRow, faults: list[tuple[str, str]]
@@ -176,8 +177,8 @@ class RowExtractor:
             category = self._categories.get(category_ids[index])
             if category is None:
                 faults.append(("class", f"annotation {id_}: category id {category_ids[index]} is not in the manifest"))
-            row = InstanceRow(id_, image.id, category_ids[index], boxes[index], areas[index], crowds[index])
-            row = msgspec.structs.replace(row, segmentation=_segmentation(values, index, image, faults))
+            mask = _segmentation(values, index, image, faults)
+            row = InstanceRow(id_, image.id, category_ids[index], boxes[index], areas[index], crowds[index], mask)
             yield self._with_keypoints(row, category, values, index, image)
 
     def _with_keypoints(
@@ -256,10 +257,6 @@ def keypoints_px(
     for x, y, seen in zip(x_frac, y_frac, visibility, strict=True):
         numbers += [shortest_px(x, width), shortest_px(y, height), seen] if seen else [0.0, 0.0, 0]
     return tuple(numbers)
-
-
-def _without_keypoints(row: InstanceRow) -> InstanceRow:
-    return msgspec.structs.replace(row, num_keypoints=_UNSET, keypoints=_UNSET)
 
 
 def _encoded(row: InstanceRow) -> EncodedRow:

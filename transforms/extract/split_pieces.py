@@ -156,7 +156,8 @@ class SplitPieces:
             for line in lines:
                 number += 1
                 row = msgspec.json.decode(caption_json(line), type=CaptionRow)
-                rows.append(msgspec.json.encode(row if row.id is not None else _numbered(row, number)))
+                id_ = number if row.id is None else row.id
+                rows.append(msgspec.json.encode(msgspec.structs.replace(row, id=id_)))
             yield rows
 
     def panoptic(self, split: str) -> Iterator[list[bytes]]:
@@ -180,7 +181,3 @@ def _image_id(image: ImageLine) -> int:
 
 class _Id(msgspec.Struct):
     id: int
-
-
-def _numbered(row: CaptionRow, number: int) -> CaptionRow:
-    return msgspec.structs.replace(row, id=number)

@@ -109,8 +109,11 @@ def render_page(parts: PageParts) -> bytes:
         pictures=_gallery(_WHY, parts.pictures),
         findings=_findings(parts.statistics, splits),
         comparison_of_classes=comparison,
-        in_one_split=_in_one_split(comparison),
-        drifting=_drifting(comparison),
+        in_one_split=[(each.name, each.split, each.images) for each in comparison.one_split_only[:_CLASSES_SHOWN]],
+        drifting=[
+            (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
+            for each in comparison.drifting[:_CLASSES_SHOWN]
+        ],
         finding_pictures=_gallery({name: (title, "") for name, title in _FOUND.items()}, parts.pictures),
         duplicates=duplicate_rows(manifest),
         leaks=manifest.duplicates.leaks if manifest.duplicates else 0,
@@ -262,17 +265,6 @@ def _findings(statistics: Mapping[str, SplitStatistics], splits: Sequence[str]) 
     of = [statistics[split].findings if split in statistics else {} for split in splits]
     rows = [(title, [found[name].number if name in found else 0 for found in of]) for name, title in _FOUND.items()]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
-
-
-def _in_one_split(comparison: SplitComparison) -> list[tuple[object, ...]]:
-    return [(each.name, each.split, each.images) for each in comparison.one_split_only[:_CLASSES_SHOWN]]
-
-
-def _drifting(comparison: SplitComparison) -> list[tuple[object, ...]]:
-    return [
-        (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
-        for each in comparison.drifting[:_CLASSES_SHOWN]
-    ]
 
 
 def _gallery(

@@ -19,9 +19,8 @@ from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
 from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.records.parse_example import parse_example
 from recordmill.transforms.records.record_values import first_line
-from recordmill.transforms.show.describe_values import Meanings
+from recordmill.transforms.show.describe_values import Meanings, meanings, terms
 from recordmill.transforms.show.find_shards import Shard, Shards
-from recordmill.transforms.show.meanings import meanings, terms
 from recordmill.transforms.show.recognise_layout import Found, recognise, values_by_source
 
 CATEGORY = "category"

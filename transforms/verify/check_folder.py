@@ -55,8 +55,7 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
         *_companion_faults(folder, manifest, links.keys() - names),
         *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
         *_statistics_faults(folder, manifest),
-        *_encoder_faults(folder, manifest),
-        *_duplicate_faults(folder, manifest),
+        *(fault for file, digest in _listed_files(manifest) for fault in _digest_faults(folder, file, digest)),
         *_unlisted_faults(manifest, names - links.keys(), indexed_shards(folder)),
     ]
 
@@ -83,10 +82,11 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
     except ConfigError as error:
         yield Fault(MANIFEST, None, "split_manifest", str(error))
         return
-    for name in manifest.splits:
+    for name, split in manifest.splits.items():
+        expected = msgspec.structs.replace(manifest, splits={name: split}, duplicates=msgspec.UNSET)
         if name not in alone:
             yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
-        elif encode_manifest(alone[name]) != encode_manifest(_of_one(manifest, name)):
+        elif encode_manifest(alone[name]) != encode_manifest(expected):
             yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
         elif not is_as_written(folder, split_manifest(name), alone[name]):
             yield Fault(split_manifest(name), None, "edited", _OTHER_CONTENT)
@@ -94,11 +94,6 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
         yield Fault(
             split_manifest(name), None, "unlisted", f"{MANIFEST} has no such split, and will have with the next run"
         )
-
-
-def _of_one(manifest: Manifest, split: str) -> Manifest:
-    """What the manifest of one split alone says."""
-    return msgspec.structs.replace(manifest, splits={split: manifest.splits[split]}, duplicates=msgspec.UNSET)
 
 
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
@@ -164,14 +159,12 @@ def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
         yield Fault(STATISTICS, None, "edited", "it says otherwise than the statistics of the splits")
 
 
-def _encoder_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
+def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Files of all splits whose digests are in the manifest."""
     for encoder in manifest.encoders:
-        yield from _digest_faults(folder, encoder.file, encoder.sha256)
-
-
-def _duplicate_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
+        yield encoder.file, encoder.sha256
     if manifest.duplicates is not msgspec.UNSET:
-        yield from _digest_faults(folder, DUPLICATES, manifest.duplicates.sha256)
+        yield DUPLICATES, manifest.duplicates.sha256
 
 
 def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:

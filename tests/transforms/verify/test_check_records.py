@@ -16,8 +16,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
 from recordmill.schemas.plan_report import Check
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
-from recordmill.transforms.verify.check_records import RecordChecker
-from recordmill.transforms.verify.check_texts import text_faults
+from recordmill.transforms.verify.check_records import RecordChecker, text_faults
 
 LABELS = LabelMap(
     (Category(1, "cat", keypoints=("nose", "tail")), Category(7, "dog")),
