@@ -23,7 +23,7 @@ from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.runtime.outputs import REJECTED, of_split
 from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
-from recordmill.transforms.text.encoder_warnings import encoder_warnings
+from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:

@@ -1,6 +1,7 @@
 """A plan for people: what a job would write, without writing it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import apache_beam as beam
 import msgspec
@@ -8,20 +9,24 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.rejects import Metric, RejectTally
 from recordmill.transforms.metadata.check_findings import numbers_of
-from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
 from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.write_rejects import KindRejects, tally_rejects
 from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
+OfSplit = tuple[tuple[str, int | str], int]
+"""((split, category id or class name), number)."""
 
+
+@dataclass(eq=False, repr=False)
 class ReportPlan(beam.PTransform):
     """(split, SplitPlan) become a PlanReport, written as JSON to the local file `path`.
 
@@ -33,39 +38,28 @@ class ReportPlan(beam.PTransform):
         texts: what is known of those that are encoded, if any are.
     """
 
-    def __init__(
-        self,
-        checked: PCollection,
-        findings: Findings,
-        classes: PCollection,
-        labels: PCollection,
-        table: PCollection,
-        path: str,
-        texts: EncodedTexts | None = None,
-    ):
-        super().__init__()
-        self._classes = classes
-        self._table = table
-        self._checked = checked
-        self._findings = findings
-        self._labels = labels
-        self._path = path
-        self._texts = texts
+    checked: PCollection
+    findings: Findings
+    classes: PCollection
+    labels: PCollection
+    table: PCollection
+    path: str
+    texts: EncodedTexts | None = None
 
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
         known = {
             "plans": AsList(plans),
-            "rejected": AsList(self._findings.rejected),
-            "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(numbers_of, Metric.GROUPS)),
-            "inputs": AsList(self._findings.inputs),
-            "classes": AsList(self._classes),
-            "table": AsSingleton(self._table),
-            "labels": AsSingleton(self._labels),
-            "_": AsSingleton(self._checked),
+            "rejected": AsList(self.findings.rejected),
+            "groups": AsList(self.findings.counted | "Groups" >> beam.FlatMap(numbers_of, Metric.GROUPS)),
+            "inputs": AsList(self.findings.inputs),
+            "classes": AsList(self.classes),
+            "table": AsSingleton(self.table),
+            "labels": AsSingleton(self.labels),
+            "_": AsSingleton(self.checked),
         }
-        if texts := self._texts:
+        if texts := self.texts:
             known["encoders"] = AsList(texts.encoders)
-        return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
+        return plans.pipeline | "Once" >> beam.Create([self.path]) | "Report" >> beam.Map(_write_report, **known)
 
 
 def _write_report(  # one parameter a side input
@@ -110,3 +104,33 @@ def report_plan(
         inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
         features=() if LAYOUTS[table.layout].features else table.features,
     )
+
+
+class CountClasses(beam.PTransform):
+    """ImageTask become OfSplit."""
+
+    def expand(self, tasks: PCollection[ImageTask]) -> PCollection[OfSplit]:
+        return tasks | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.combiners.Count.PerElement()
+
+
+def _classes(task: ImageTask) -> Iterator[tuple[str, int | str]]:
+    if task.labels.class_name is not None:
+        yield task.split, task.labels.class_name
+    for annotation in task.annotations:
+        yield task.split, annotation.category_id
+
+
+def class_counts(counts: Iterable[OfSplit], labels: LabelMap) -> dict[str, list[int]]:
+    """The numbers of each split by class index.
+
+    >>> from recordmill.schemas.annotations import Category
+    >>> class_counts([(("val", "dog"), 3)], LabelMap((Category(0, "cat"), Category(1, "dog"))))
+    {'val': [0, 3]}
+    """
+    of_id = labels.index_by_id()
+    of_name = {category.name: index for index, category in enumerate(labels.categories)}
+    by_split: dict[str, list[int]] = {}
+    for (split, kind), number in sorted(counts, key=str):
+        index: Mapping = of_name if isinstance(kind, str) else of_id
+        by_split.setdefault(split, [0] * len(labels.categories))[index[kind]] += number
+    return by_split

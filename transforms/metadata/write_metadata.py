@@ -2,6 +2,7 @@
 complete."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -111,6 +112,7 @@ class Outcome(NamedTuple):
     fingerprints: Iterable[tuple[str, Fingerprints]] = ()
 
 
+@dataclass(eq=False, repr=False)
 class WriteMetadata(beam.PTransform):
     """Written becomes a PCollection of one Manifest, when everything is in its place.
 
@@ -121,51 +123,41 @@ class WriteMetadata(beam.PTransform):
         listings: InputFile of the folders that recipes name, where these have to be listed.
     """
 
-    def __init__(
-        self,
-        labels: PCollection,
-        table: PCollection,
-        findings: Findings,
-        target: Target,
-        texts: EncodedTexts | None = None,
-        listings: PCollection | None = None,
-    ):
-        super().__init__()
-        self._labels = labels
-        self._table = table
-        self._findings = findings
-        self._target = target
-        self._texts = texts
-        self._listings = listings
+    labels: PCollection
+    table: PCollection
+    findings: Findings
+    target: Target
+    texts: EncodedTexts | None = None
+    listings: PCollection | None = None
 
     def expand(self, written):
-        rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> MergeRejects()
-        counted = (written.counted, self._findings.counted) | "AllCounted" >> beam.Flatten()
+        rejected = (written.rejected, self.findings.rejected) | "AllRejected" >> MergeRejects()
+        counted = (written.counted, self.findings.counted) | "AllCounted" >> beam.Flatten()
         counts = counted | "ByMetric" >> beam.Map(_by_metric) | "AddCounts" >> beam.CombinePerKey(sum)
         outcome = {
-            "labels": AsSingleton(self._labels),
-            "table": AsSingleton(self._table),
+            "labels": AsSingleton(self.labels),
+            "table": AsSingleton(self.table),
             "shards": AsList(written.shards),
             "rejected": AsList(rejected),
-            "inputs": AsList(self._findings.inputs),
+            "inputs": AsList(self.findings.inputs),
             "counts": AsList(counts),
             "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
-            "warnings": AsList(self._findings.warnings),
+            "warnings": AsList(self.findings.warnings),
             "statistics": AsList(written.statistics | "CombineStatistics" >> beam.CombinePerKey(sum_statistics)),
             "fingerprints": AsList(written.fingerprints),
             "unlisted": AsSingleton(
-                self._findings.unlisted
+                self.findings.unlisted
                 | "UnlistedNames" >> beam.Map(_name)
                 | "SampleNames" >> beam.CombineGlobally(SampleNames(_UNLISTED_SHOWN))
                 | "Unlisted" >> beam.Map(_unlisted)
             ),
         }
-        if texts := self._texts:
+        if texts := self.texts:
             outcome["encoders"] = AsList(texts.encoders)
             outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(add_text_counts))
-        if self._listings is not None:
-            outcome["listings"] = AsList(self._listings)
-        once = written.shards.pipeline | "Once" >> beam.Create([self._target])
+        if self.listings is not None:
+            outcome["listings"] = AsList(self.listings)
+        once = written.shards.pipeline | "Once" >> beam.Create([self.target])
         return once | "Write" >> beam.Map(_write, **outcome)
 
 

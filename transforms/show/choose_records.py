@@ -16,9 +16,9 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
-from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.records.parse_example import parse_example
 from recordmill.transforms.records.record_values import first_line
+from recordmill.transforms.records.shard_reader import open_records
 from recordmill.transforms.show.describe_values import Meanings, meanings, terms
 from recordmill.transforms.show.find_shards import Shard, Shards
 from recordmill.transforms.show.recognise_layout import Found, recognise, values_by_source

@@ -10,8 +10,7 @@ import numpy as np
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.table.plan_row_shards import rows_before
-from recordmill.transforms.table.spill_file import RANGES, Spill, read_index
+from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before
 
 _SLICE_ROWS = 1 << 20
 """That are looked at together, at 20 bytes each."""

@@ -1,6 +1,6 @@
 """What a data set's folder has besides its shards is held against its manifest, and the manifest against itself."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -48,28 +48,21 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     """
     manifest, storage = require_manifest(folder), storage_for(folder)
     names = set(storage.names(folder))
-    links = _links(manifest)
+    named = ((shard_names(manifest.name, name, manifest.layout), split) for name, split in manifest.splits.items())
+    links = {link for names_of_split, split in named for link in shard_links(names_of_split, split)}
     return [
         *_manifest_faults(storage, folder, manifest),
         *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
-        *_companion_faults(folder, manifest, links.keys() - names),
+        *_companion_faults(folder, manifest, links - names),
         *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
         *_statistics_faults(folder, manifest),
         *(fault for file, digest in _listed_files(manifest) for fault in _digest_faults(folder, file, digest)),
-        *_unlisted_faults(manifest, names - links.keys(), indexed_shards(folder)),
+        *_unlisted_faults(manifest, names - links, indexed_shards(folder)),
     ]
 
 
 _OTHER_CONTENT = "its content is not what was written: its SHA-256 is another"
 _GONE = "it is gone, or no file that can be read"
-
-
-def _links(manifest: Manifest) -> Mapping[str, str]:
-    return {
-        link: target
-        for name, split in manifest.splits.items()
-        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
-    }
 
 
 def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:

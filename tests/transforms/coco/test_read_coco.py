@@ -22,7 +22,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault
 from recordmill.transforms.coco.merge_blocks import merge_blocks
 from recordmill.transforms.coco.read_coco import ReadCoco, cut_file, read_block
-from recordmill.transforms.runtime.coders import BlockRowsCoder
+from recordmill.transforms.runtime.coders import StructCoder
 from recordmill.transforms.storage import gcs_storage, zip_storage
 from recordmill.transforms.storage.interface import UnreadableFileError
 from tests.gcs_stand_in import Fault, Kind, running
@@ -188,7 +188,7 @@ def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
     row = {**IMAGE, "id": id_, "width": INT64_MAX}
     path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
     items = [item for block in cut_file(instances(path)) for item in read_block(block)]
-    coder = BlockRowsCoder()
+    coder = StructCoder(BlockRows)
     rows = [item for item in items if isinstance(item, BlockRows)]
     assert [coder.decode(coder.encode(of_range)) for of_range in rows] == rows
     assert (

@@ -14,8 +14,7 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.metadata.count_classes import CountClasses, class_counts
-from recordmill.transforms.metadata.report_plan import report_plan
+from recordmill.transforms.metadata.report_plan import CountClasses, class_counts, report_plan
 from recordmill.transforms.shards.split_plan import SplitPlan
 from tests.transforms.rejects.kinds import tally
 
