@@ -20,7 +20,7 @@ from recordmill.transforms.join.match_masks import ListMasks
 from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
 from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
+from recordmill.transforms.rejects.bounded_rejects import GatherRejects
 from recordmill.transforms.runtime.outputs import REJECTED, of_split
 from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
 from recordmill.transforms.text.fit_encoder import encoder_warnings

@@ -19,7 +19,7 @@ from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.images.list_images import ListLabelledImages
 from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
+from recordmill.transforms.rejects.bounded_rejects import GatherRejects
 from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED
 
 

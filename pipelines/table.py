@@ -24,8 +24,7 @@ from recordmill.transforms.join.match_files import MatchFiles
 from recordmill.transforms.metadata.check_findings import CheckFindings
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
-from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
+from recordmill.transforms.rejects.bounded_rejects import GatherRejects, RejectKind, Rejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.outputs import REJECTED, Written

@@ -84,9 +84,9 @@ def write_documents(
         file = f"{ANNOTATIONS}/{name}_{split}.json"
         number = write_document(storage.join(folder, file), pieces.images(), annotations, categories)
         documents.append(Document(file, number, pieces.shared_ids[kind]))
-    counts = pieces.image_files()
+    files, size = pieces.image_files()
     rows = sum(map(len, pieces.images()))
-    return ExtractedSplit(split, rows, counts.files, counts.bytes, tuple(documents), pieces.faults)
+    return ExtractedSplit(split, rows, files, size, tuple(documents), pieces.faults)
 
 
 def write_document(

@@ -12,10 +12,12 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
-from recordmill.transforms.extract.extract_masks import Segmentation, mask_of_png, mask_of_rle
 from recordmill.transforms.extract.extract_values import (
+    Segmentation,
     UnusableRecordError,
     box_px,
+    mask_of_png,
+    mask_of_rle,
     shortest_decimal,
     shortest_px,
     text,
@@ -171,7 +173,8 @@ class RowExtractor:
         ids = values["objects.id"].tolist()
         category_ids = values["objects.category_id"].tolist()
         boxes = list(_boxes(values, image.width, image.height))
-        areas = _areas(values)
+        exact = values.get("objects.area_whole")
+        areas = [shortest_decimal(area) for area in values["objects.area"]] if exact is None else exact.tolist()
         crowds = values["objects.is_crowd"].tolist() if "objects.is_crowd" in values else [0] * len(ids)
         for index, id_ in enumerate(ids):
             category = self._categories.get(category_ids[index])
@@ -306,12 +309,6 @@ def _boxes(values: dict[str, Any], width: int, height: int) -> Iterator[tuple[fl
         edges = np.stack([values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")], axis=1)
     for box in edges:
         yield box_px(tuple(box), width, height)
-
-
-def _areas(values: dict[str, Any]) -> list[float]:
-    if "objects.area_whole" in values:
-        return values["objects.area_whole"].tolist()
-    return [shortest_decimal(area) for area in values["objects.area"]]
 
 
 def _segmentation(

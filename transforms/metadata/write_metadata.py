@@ -33,7 +33,7 @@ from recordmill.transforms.metadata.describe_split import (
     describe_split,
 )
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
-from recordmill.transforms.rejects.gather_rejects import MergeRejects
+from recordmill.transforms.rejects.bounded_rejects import MergeRejects
 from recordmill.transforms.rejects.write_rejects import (
     KindRejects,
     RejectList,

@@ -1,13 +1,17 @@
-"""Rejects of one reason: their exact number, and a bounded list of them."""
+"""Rejects of one reason: their exact number, and a bounded list of them; combined over the steps of a job."""
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from operator import itemgetter
+from typing import Any
 from zlib import crc32
 
+import apache_beam as beam
 import msgspec
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 from isal import isal_zlib
 
 from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected
@@ -72,10 +76,12 @@ class RejectsBuilder:
     Neither the order of arrival nor the bundles decide which lines are listed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *parts: Rejects) -> None:
         self._number = self._annotations = 0
         self._lines: list[bytes] = []
         self._largest = 1 << 32  # checksum of the last line that a cut has left
+        for rejects in parts:
+            self.merge(rejects)
 
     def add(self, split: str, reject: Rejected) -> None:
         self._number += 1
@@ -98,7 +104,7 @@ class RejectsBuilder:
         return Rejects(self._number, self._annotations, self._lines[0], packed)
 
     def __reduce__(self):  # Beam pickles accumulators
-        return _builder_of, (self.build(),)
+        return RejectsBuilder, (self.build(),)
 
     def _cut(self, spare: int = 0) -> None:
         """Cut the list if it has more than `spare` lines too many. Cutting at every line would take too long."""
@@ -108,12 +114,6 @@ class RejectsBuilder:
             within = bisect_left(self._lines, self._largest, key=crc32)
             ties = takewhile(lambda line: crc32(line) == self._largest, islice(self._lines, within, None))
             self._lines[within:] = sorted(ties)[: MOST_LISTED - within]
-
-
-def _builder_of(rejects: Rejects) -> RejectsBuilder:
-    builder = RejectsBuilder()
-    builder.merge(rejects)
-    return builder
 
 
 class KindsBuilder:
@@ -138,3 +138,53 @@ def count_rejects(rejected: Iterable[tuple[str, Rejected]]) -> dict[RejectKind, 
     for split, reject in rejected:
         kinds.add(split, reject)
     return kinds.build()
+
+
+class GatherRejects(beam.PTransform):
+    """Convert PCollections of (split, Rejected) to one of (RejectKind, Rejects), with one element per kind.
+
+    Each step adds up its own first, because a runner keeps every element that is flattened.
+    """
+
+    def expand(self, parts):
+        gather = beam.ParDo(_Gather()).with_input_types(Any).with_output_types(tuple[RejectKind, Rejects])
+        return tuple(part | f"Gather{number}" >> gather for number, part in enumerate(parts)) | MergeRejects()
+
+
+class MergeRejects(beam.PTransform):
+    """Merge PCollections of (RejectKind, Rejects) to one, with one element per kind."""
+
+    def expand(self, parts):
+        return parts | "Parts" >> beam.Flatten() | "Merge" >> beam.CombinePerKey(CombineRejects())
+
+
+class CombineRejects(beam.CombineFn):
+    """Merge Rejects of one kind."""
+
+    def create_accumulator(self) -> RejectsBuilder:
+        return RejectsBuilder()
+
+    def add_input(self, builder: RejectsBuilder, rejects: Rejects) -> RejectsBuilder:
+        builder.merge(rejects)
+        return builder
+
+    def merge_accumulators(self, builders: Iterable[RejectsBuilder]) -> RejectsBuilder:
+        return RejectsBuilder(*(builder.build() for builder in builders))
+
+    def extract_output(self, builder: RejectsBuilder) -> Rejects:
+        return builder.build()
+
+
+class _Gather(beam.DoFn):
+    """Adds up the rejects of a bundle."""
+
+    def start_bundle(self):
+        self._kinds = KindsBuilder()
+
+    def process(self, item: tuple[str, Rejected]) -> None:
+        self._kinds.add(*item)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        kinds = self._kinds.build()
+        del self._kinds  # Beam keeps the DoFn
+        return map(GlobalWindows.windowed_value_at_end_of_window, kinds.items())

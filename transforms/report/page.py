@@ -270,12 +270,8 @@ def _findings(statistics: Mapping[str, SplitStatistics], splits: Sequence[str]) 
 def _gallery(
     titles: Mapping[str, tuple[str, str]], pictures: Sequence[Thumbnail]
 ) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    found = []
-    for why, (title, meaning) in titles.items():
-        of_why = [_figure(each) for each in pictures if each.why == why]
-        if of_why:
-            found.append((title, meaning, of_why))
-    return found
+    found = {why: [_figure(each) for each in pictures if each.why == why] for why in titles}
+    return [(*titles[why], figures) for why, figures in found.items() if figures]
 
 
 def _figure(picture: Thumbnail) -> dict[str, Any]:

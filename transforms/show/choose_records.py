@@ -3,7 +3,6 @@
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -245,12 +244,9 @@ def _forms_of_id(id_: str) -> list[bytes]:
 def _nearest(word: str, names: set[str], what: str) -> str:
     if near := difflib.get_close_matches(word, sorted(names), 1, 0.5):
         return f"the nearest {what} is {near[0]}"
-    shown = ", ".join(islice(sorted(names), _NAMED))
-    return (
-        f"there is no {what}"
-        if not names
-        else f"there are {len(names):,}: {shown}{' …' if len(names) > _NAMED else ''}"
-    )
+    if not names:
+        return f"there is no {what}"
+    return f"there are {len(names):,}: {', '.join(sorted(names)[:_NAMED])}{' …' if len(names) > _NAMED else ''}"
 
 
 def _texts(values: Any) -> Sequence[str]:

@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import apache_beam as beam
@@ -31,6 +32,7 @@ _LOGGER = logging.getLogger(__name__)
 _READS = 16
 """Files that are read at once."""
 _PIECE_ROWS = 1 << 14
+_head = lru_cache(1 << 14)(head)
 
 
 class RowShard(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class RowShard(msgspec.Struct, frozen=True):
     end_range: int
 
 
+@dataclass(eq=False, repr=False)
 class WriteRowShards(beam.PTransform):
     """(split, SplitPlan) become ShardResult.
 
@@ -55,25 +58,21 @@ class WriteRowShards(beam.PTransform):
         recipes: of the splits.
     """
 
-    def __init__(
-        self, spills: PCollection, checked: PCollection, chosen: PCollection, recipes: Sequence[Recipe], output: str
-    ):
-        super().__init__()
-        self._spills = spills
-        self._checked = checked
-        self._chosen = chosen
-        self._recipes = {recipe.split: recipe for recipe in recipes}
-        self._output = output
+    spills: PCollection
+    checked: PCollection
+    chosen: PCollection
+    recipes: Sequence[Recipe]
+    output: str
 
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]):
-        spills = AsList(self._spills)
+        spills, recipes = AsList(self.spills), {recipe.split: recipe for recipe in self.recipes}
         return (
             plans
             | "RowShards" >> beam.FlatMap(_shards, spills).with_output_types(RowShard)
             | "SpreadShards" >> beam.Reshuffle()
             | "WriteShard"
             >> beam.Map(
-                _write, self._output, self._recipes, spills, AsSingleton(self._chosen), AsSingleton(self._checked)
+                _write, self.output, recipes, spills, AsSingleton(self.chosen), AsSingleton(self.checked)
             ).with_output_types(ShardResult)
         )
 
@@ -183,11 +182,6 @@ def framed(records: pa.LargeBinaryArray) -> bytes:
         heads, records, tails.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary())
     )
     return whole.buffers()[2].to_pybytes()
-
-
-@lru_cache(1 << 14)
-def _head(length: int) -> bytes:
-    return head(length)
 
 
 def shard_of(result: ShardResult) -> tuple[str, ShardInfo]:

@@ -8,8 +8,7 @@ import pytest
 
 from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected
 from recordmill.transforms.rejects import bounded_rejects
-from recordmill.transforms.rejects.bounded_rejects import Rejects, count_rejects, line_of
-from recordmill.transforms.rejects.gather_rejects import CombineRejects
+from recordmill.transforms.rejects.bounded_rejects import CombineRejects, Rejects, count_rejects, line_of
 from tests.transforms.rejects.kinds import rejected
 
 

@@ -6,7 +6,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
+from recordmill.transforms.rejects.bounded_rejects import GatherRejects
 from tests.transforms.rejects.kinds import rejects_in
 
 FIRST = [SplitReject(split, Rejected("image", id_, Reason.NO_CLASS, "")) for split in "ab" for id_ in range(150)]
