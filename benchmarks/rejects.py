@@ -20,7 +20,7 @@ from apache_beam.pvalue import AsList
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
+from recordmill.transforms.rejects.bounded_rejects import GatherRejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_path, write_rejects
 from recordmill.transforms.runtime.outputs import of_split
 

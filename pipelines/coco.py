@@ -14,7 +14,7 @@ from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
 from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
-from recordmill.transforms.text.encoder_warnings import encoder_warnings
+from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:

@@ -17,10 +17,9 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
-from recordmill.transforms.metadata.count_classes import CountClasses
 from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.limit_rejects import LimitRejects
-from recordmill.transforms.metadata.report_plan import ReportPlan
+from recordmill.transforms.metadata.report_plan import CountClasses, ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime.outputs import Written

@@ -37,12 +37,11 @@ from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
-from recordmill.transforms.table.plan_row_shards import plan_rows
 from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
-from recordmill.transforms.table.write_row_shards import WriteRowShards
+from recordmill.transforms.table.write_row_shards import WriteRowShards, plan_rows
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
 

@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.tfrecord import frame
 from recordmill.split import Split
-from recordmill.transforms.records.open_records import open_records
+from recordmill.transforms.records.shard_reader import open_records
 from tests.gcs_stand_in import running
 from tests.recordmill.splits import CONTENTS, draw, split_of, write_split
 

@@ -9,7 +9,8 @@ is a picture that has to be turned upright, is larger than wanted, or is wanted 
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from PIL import Image
@@ -186,11 +187,9 @@ def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
     if check != "none":
         check_end(data, kind)
     if check == "decode":
-        try:
+        with pixels_decode():
             check_structure(data, kind)
             load_small(image)
-        except Exception as error:  # as in `opened`
-            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def check_end(data: bytes, kind: str) -> None:
@@ -225,23 +224,27 @@ def _is_usual(data: bytes, kind: str) -> bool:
     """Whether TensorFlow decodes such files, if they are whole."""
     if kind == "png":
         return True
-    try:
+    with pixels_decode():
         return check_jpeg.jpeg_frame(data).is_tf_decodable
-    except check_jpeg.JpegError as error:
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def _rewritten(
     data: bytes, kind: str, original: str, size: tuple[int, int], turn: bool, rules: PictureRules
 ) -> tuple[bytes, str]:
+    with pixels_decode(), opened(data, kind) as image:
+        pixels = decode_picture(image, turn)
+    return encode_picture(pixels, original, size, rules)
+
+
+@contextmanager
+def pixels_decode() -> Iterator[None]:
+    """Raise UnusableError for any error within: Pillow's decoders raise nearly anything on bytes made to break them."""
     try:
-        with opened(data, kind) as image:
-            pixels = decode_picture(image, turn)
+        yield
     except UnusableError:
         raise
-    except Exception as error:  # as in `opened`
+    except Exception as error:
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
-    return encode_picture(pixels, original, size, rules)
 
 
 def brief(error: Exception) -> str:

@@ -2,6 +2,7 @@
 complete."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -84,6 +85,7 @@ class Outcome(NamedTuple):
     fingerprints: Iterable[tuple[str, Fingerprints]] = ()
 
 
+@dataclass(eq=False, repr=False)
 class WriteMetadata(beam.PTransform):
     """Written becomes a PCollection of one Manifest, when everything is in its place.
 
@@ -94,39 +96,29 @@ class WriteMetadata(beam.PTransform):
         listings: InputFile of the folders that recipes name, where these have to be listed.
     """
 
-    def __init__(
-        self,
-        labels: PCollection,
-        table: PCollection,
-        findings: Findings,
-        target: Target,
-        texts: EncodedTexts | None = None,
-        listings: PCollection | None = None,
-    ):
-        super().__init__()
-        self._labels = labels
-        self._table = table
-        self._findings = findings
-        self._target = target
-        self._texts = texts
-        self._listings = listings
+    labels: PCollection
+    table: PCollection
+    findings: Findings
+    target: Target
+    texts: EncodedTexts | None = None
+    listings: PCollection | None = None
 
     def expand(self, written: Written):
         outcome = {
-            "labels": AsSingleton(self._labels),
-            "table": AsSingleton(self._table),
+            "labels": AsSingleton(self.labels),
+            "table": AsSingleton(self.table),
             "shards": AsList(written.shards),
-            "found": AsList(self._findings.facts),
+            "found": AsList(self.findings.facts),
             "of_shards": AsList(written.facts | "AddFacts" >> beam.CombineGlobally(CombineFacts()).without_defaults()),
-            "warnings": AsList(self._findings.warnings),
+            "warnings": AsList(self.findings.warnings),
             "fingerprints": AsList(written.fingerprints),
         }
-        if texts := self._texts:
+        if texts := self.texts:
             outcome["encoders"] = AsList(texts.encoders)
             outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(add_text_counts))
-        if self._listings is not None:
-            outcome["listings"] = AsList(self._listings)
-        once = written.shards.pipeline | "Once" >> beam.Create([self._target])
+        if self.listings is not None:
+            outcome["listings"] = AsList(self.listings)
+        once = written.shards.pipeline | "Once" >> beam.Create([self.target])
         return once | "Write" >> beam.Map(_write, **outcome)
 
 

@@ -75,10 +75,12 @@ class RejectsBuilder:
         number: of rejects so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *parts: Rejects) -> None:
         self.number = self._annotations = 0
         self._lines: list[bytes] = []
         self._largest = 1 << 32  # checksum of the last line that a cut has left
+        for rejects in parts:
+            self.merge(rejects)
 
     def add(self, split: str, reject: Rejected) -> None:
         self.number += 1
@@ -101,7 +103,7 @@ class RejectsBuilder:
         return Rejects(self.number, self._annotations, self._lines[0], packed)
 
     def __reduce__(self):  # Beam pickles accumulators
-        return _builder_of, (self.build(),)
+        return RejectsBuilder, (self.build(),)
 
     def _cut(self, spare: int = 0) -> None:
         """Cut the list if it has more than `spare` lines too many. Cutting at every line would take too long."""
@@ -111,12 +113,6 @@ class RejectsBuilder:
             within = bisect_left(self._lines, self._largest, key=crc32)
             ties = takewhile(lambda line: crc32(line) == self._largest, islice(self._lines, within, None))
             self._lines[within:] = sorted(ties)[: MOST_LISTED - within]
-
-
-def _builder_of(rejects: Rejects) -> RejectsBuilder:
-    builder = RejectsBuilder()
-    builder.merge(rejects)
-    return builder
 
 
 class KindsBuilder:

@@ -24,13 +24,16 @@ def unpacker(struct: Any) -> Callable[[bytes], Any]:
     return msgpack.Decoder(struct).decode
 
 
-class _StructCoder(Coder):
-    """Base of the coders below; Beam's registry takes a class per type."""
+class StructCoder(Coder):
+    """The coder of a struct."""
 
-    struct: type
+    def __init__(self, struct: type):
+        self._struct = struct
+        self._decode = unpacker(struct)
 
-    def __init__(self):
-        self._decode = unpacker(self.struct)
+    @classmethod
+    def from_type_hint(cls, struct, registry):
+        return cls(struct)
 
     def encode(self, value):
         return pack(value)
@@ -42,25 +45,17 @@ class _StructCoder(Coder):
         return True
 
     def to_type_hint(self):
-        return self.struct
+        return self._struct
 
     def __reduce__(self):
-        return type(self), ()
+        return StructCoder, (self._struct,)
 
     def __eq__(self, other):
-        return type(self) is type(other)
+        return isinstance(other, StructCoder) and self._struct is other.to_type_hint()
 
     def __hash__(self):
-        return hash(type(self))
+        return hash(self._struct)
 
 
-class ShardKeyCoder(_StructCoder):
-    struct = ShardKey
-
-
-class TermsCoder(_StructCoder):
-    struct = Terms
-
-
-for _coder in (ShardKeyCoder, TermsCoder):
-    registry.register_coder(_coder.struct, _coder)
+for _struct in (ShardKey, Terms):
+    registry.register_coder(_struct, StructCoder)

@@ -64,7 +64,12 @@ def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> 
         difference = _difference(found[number], RecordParser(of.table)(b"".join(record)))
         differences.append(difference)
         if difference > how.tolerance:
-            faults.append((number, ("feature_differs", _detail(task, difference, how.tolerance))))
+            detail = (
+                f"{task.file_name!r}: the model makes other numbers of it, which differ by {difference:.2g} of the "
+                f"largest where {how.tolerance:g} is tolerated: another model, weights, preprocessing or picture made "
+                "the record"
+            )
+            faults.append((number, ("feature_differs", detail)))
     return Recomputed(len(differences), max(differences, default=0.0), sorted(faults))
 
 
@@ -78,13 +83,6 @@ def _task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageT
             labels = ImageLabels(class_name=values["image.class_name"].decode())
             return ImageTask(number, name, None, None, ref, "", (), labels)
     return "picture", f"{name!r} is not in {', '.join(folders)}; give the folder that has it by --images"
-
-
-def _detail(task: ImageTask, difference: float, tolerance: float) -> str:
-    return (
-        f"{task.file_name!r}: the model makes other numbers of it, which differ by {difference:.2g} of the largest "
-        f"where {tolerance:g} is tolerated: another model, weights, preprocessing or picture made the record"
-    )
 
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> float:

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.extract.extract_numbers import box_px, shortest_decimal, shortest_px
+from recordmill.transforms.extract.extract_values import box_px, shortest_decimal, shortest_px
 from tests.oracles.boxes import fit_box
 
 sizes = st.integers(1, 8000)

@@ -16,8 +16,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.metadata.count_classes import CountClasses, class_counts
-from recordmill.transforms.metadata.report_plan import report_plan
+from recordmill.transforms.metadata.report_plan import CountClasses, class_counts, report_plan
 from recordmill.transforms.shards.split_plan import SplitPlan
 from tests.transforms.rejects.kinds import tally
 

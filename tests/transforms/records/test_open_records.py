@@ -4,7 +4,7 @@ import random
 import pytest
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.transforms.records.open_records import open_records
+from recordmill.transforms.records.shard_reader import open_records
 from tests.transforms.show.records import framed
 
 RECORDS = [b"the first", b"the second " * 50, b"", b"the last"]

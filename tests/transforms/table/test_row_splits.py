@@ -6,7 +6,7 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.tables import RowsFile
-from recordmill.transforms.table.row_splits import named_splits
+from recordmill.transforms.table.make_records import named_splits
 
 
 def named(tmp_path: Path, *files: list[str], column: str = "set") -> tuple[str, ...]:

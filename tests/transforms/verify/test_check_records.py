@@ -15,8 +15,7 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
 from recordmill.schemas.plan_report import Check
-from recordmill.transforms.verify.check_records import RecordChecker
-from recordmill.transforms.verify.check_texts import text_faults
+from recordmill.transforms.verify.check_records import RecordChecker, text_faults
 from tests.oracles.encode_examples import ExampleEncoder
 
 LABELS = LabelMap(
