@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Metric, Rejected
@@ -145,7 +145,7 @@ class CombineFacts(beam.CombineFn):
 class AddFacts(beam.PTransform):
     """Convert PCollections of Facts to one element at most: none if there are no Facts."""
 
-    def expand(self, parts: Iterable[PCollection]):
+    def expand(self, parts):
         combine = beam.CombineGlobally(CombineFacts()).without_defaults()
         return tuple(parts) | "Parts" >> beam.Flatten() | "AddUp" >> combine
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsSingleton
 
 from recordmill.schemas.block import join_blocks
 from recordmill.schemas.splits import Division
@@ -36,7 +36,7 @@ class MatchRows(beam.PTransform):
         self._seed = seed
         self._bits = bits
 
-    def expand(self, sides: tuple[PCollection, ...]):
+    def expand(self, sides):
         has_files = len(sides) > 1
         if has_files:
             grouped = sides | "BothSides" >> beam.Flatten() | "GroupByName" >> beam.GroupByKey()

@@ -33,7 +33,6 @@ from recordmill.transforms.metadata.describe_split import (
 )
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
 from recordmill.transforms.rejects.write_rejects import RejectList, rejects_paths, tally_rejects, write_rejects
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.text.encode_captions import EncodedTexts, add_text_counts
 
@@ -103,7 +102,7 @@ class WriteMetadata(beam.PTransform):
     texts: EncodedTexts | None = None
     listings: PCollection | None = None
 
-    def expand(self, written: Written):
+    def expand(self, written):
         outcome = {
             "labels": AsSingleton(self.labels),
             "table": AsSingleton(self.table),
