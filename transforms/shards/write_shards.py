@@ -46,7 +46,7 @@ class WriteShards(beam.PTransform):
         self._recipe = recipe
         self._threads = threads
 
-    def expand(self, placed: PCollection[tuple[ShardKey, bytes]]) -> Written:
+    def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
         write = _WriteShard(self._recipe, self._threads)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
