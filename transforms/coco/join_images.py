@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from recordmill.schemas.block import Block
 from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
 from recordmill.transforms.coco.limit_records import limit_records
 from recordmill.transforms.coco.match_masks import MaskFiles
@@ -92,10 +94,15 @@ def _join(
     group: tuple[int, Iterable[bytes]], rules: JoinRules, labels: LabelMap, division: Division, masks: MaskFiles | None
 ) -> Iterator[Any]:
     number, packed = group
-    facts = FactsBuilder()
     inputs = JoinInputs(rules.sources, labels, division, rules.match, rules.seed, masks)
-    block = join_annotations(map(unpack_block, packed), inputs, facts)
-    block = screen_annotations(block, labels, rules.filters, division.names, facts)
-    block = limit_records(block, RecordEstimate(rules.table, rules.max_side), division.names, facts)
+
+    def join(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
+        facts = FactsBuilder()
+        block = join_annotations(blocks, inputs, facts)
+        block = screen_annotations(block, labels, rules.filters, division.names, facts)
+        return limit_records(block, RecordEstimate(rules.table, rules.max_side), division.names, facts), facts
+
+    paths = [source.path for source in rules.sources]
+    block, facts = run_step("join annotations", join, list(map(unpack_block, packed)), paths)
     yield tagged(facts)
     yield from cut_range(number, block)

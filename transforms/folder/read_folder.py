@@ -7,11 +7,13 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
+from recordmill.schemas.block import Block
 from recordmill.schemas.image_labels import PathLabels
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.join_files import join_files
 from recordmill.transforms.folder.label_paths import label_paths, named_rows
@@ -131,14 +133,17 @@ class JoinFiles(beam.PTransform):
 
 def _join(group: tuple[int, Iterable[bytes]], rules: FolderRules) -> Iterator[Any]:
     number, packed = group
-    facts = FactsBuilder()
-    blocks = list(map(unpack_block, packed))
-    for block in blocks:
-        if block.split is not None and rules.source:
-            for split, images in enumerate(np.bincount(block.split).tolist()):
-                if images:
-                    facts.add_rows(rules.splits[split], InputRows(rules.source, rules.kind, images, 0))
-    joined = join_files(blocks, rules.classes, rules.splits, rules.seed, facts)
+
+    def join(blocks: list[Block]) -> tuple[Block | None, FactsBuilder]:
+        facts = FactsBuilder()
+        for block in blocks:
+            if block.split is not None and rules.source:
+                for split, images in enumerate(np.bincount(block.split).tolist()):
+                    if images:
+                        facts.add_rows(rules.splits[split], InputRows(rules.source, rules.kind, images, 0))
+        return join_files(blocks, rules.classes, rules.splits, rules.seed, facts), facts
+
+    joined, facts = run_step("join files", join, list(map(unpack_block, packed)))
     yield tagged(facts)
     if joined is not None:
         yield from cut_range(number, joined)

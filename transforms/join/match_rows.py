@@ -10,6 +10,7 @@ from recordmill.schemas.block import join_blocks
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import NO_FILES, match_rows
 
@@ -58,7 +59,8 @@ def _match(
     rows = [block for block in blocks if block.image_id is not None]
     files = [block for block in blocks if block.image_id is None]
     if rows:
-        matched = match_rows(join_blocks(rows), join_blocks([NO_FILES, *files]) if has_files else None, match, division)
+        found = join_blocks([NO_FILES, *files]) if has_files else None
+        matched = run_step("match rows", lambda some: match_rows(join_blocks(some), found, match, division), rows)
         facts.add_unlisted(*matched.unlisted)
         yield from pack_parts(matched.rows, ranges_of(hash_images(matched.rows.image_id, seed), bits))
     else:

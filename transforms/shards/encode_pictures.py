@@ -13,6 +13,7 @@ from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.images import ImageTask, PictureRules
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
+from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error
 from recordmill.transforms.examples.encode_examples import ExampleEncoder, LoadedImage, with_objects
 from recordmill.transforms.examples.encode_picture_rows import PictureRowEncoder
 from recordmill.transforms.examples.encoded import EncodedRun
@@ -85,28 +86,51 @@ def _encode_images(
     images: list[LoadedImage] = []
     for batch, loaded in _ahead(load, block, split, estimate, of):
         if images and (len(images) + len(loaded) > _RUN_IMAGES or size + batch.bytes > _RUN_BYTES):
-            yield encoder.encode(block.cut(start, start + len(images)), images)
+            yield _encode_run(encoder, block.cut(start, start + len(images)), images)
             start, images, size = start + len(images), [], 0
         images += loaded
         size += batch.bytes
     if images:
-        yield encoder.encode(block.cut(start, len(block)), images)
+        yield _encode_run(encoder, block.cut(start, len(block)), images)
+
+
+def _encode_run(encoder: ExampleEncoder, block: Block, images: list[LoadedImage]) -> EncodedRun:
+    try:
+        return encoder.encode(block, images)
+    except FORESEEN:
+        raise
+    except Exception as error:
+        rows, found = fewest(
+            lambda some: encoder.encode(block.take(some), [images[row] for row in some.tolist()]),
+            np.arange(len(images)),
+            error,
+        )
+        raise step_error("encode images", found, [block.take(rows)]) from found
 
 
 def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch) -> list[LoadedImage]:
     """Runs in a thread, so it counts nothing in Beam."""
     loaded = []
-    firsts = batch.block.first_object_of_image
     for row, task in enumerate(batch.tasks, batch.first):
-        if encoder.per_annotation and firsts[row] == firsts[row + 1]:
-            loaded.append(LoadedImage(task, None))
-            continue
-        picture = load_picture(task, rules, fetch)
-        if isinstance(picture, Rejected):
-            loaded.append(LoadedImage(task, picture))
-        else:
-            loaded.append(encoder.draw(task, batch.block, row, picture, fetch))
+        try:
+            loaded.append(_load(task, batch.block, row, encoder, rules, fetch))
+        except FORESEEN:
+            raise
+        except Exception as error:
+            raise step_error("read images", error, [batch.block.cut(row, row + 1)]) from error
     return loaded
+
+
+def _load(
+    task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch
+) -> LoadedImage:
+    firsts = block.first_object_of_image
+    if encoder.per_annotation and firsts[row] == firsts[row + 1]:
+        return LoadedImage(task, None)
+    picture = load_picture(task, rules, fetch)
+    if isinstance(picture, Rejected):
+        return LoadedImage(task, picture)
+    return encoder.draw(task, block, row, picture, fetch)
 
 
 def _encode_rows(
