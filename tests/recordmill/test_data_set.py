@@ -1,5 +1,3 @@
-"""A folder is opened: what it has, and one clear error where it is no data set."""
-
 import json
 import os
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""tf.data gives what the numpy reader gives, and batches of it as a training loop wants them."""
-
 import json
 import sys
 

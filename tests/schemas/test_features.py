@@ -1,5 +1,3 @@
-"""Feature tables and what is made of them."""
-
 import pytest
 import tensorflow as tf
 

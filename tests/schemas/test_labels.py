@@ -1,5 +1,3 @@
-"""Label maps, each read back by a reader that is not ours."""
-
 import csv
 import io
 import json
@@ -228,11 +226,7 @@ def test_label_maps_name_segments_too(string_int_label_map):
 def test_where_labels_are_shifted_those_of_segments_follow_those_of_classes(string_int_label_map):
     labels = LabelMap((Category(3, "cat"), Category(8, "dog")), (Category(0, "road"), Category(3, "cat")))
     assert labels.label_by_id() == {3: 1, 8: 2, 0: 3}
-    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == [
-        (3, "road"),
-        (1, "cat"),
-        (2, "dog"),
-    ]
+    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == [(3, "road"), (1, "cat"), (2, "dog")]
 
 
 def test_the_json_says_what_semantic_masks_hold_where_there_are_segments():

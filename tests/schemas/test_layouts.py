@@ -1,5 +1,3 @@
-"""The layouts hold what their readers ask for."""
-
 from pathlib import Path
 
 import pytest

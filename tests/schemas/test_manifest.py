@@ -1,5 +1,3 @@
-"""manifest.json there and back."""
-
 import json
 import re
 

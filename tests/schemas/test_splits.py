@@ -1,5 +1,3 @@
-"""Which split an image goes to follows from its name and from nothing else."""
-
 import random
 from fractions import Fraction
 from itertools import pairwise

@@ -1,5 +1,3 @@
-"""TensorFlow Datasets opens the folder itself."""
-
 import json
 
 import numpy as np

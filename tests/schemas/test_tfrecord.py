@@ -1,5 +1,3 @@
-"""Our framing against TensorFlow's, whole and damaged."""
-
 import io
 import pickle
 import struct

@@ -1,5 +1,3 @@
-"""Rows of each kind of COCO file become annotations, or rejects that say what is wrong with them."""
-
 import json
 import math
 from pathlib import Path
@@ -416,9 +414,6 @@ def test_lvis_s_images_are_called_as_their_address_ends(tmp_path):
 
 
 def test_a_category_s_odd_fields_do_not_cost_the_file(tmp_path):
-    odd = [
-        {**TREE, "supercategory": 0},
-        {"id": 3, "name": "cat", "skeleton": "none", "keypoints": 7, "isthing": "yes"},
-    ]
+    odd = [{**TREE, "supercategory": 0}, {"id": 3, "name": "cat", "skeleton": "none", "keypoints": 7, "isthing": "yes"}]
     read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], categories=odd)
     assert read.file.categories == (Category(2, "tree"), Category(3, "cat"))

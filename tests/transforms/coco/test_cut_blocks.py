@@ -1,5 +1,3 @@
-"""A COCO file is cut between rows, wherever its text is cut."""
-
 import json
 import math
 import re

@@ -1,5 +1,3 @@
-"""What a file has besides what is read of it, counted."""
-
 import json
 from pathlib import Path
 
@@ -26,8 +24,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 EMPTY = st.recursive(
-    st.sampled_from([None, False, 0, 0.0, -0.0, ""]),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.sampled_from([None, False, 0, 0.0, -0.0, ""]), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
 )
 
 
@@ -97,17 +94,9 @@ def test_rows_that_differ_and_names_that_no_type_can_have_are_counted():
         (AnnotationKind.INSTANCES, True, "caption keypoints num_keypoints segments_info"),
         (AnnotationKind.KEYPOINTS, False, "caption segmentation segments_info"),
         (AnnotationKind.KEYPOINTS, True, "caption segments_info"),
-        (
-            AnnotationKind.CAPTIONS,
-            False,
-            "area bbox category_id keypoints num_keypoints segmentation segments_info",
-        ),
+        (AnnotationKind.CAPTIONS, False, "area bbox category_id keypoints num_keypoints segmentation segments_info"),
         (AnnotationKind.STUFF, False, "area bbox caption keypoints num_keypoints segments_info"),
-        (
-            AnnotationKind.PANOPTIC,
-            False,
-            "area bbox caption category_id id keypoints num_keypoints segmentation",
-        ),
+        (AnnotationKind.PANOPTIC, False, "area bbox caption category_id id keypoints num_keypoints segmentation"),
     ],
 )
 def test_what_a_kind_does_not_read_of_a_row_that_has_all(kind, masks, expected, with_bad_row):

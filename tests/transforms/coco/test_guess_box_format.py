@@ -1,5 +1,3 @@
-"""Boxes of another format are recognised, and those of COCO's format are not taken for any other."""
-
 import random
 from itertools import pairwise
 

@@ -1,5 +1,3 @@
-"""Categories of several files become one label map."""
-
 from itertools import permutations
 
 import msgspec
@@ -158,8 +156,7 @@ ALL = LabelMap((BIRD, CAT, DOG, Category(20, "cat")))
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"),
-    [((), ALL.categories), (("dog",), (DOG,)), (("dog", "cat"), (CAT, DOG, Category(20, "cat")))],
+    ("names", "expected"), [((), ALL.categories), (("dog",), (DOG,)), (("dog", "cat"), (CAT, DOG, Category(20, "cat")))]
 )
 def test_select_categories(names, expected):
     assert select_categories(ALL, names) == LabelMap(expected)

@@ -1,5 +1,3 @@
-"""COCO files, good and bad, read as they are."""
-
 import gzip
 import json
 import math
@@ -217,10 +215,7 @@ def test_rows_that_are_no_objects_are_rejected(tmp_path, row):
     assert (read.file.images, read.file.annotations) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("area", "expected"),
-    [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)],
-)
+@pytest.mark.parametrize(("area", "expected"), [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)])
 def test_the_area_is_the_json_s_or_the_box_s(tmp_path, area, expected):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}]))
     assert [annotation.area_px2 for annotation in read.parts[1][1]] == [expected]

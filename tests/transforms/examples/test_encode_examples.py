@@ -1,5 +1,3 @@
-"""Pictures and annotations become records that TensorFlow reads."""
-
 import io
 import json
 import struct
@@ -171,11 +169,7 @@ def test_box_policies(policy, ids, xmax, clipped, rejected):
     encoded = encode(task(INSIDE, CROSSING, OUTSIDE), policy)
     found = only(encoded)
     assert (found["image/object/id"], found["image/object/bbox/xmax"]) == (ids, xmax)
-    assert +encoded.counted == {
-        Metric.IMAGES: 1,
-        Metric.OBJECTS: len(ids),
-        **clipped,
-    }
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: len(ids), **clipped}
     assert {reject.id: reject.reason for reject in encoded.rejected} == rejected
 
 
@@ -218,11 +212,7 @@ def test_every_feature_of_the_layout_keras():
             "id": [8],
         },
     ]
-    assert +encoded.counted == {
-        Metric.IMAGES: 1,
-        Metric.OBJECTS: 2,
-        Metric.BOXES_CLIPPED: 1,
-    }
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: 2, Metric.BOXES_CLIPPED: 1}
     assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
 
 
@@ -403,11 +393,7 @@ def test_a_region_whose_mask_is_malformed_is_rejected_and_the_others_stay(segmen
 # PanopticAnnotation
 
 PANOPTIC = DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC))
-MASK_NAMES = (
-    "image/panoptic/category_mask",
-    "image/panoptic/instance_mask",
-    "image/segmentation/class/encoded",
-)
+MASK_NAMES = ("image/panoptic/category_mask", "image/panoptic/instance_mask", "image/segmentation/class/encoded")
 
 
 @pytest.fixture

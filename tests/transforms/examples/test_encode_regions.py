@@ -1,5 +1,3 @@
-"""Panoptic and stuff annotations become masks of one byte."""
-
 import io
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The rows of a split's records become COCO's JSON files."""
-
 import json
 
 import apache_beam as beam

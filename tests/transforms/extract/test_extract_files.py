@@ -1,5 +1,3 @@
-"""Files out of records are written below one folder, and never beside it."""
-
 import pickle
 
 import pytest

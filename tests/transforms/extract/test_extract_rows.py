@@ -1,5 +1,3 @@
-"""A record's values become rows, whatever its layout."""
-
 import io
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The pieces of a split, merged."""
-
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_lines import FileLine, RecordAt

@@ -1,5 +1,3 @@
-"""Tables of labels, as spreadsheets and scripts write them, become image rows."""
-
 import csv
 import gzip
 import sys
@@ -16,13 +14,7 @@ from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder import read_labels as module
-from recordmill.transforms.folder.read_labels import (
-    LabelRow,
-    LabelTable,
-    label_rows,
-    read_labels,
-    table_splits,
-)
+from recordmill.transforms.folder.read_labels import LabelRow, LabelTable, label_rows, read_labels, table_splits
 from tests.transforms.folder.rows import Row, rows_in
 from tests.transforms.rejects.kinds import listed
 

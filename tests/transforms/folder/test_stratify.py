@@ -1,5 +1,3 @@
-"""Each split gets its share of every class."""
-
 import random
 from collections import Counter
 from fractions import Fraction

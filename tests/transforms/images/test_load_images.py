@@ -1,5 +1,3 @@
-"""Image files that are what they claim to be, and those that are not."""
-
 import errno
 import hashlib
 import io

@@ -1,5 +1,3 @@
-"""Pixels are those that Keras gives to a model."""
-
 import io
 
 import keras

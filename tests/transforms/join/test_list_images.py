@@ -1,5 +1,3 @@
-"""Folders of images become names and places."""
-
 import os
 import unicodedata
 

@@ -1,5 +1,3 @@
-"""Every form of COCO's segmentation becomes run lengths; what is none becomes a UnusableError and nothing else."""
-
 import contextlib
 import io
 import json

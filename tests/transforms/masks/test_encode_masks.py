@@ -1,5 +1,3 @@
-"""Run lengths become PNGs and compressed run lengths that other readers read."""
-
 import io
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What the rows alone say will fail is told before any picture is read."""
-
 import apache_beam as beam
 import msgspec
 import pytest

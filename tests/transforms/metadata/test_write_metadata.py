@@ -1,5 +1,3 @@
-"""What a finished split leaves beside its shards, and when it leaves nothing."""
-
 import csv
 import hashlib
 import json
@@ -28,13 +26,7 @@ from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.metadata import write_metadata as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import describe_split
-from recordmill.transforms.metadata.write_metadata import (
-    Findings,
-    Outcome,
-    Target,
-    WriteMetadata,
-    write_metadata,
-)
+from recordmill.transforms.metadata.write_metadata import Findings, Outcome, Target, WriteMetadata, write_metadata
 from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName

@@ -1,5 +1,3 @@
-"""Shards read back, with the digest of the file they come from."""
-
 import gzip
 import hashlib
 

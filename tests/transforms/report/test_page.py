@@ -1,5 +1,3 @@
-"""The page says what manifest and statistics say, and whatever is in names stays text."""
-
 import io
 import re
 from html.parser import HTMLParser

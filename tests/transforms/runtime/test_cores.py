@@ -1,5 +1,3 @@
-"""The cores of the process that asks, not of the machine."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""The odd pictures of the sample become what they say."""
-
 import json
 from pathlib import Path
 

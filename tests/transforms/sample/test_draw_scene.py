@@ -1,5 +1,3 @@
-"""Scenes hold what their maps say, by pycocotools."""
-
 import random
 
 import numpy as np

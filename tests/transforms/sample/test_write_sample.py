@@ -1,5 +1,3 @@
-"""The sample's files, held against each other by pycocotools."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""What is counted of images, and that it is the same however it is divided and put together again."""
-
 import random
 from functools import reduce
 
@@ -12,14 +10,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.image_facts import join_facts
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.statistics import (
-    SCALE,
-    ZERO_BIN,
-    PixelMeasures,
-    Statistics,
-    bin_of,
-    edge,
-)
+from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_of, edge
 from recordmill.transforms.statistics.add_statistics import add_statistics, sum_statistics
 from recordmill.transforms.statistics.count_images import ImageCounter, histogram
 from recordmill.transforms.statistics.describe_statistics import describe_statistics, distribution
@@ -53,10 +44,7 @@ def test_a_histogram_has_sums_and_bounds():
 
 
 def test_boxes_are_counted_by_size_shape_class_and_place():
-    found = counted(
-        image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]),
-        image("b", 200, 100),
-    )
+    found = counted(image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]), image("b", 200, 100))
     told = describe_statistics(found, LABELS, DETECTION, [0, 2])
     histograms = told.histograms
     assert (histograms["box_share"].least, histograms["box_share"].largest) == pytest.approx((0.01, 0.25))

@@ -1,5 +1,3 @@
-"""Google Cloud Storage behind the storage interface, against the stand-in."""
-
 import gzip
 import io
 import os
@@ -30,17 +28,7 @@ GCS = GcsStorage()
 ALWAYS = float("inf")
 MB = 1024 * 1024
 BYTES = bytes(range(256)) * 400
-ODD_NAMES = [
-    "a b.jpg",
-    "a#b",
-    "a?b=c&d",
-    "%41",
-    "a+b",
-    "ü/é/日本 🐈.png",
-    "//a",
-    "a/../b",
-    "a\tb",
-]
+ODD_NAMES = ["a b.jpg", "a#b", "a?b=c&d", "%41", "a+b", "ü/é/日本 🐈.png", "//a", "a/../b", "a\tb"]
 
 
 # Paths

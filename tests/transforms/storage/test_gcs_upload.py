@@ -1,5 +1,3 @@
-"""Sending files to Google Cloud Storage, against the stand-in."""
-
 import gc
 import os
 import threading

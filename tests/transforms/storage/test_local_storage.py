@@ -1,5 +1,3 @@
-"""Local files behind the storage interface."""
-
 import io
 import os
 import subprocess

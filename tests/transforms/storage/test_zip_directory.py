@@ -1,5 +1,3 @@
-"""The directory of an archive is what zipfile reads it as."""
-
 import io
 import struct
 import tracemalloc

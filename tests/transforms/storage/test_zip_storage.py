@@ -1,5 +1,3 @@
-"""Archives are read in place."""
-
 import errno
 import gc
 import os

@@ -1,5 +1,3 @@
-"""Rows of files of each format, and what is wrong with them."""
-
 import gzip
 import io
 import re
@@ -296,10 +294,7 @@ def test_texts_of_parquet_that_are_no_utf_8_are_told_with_their_row_and_the_othe
 
 @pytest.mark.parametrize(
     "table",
-    [
-        pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a.b", "a.b"]),
-        pa.table({"a": [{"b": 1}], "a.b": [2]}),
-    ],
+    [pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a.b", "a.b"]), pa.table({"a": [{"b": 1}], "a.b": [2]})],
 )
 def test_a_name_of_two_columns_of_parquet_is_told(tmp_path, table):
     pq.write_table(table, tmp_path / "x.parquet")

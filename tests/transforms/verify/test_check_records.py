@@ -1,5 +1,3 @@
-"""Records of every layout are found whole, and each kind of damage is found."""
-
 import hashlib
 import io
 import json
