@@ -70,20 +70,6 @@ def test_shifted_ids_are_said_to_be_shifted():
     assert not maps(GAPPED)["label_map.pbtxt"].startswith("#")
 
 
-@given(labels=LABEL_MAPS)
-def test_any_name_survives_the_text_format(labels, string_int_label_map):
-    items = [(category.id, category.name) for category in labels.categories]
-    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == items
-
-
-@given(labels=LABEL_MAPS)
-def test_any_name_survives_the_csv(labels):
-    # The csv module of Python 3.10 refuses to read a NUL.
-    assume(sys.version_info >= (3, 11) or not any("\0" in category.name for category in labels.categories))
-    rows = list(csv.reader(io.StringIO(maps(labels)["labels.csv"], newline="")))
-    assert rows == [[str(category.id), category.name] for category in labels.categories]
-
-
 def test_the_csv_is_that_of_model_garden():
     assert maps(GAPPED)["labels.csv"] == "1,cat\n3,dog\n90,tooth brush\n"
 

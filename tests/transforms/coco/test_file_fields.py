@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -133,10 +132,3 @@ def test_an_address_that_gave_the_name_is_not_carried_whole(with_bad_row):
     images = [{"id": 1, "coco_url": "http://x/a.jpg"}, {"id": 2, "coco_url": "http://x/b.jpg", "file_name": "b"}]
     bad = [5, {"id": "x", "coco_url": "http://x/c.jpg"}] if with_bad_row else []
     assert unread({"images": images + bad, "annotations": []}) == {"images": {"coco_url": 2 + with_bad_row}}
-
-
-def test_reading_does_not_depend_on_what_was_read_before(tmp_path: Path):
-    plain = {"images": [IMAGE], "annotations": [ROW]}
-    assert unread(plain) == {}
-    assert unread({**plain, "annotations": [{**ROW, "score": 1}]}) == {"annotations": {"score": 1}}
-    assert unread(plain) == {}

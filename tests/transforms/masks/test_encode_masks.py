@@ -78,15 +78,6 @@ def test_counts_are_those_of_pycocotools(bitmap):
     check_rle(bitmap)
 
 
-@pytest.mark.parametrize("name", EDGE_CASES)
-def test_tensorflow_reads_the_same(name):
-    import tensorflow as tf
-
-    height, width = EDGE_CASES[name].shape
-    png = mask_png(runs_of(EDGE_CASES[name]), width, height)
-    np.testing.assert_array_equal(tf.io.decode_png(png, channels=1).numpy()[:, :, 0], EDGE_CASES[name])
-
-
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 40_000), min_size=1, max_size=12))
 @example([0, 15, 16, 31, 32, 511, 512, 16_383, 16_384, 40_000])

@@ -154,11 +154,6 @@ def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
     assert told == [True, False, False]
 
 
-def test_without_rows_what_was_read_is_told():
-    with pytest.raises(EmptyDatasetError, match=r"^a\.json, b\.json: no images"):
-        check_findings(demands(rows=("b.json", "a.json")), {"train": Rows(0, 0)}, [], NO_NAMES, NO_NAMES)
-
-
 def checked(p, number: int, asked: Demands) -> beam.PCollection:
     facts = FactsBuilder()
     for path in ("a.json", "b.json"):

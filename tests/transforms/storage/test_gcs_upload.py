@@ -29,12 +29,6 @@ def test_writing(gcs, size):
     assert [call.operation for call in gcs.log] == (["start", *["chunk"] * chunks] if size > 8 * MB else ["upload"])
 
 
-def test_writing_again_replaces(gcs):
-    for data in (b"1", b"2"):
-        STORAGE.write(path_of("a"), data)
-    assert gcs.objects() == {"a": b"2"}
-
-
 @pytest.mark.parametrize("size", [10, 3 * MB])
 def test_a_file_of_many_writes_appears_whole_at_commit(gcs, size):
     upload = STORAGE.create(path_of("f/a"))

@@ -339,12 +339,6 @@ def test_what_a_model_made_of_a_picture(dtype, feature, shape, reasons):
     assert [reason for reason, _ in check(feature_record(dtype, feature, shape))[1]] == reasons
 
 
-def test_a_shape_that_is_not_the_manifest_s():
-    check = RecordChecker(CHECK, features_table((2, 3, 4), "float32"), LABELS, boxes_inside=True)
-    ((reason, detail),) = check(feature_record("float32", FEATURE, (3, 2, 4)))[1]
-    assert (reason, detail) == ("feature_shape", "24 numbers, feature/shape says (3, 2, 4), the manifest (2, 3, 4)")
-
-
 def test_half_a_number_is_found():
     values = {"feature.bytes": FEATURE.astype("<f2").tobytes() + b"\0", "feature.shape": (2, 3, 4)}
     named = {"image.class_index": 1, "image.class_name": b"dog", "image.file_name": b"a.jpg", "image.id": b"7"}
