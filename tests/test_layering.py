@@ -57,10 +57,7 @@ LIGHT = (
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""
 EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
-DATA = (
-    ROOT / "recordmill" / "py.typed",
-    ROOT / "transforms" / "report" / "page.html",
-)
+DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "report" / "page.html")
 """What is installed besides modules of rooms."""
 LAYERS = ("schemas", "transforms", "pipelines", "launch")
 

@@ -1,5 +1,3 @@
-"""A split is read in order, by number and in slices; what is not as it was written is an error."""
-
 import os
 import pickle
 from pathlib import Path

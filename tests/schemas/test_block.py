@@ -1,5 +1,3 @@
-"""Tests for Block."""
-
 from typing import Any
 
 import numpy as np

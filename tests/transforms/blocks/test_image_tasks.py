@@ -1,5 +1,3 @@
-"""Tests for the conversion of Blocks from and to structs."""
-
 import msgspec
 import numpy as np
 import pytest
@@ -9,12 +7,7 @@ from hypothesis import strategies as st
 from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.block import Block, ragged_texts, taken
 from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.transforms.blocks.image_tasks import (
-    BlockTasks,
-    block_of_tasks,
-    image_tasks,
-    labels_of,
-)
+from recordmill.transforms.blocks.image_tasks import BlockTasks, block_of_tasks, image_tasks, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
 

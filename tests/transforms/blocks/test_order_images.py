@@ -1,5 +1,3 @@
-"""Tests for the order of images."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

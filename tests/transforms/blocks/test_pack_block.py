@@ -1,5 +1,3 @@
-"""Tests for pack_block, pack_parts and unpack_block."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

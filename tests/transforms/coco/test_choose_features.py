@@ -1,5 +1,3 @@
-"""What is in a record is what was asked for, and LVIS's lists where the input has them."""
-
 import pytest
 
 from recordmill.schemas.annotations import Category

@@ -1,5 +1,3 @@
-"""What no record carries, of files that are read as of one kind or several, in layouts that hold more or less."""
-
 import msgspec
 import pytest
 
@@ -49,11 +47,7 @@ LVIS = {"neg_category_ids": 2, "not_exhaustive_category_ids": 1}
 
 @pytest.mark.parametrize(
     ("layout", "expected"),
-    [
-        ("detection", {}),
-        ("tfds", {"images": LVIS}),
-        ("keras", {"annotations": {"iscrowd": 3}, "images": LVIS}),
-    ],
+    [("detection", {}), ("tfds", {"images": LVIS}), ("keras", {"annotations": {"iscrowd": 3}, "images": LVIS})],
 )
 def test_what_a_layout_has_no_feature_for(layout, expected):
     given = file("a", AnnotationKind.INSTANCES, {}, {"images": LVIS, "annotations": {"iscrowd": 3}})

@@ -1,5 +1,3 @@
-"""Tests for join_annotations, screen_annotations and limit_records."""
-
 import random
 from collections import Counter
 from collections.abc import Set

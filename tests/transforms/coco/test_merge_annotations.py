@@ -1,5 +1,3 @@
-"""What several files say of one image becomes one list of objects, whatever their order."""
-
 import random
 from collections import Counter
 from itertools import permutations

@@ -1,5 +1,3 @@
-"""Categories of several files become one label map."""
-
 from itertools import permutations
 
 import msgspec
@@ -158,8 +156,7 @@ ALL = LabelMap((BIRD, CAT, DOG, Category(20, "cat")))
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"),
-    [((), ALL.categories), (("dog",), (DOG,)), (("dog", "cat"), (CAT, DOG, Category(20, "cat")))],
+    ("names", "expected"), [((), ALL.categories), (("dog",), (DOG,)), (("dog", "cat"), (CAT, DOG, Category(20, "cat")))]
 )
 def test_select_categories(names, expected):
     assert select_categories(ALL, names) == LabelMap(expected)
@@ -178,20 +175,3 @@ def test_a_name_that_no_category_has_is_an_error(names, hint):
         select_categories(ALL, names)
     assert f"--categories {names[-1]!r}: no category has that name" in str(caught.value)
     assert hint in str(caught.value)
-
-
-def test_a_name_is_looked_for_where_there_are_none():
-    with pytest.raises(CategoryError, match="there are: none"):
-        select_categories(LabelMap(()), ("dog",))
-
-
-def test_every_unknown_name_is_told_and_of_many_categories_some():
-    labels = LabelMap(tuple(Category(id_, f"class {id_:04}") for id_ in range(1, 1001)))
-    with pytest.raises(CategoryError) as caught:
-        select_categories(labels, ("class 0001", "class 00002", "zebra"))
-    assert str(caught.value) == (
-        "--categories 'class 00002': no category has that name; did you mean 'class 0002'?; "
-        "--categories 'zebra': no category has that name; there are: "
-        + ", ".join(f"class {id_:04}" for id_ in range(1, 21))
-        + " and 980 more"
-    )

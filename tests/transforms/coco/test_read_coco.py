@@ -1,5 +1,3 @@
-"""COCO files, good and bad, read as they are."""
-
 import gzip
 import json
 import math
@@ -23,13 +21,10 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.coco.convert_rows import box_fault
 from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, cut_file, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.coders import unpacker
-from recordmill.transforms.storage import gcs_storage, zip_storage
-from recordmill.transforms.storage.interface import UnreadableFileError
-from tests.gcs_stand_in import Fault, Kind, running
+from recordmill.transforms.storage import zip_storage
 from tests.transforms.coco.whole_files import read_whole
 from tests.transforms.rejects.kinds import kind_rejects
 
@@ -77,16 +72,6 @@ def test_rows_become_structs(tmp_path):
     assert read.parts == {1: ((ImageRow(1, "a.jpg", 40, 30),), (annotation,))}
     assert read.rejected == []
     assert read.file == AnnotationFile(read.path, AnnotationKind.INSTANCES, 1, 1, (Category(3, "dog", "animal"),))
-
-
-def test_rows_are_gathered_by_image_id(tmp_path):
-    images = [{"id": 5, "file_name": "b.jpg"}, IMAGE, {"id": 5, "file_name": "c.jpg"}]
-    annotations = [ROW, {**ROW, "id": 8, "image_id": 99}, {**ROW, "id": 9}, {**ROW, "id": 2, "image_id": 99}]
-    read = Read(tmp_path, document(images, annotations))
-    assert {
-        image_id: ([row.file_name for row in rows], {annotation.id for annotation in annotations})
-        for image_id, (rows, annotations) in read.parts.items()
-    } == {1: (["a.jpg"], {7, 9}), 5: (["b.jpg", "c.jpg"], set()), 99: ([], {8, 2})}
 
 
 @pytest.mark.parametrize("content", [document([], [], []), {"images": []}, {"images": [], "annotations": []}])
@@ -217,10 +202,7 @@ def test_rows_that_are_no_objects_are_rejected(tmp_path, row):
     assert (read.file.images, read.file.annotations) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("area", "expected"),
-    [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)],
-)
+@pytest.mark.parametrize(("area", "expected"), [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)])
 def test_the_area_is_the_json_s_or_the_box_s(tmp_path, area, expected):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}]))
     assert [annotation.area_px2 for annotation in read.parts[1][1]] == [expected]
@@ -231,11 +213,6 @@ def test_an_area_that_is_no_number_of_pixels_costs_its_row(tmp_path, area):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}, {**ROW, "id": 8}]))
     assert read.reasons == [("annotation", 7, "malformed_annotation", 1)]
     assert [annotation.id for annotation in read.parts[1][1]] == [8]
-
-
-def test_an_area_that_is_not_given_is_the_box_s(tmp_path):
-    read = Read(tmp_path, document(annotations=[without(ROW, "area")]))
-    assert [annotation.area_px2 for annotation in read.parts[1][1]] == [14.0]
 
 
 @pytest.mark.parametrize(
@@ -269,21 +246,6 @@ def test_a_malformed_box_is_rejected_and_shown(tmp_path, bbox):
     assert [annotation.id for annotation in read.parts[1][1]] == [8]
 
 
-@pytest.mark.parametrize(
-    ("bbox", "fault"),
-    [
-        ((0.0, 0.0, 0.0, 0.0), ""),
-        ((-5.0, -5.0, 1e18, 1e18), ""),
-        ((0.0, 0.0, -1.0, 1.0), "bbox has a negative width or height"),
-        ((math.nan, 0.0, 1.0, 1.0), "bbox has a number that is beyond any image"),
-        ((0.0, -math.inf, 1.0, 1.0), "bbox has a number that is beyond any image"),
-        ((0.0, 0.0, 1.1e18, 1.0), "bbox has a number that is beyond any image"),
-    ],
-)
-def test_box_fault(bbox, fault):
-    assert box_fault(bbox) == fault
-
-
 # Annotation ids
 
 
@@ -315,11 +277,6 @@ def test_words_that_are_no_json_are_read_outside_of_strings_only(tmp_path):
     assert read.parts == {1: ((ImageRow(1, 'NaN "-Infinity" \\.jpg', IMAGE["width"], IMAGE["height"]),), (annotation,))}
     assert read.reasons == [("annotation", 8, "malformed_box", 1)]
     assert read.file.categories == (Category(3, "Infinity", "animal"),)
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        list(read_whole(instances(tmp_path / "gone.json")))
 
 
 # The fast way and the slow one
@@ -469,16 +426,6 @@ def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):
         read_block(images)
 
 
-def test_a_bucket_s_file_that_is_damaged_on_its_way_is_told_as_such(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 64)
-        server.put("instances.json", json.dumps(document()).encode())
-        server.faults = [Fault(Kind.CORRUPTED, "read", times=99)]
-        with pytest.raises(OSError, match="checksum"):
-            list(cut_file(instances("gs://bucket/instances.json"), block_bytes=64))
-
-
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method):
     """Those of a stored one are read by range."""
@@ -496,14 +443,3 @@ def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method)
         cut = [msgspec.structs.replace(block, source=instances(""), text=b"") for block in blocks]
         found.append((cut, list(map(read_block, blocks))))
     assert found[0] == found[1]
-
-
-def test_a_damaged_member_is_told_as_such_and_not_as_wrong_json(tmp_path, monkeypatch):
-    monkeypatch.setattr(zip_storage, "WHOLE_BYTES", 0)
-    data = json.dumps(document()).encode()
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("a.json", data)
-    content = (tmp_path / "a.zip").read_bytes()
-    (tmp_path / "a.zip").write_bytes(content.replace(b'"images": [', b'"images": }', 1))
-    with pytest.raises(UnreadableFileError, match="its checksum is not that of the directory"):
-        list(cut_file(instances(tmp_path / "a.zip" / "a.json"), 16))

@@ -1,5 +1,3 @@
-"""What is likely to be wrong, where images do not find their files."""
-
 import random
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tests for Facts."""
-
 import pickle
 
 import apache_beam as beam

@@ -1,5 +1,3 @@
-"""What is kept of each image, by which others that show the same are found."""
-
 import hashlib
 
 import msgspec

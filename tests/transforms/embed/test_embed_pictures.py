@@ -1,5 +1,3 @@
-"""A shard's pictures go through the model in batches, and each becomes a record."""
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Tests for fit_boxes."""
-
 import numpy as np
 import pytest
 from hypothesis import example, given

@@ -1,5 +1,3 @@
-"""Pictures and annotations become records that TensorFlow reads."""
-
 import io
 import json
 import struct
@@ -25,7 +23,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
-from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.rejects import Metric, Reason
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.examples import draw_masks, encode_examples, encoded
 from recordmill.transforms.examples.encoded import EncodedRun
@@ -153,12 +151,6 @@ def test_labels_begin_at_1_where_a_category_has_id_0_and_ids_are_kept_beside_the
     assert only(encode_tasks(from_1, PLAIN, "clip", [(task(INSIDE), PICTURE)]))["image/object/class/label"] == [90]
 
 
-@pytest.mark.parametrize("image_id", [0, -1, (1 << 63) - 1, -(1 << 63)])
-def test_the_source_id_is_a_number_that_model_garden_can_read(image_id):
-    (source_id,) = only(encode(task(image_id=image_id)))["image/source_id"]
-    assert tf.strings.to_number(source_id, tf.int64).numpy() == image_id
-
-
 @pytest.mark.parametrize(
     ("policy", "ids", "xmax", "clipped", "rejected"),
     [
@@ -171,18 +163,8 @@ def test_box_policies(policy, ids, xmax, clipped, rejected):
     encoded = encode(task(INSIDE, CROSSING, OUTSIDE), policy)
     found = only(encoded)
     assert (found["image/object/id"], found["image/object/bbox/xmax"]) == (ids, xmax)
-    assert +encoded.counted == {
-        Metric.IMAGES: 1,
-        Metric.OBJECTS: len(ids),
-        **clipped,
-    }
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: len(ids), **clipped}
     assert {reject.id: reject.reason for reject in encoded.rejected} == rejected
-
-
-def test_a_rejected_box_is_shown_with_its_image():
-    (reject,) = encode(task(OUTSIDE)).rejected
-    detail = "box x 200, y 0, 10.5x10 in an image of 100x50"
-    assert reject == Rejected("annotation", 9, Reason.EMPTY_BOX, detail, 139)
 
 
 @pytest.mark.parametrize(
@@ -218,26 +200,8 @@ def test_every_feature_of_the_layout_keras():
             "id": [8],
         },
     ]
-    assert +encoded.counted == {
-        Metric.IMAGES: 1,
-        Metric.OBJECTS: 2,
-        Metric.BOXES_CLIPPED: 1,
-    }
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: 2, Metric.BOXES_CLIPPED: 1}
     assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
-
-
-def test_a_box_that_is_not_clipped_keeps_the_json_s_own_numbers():
-    """Through fractions and back they would differ in their last bits."""
-    odd = msgspec.structs.replace(INSIDE, bbox_xywh_px=(0.1, 0.7, 33.3, 11.1))
-    single = [struct.unpack("f", struct.pack("f", number))[0] for number in (0.1, 0.7, 33.3, 11.1)]
-    assert only(encode(task(odd), table=KERAS))["bbox"] == single
-
-
-@pytest.mark.parametrize("annotations", [(), (OUTSIDE,)])
-def test_an_image_without_an_object_gives_no_record_of_an_annotation(annotations):
-    encoded = encode(task(*annotations), table=KERAS)
-    assert (list(encoded.records), +encoded.counted) == ([], {Metric.IMAGES_WITHOUT_RECORD: 1})
-    assert [reject.id for reject in encoded.rejected] == [annotation.id for annotation in annotations]
 
 
 def test_every_feature_of_the_layout_tfds():
@@ -258,45 +222,6 @@ def test_every_feature_of_the_layout_tfds():
         "objects/label": [2, 0],
     }
     assert encoded.counted[Metric.CAPTIONS] == 2
-
-
-# Keypoints and captions
-
-
-def test_keypoints_of_objects_that_have_some_fewer_or_none():
-    table = DETECTION.with_parts((Part.KEYPOINTS,))
-    both = msgspec.structs.replace(CROSSING, keypoints_xyv=(25.0, 25.0, 2.0, 90.0, 10.0, 0.0))
-    one = Annotation(10, 3, (0.0, 0.0, 5.0, 5.0), 25.0, False, b"", (50.0, 40.0, 1.0))
-    found = only(encode(task(both, one, INSIDE), table=table))
-    assert {name.rpartition("/")[2]: values for name, values in found.items() if "/keypoint/" in name} == {
-        "num": [1, 1, 0],
-        "text": [b"nose", b"tail", b"nose", b"", b"", b""],
-        "visibility": [2, 0, 1, 0, 0, 0],
-        "x": [0.25, 0.0, 0.5, 0.0, 0.0, 0.0],
-        "y": pytest.approx([0.5, 0.0, 0.8, 0.0, 0.0, 0.0]),
-    }
-
-
-def test_an_object_that_is_rejected_takes_its_keypoints_along():
-    table = DETECTION.with_parts((Part.KEYPOINTS,))
-    outside = msgspec.structs.replace(OUTSIDE, keypoints_xyv=(1.0, 1.0, 2.0))
-    found = only(encode(task(outside, INSIDE), table=table))
-    assert found["image/object/keypoint/num"] == [0]
-    assert found["image/object/keypoint/visibility"] == [0, 0]
-
-
-def test_captions_are_there_only_where_they_are_asked_for():
-    captioned = task(captions=(Caption(4, "one"), Caption(6, "two")))
-    encoded = encode(captioned, table=DETECTION.with_parts((Part.CAPTIONS,)))
-    assert only(encoded)["image/caption"] == [b"one", b"two"]
-    assert encoded.counted[Metric.CAPTIONS] == 2
-    assert list(encode(captioned).records) == list(encode(task()).records)
-
-
-def test_lvis_s_lists_stay_apart_and_may_be_empty():
-    table = DETECTION.with_parts((Part.LVIS,))
-    found = only(encode(task(neg_category_ids=(5, 2)), table=table))
-    assert (found["image/neg_category_ids"], found["image/not_exhaustive_category_ids"]) == ([5, 2], [])
 
 
 # Masks
@@ -356,12 +281,6 @@ def test_an_object_whose_mask_is_malformed_is_rejected_and_the_others_stay(segme
     assert (encoded.counted[Metric.OBJECTS], encoded.counted[Metric.MASKS]) == (2, 1)
 
 
-def test_a_segmentation_is_not_looked_at_where_no_mask_is_asked_for():
-    encoded = encode(task(masked(2, "nonsense")))
-    assert (only(encoded)["image/object/id"], encoded.rejected) == ([2], [])
-    assert Metric.MASKS not in +encoded.counted
-
-
 # Stuff
 
 SEMANTIC = DETECTION.with_parts((Part.SEMANTIC,))
@@ -382,32 +301,10 @@ def test_stuff_becomes_a_semantic_mask_where_the_later_of_two_is_seen():
     assert encoded.counted[Metric.REGIONS] == 2
 
 
-def test_an_image_without_stuff_is_all_to_be_ignored():
-    encoded = encode(task(INSIDE), table=SEMANTIC)
-    assert np.array_equal(
-        pixels(only(encoded)["image/segmentation/class/encoded"][0]), np.full((50, 100), 255, np.uint8)
-    )
-    assert Metric.REGIONS not in +encoded.counted
-
-
-@pytest.mark.parametrize(("segmentation", "reason"), BAD_MASKS[:4] + BAD_MASKS[-3:])
-def test_a_region_whose_mask_is_malformed_is_rejected_and_the_others_stay(segmentation, reason):
-    regions = (region(5, 92, segmentation), region(6, 100, {"counts": RUNS, "size": [50, 100]}))
-    encoded = encode(task(regions=regions), table=SEMANTIC)
-    found = pixels(only(encoded)["image/segmentation/class/encoded"][0])
-    assert np.array_equal(found, np.where(FIRST_COLUMN, 10, 255))
-    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(5, reason)]
-    assert encoded.counted[Metric.REGIONS] == 1
-
-
 # PanopticAnnotation
 
 PANOPTIC = DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC))
-MASK_NAMES = (
-    "image/panoptic/category_mask",
-    "image/panoptic/instance_mask",
-    "image/segmentation/class/encoded",
-)
+MASK_NAMES = ("image/panoptic/category_mask", "image/panoptic/instance_mask", "image/segmentation/class/encoded")
 
 
 @pytest.fixture
@@ -433,22 +330,6 @@ def test_a_panoptic_annotation_becomes_three_masks(panoptic):
     assert (encoded.counted[Metric.PANOPTIC], encoded.rejected) == (1, [])
 
 
-def test_panoptic_features_of_the_layout_tfds(panoptic):
-    encoded = encode(task(panoptic=(panoptic,)), table=TFDS.with_parts((Part.PANOPTIC,)))
-    found = {name: values for name, values in only(encoded).items() if name.startswith("panoptic")}
-    with open(panoptic.path, "rb") as file:
-        data = file.read()
-    assert found == {
-        "panoptic_image": [data],
-        "panoptic_image/filename": [b"p.png"],
-        "panoptic_objects/area": [2000, 1999],
-        "panoptic_objects/bbox": pytest.approx([0.0, 0.6, 1.0, 1.0, 0.0, 0.0, 1.0, 0.4]),
-        "panoptic_objects/id": [65536, 263],
-        "panoptic_objects/is_crowd": [0, 1],
-        "panoptic_objects/label": [2, 0],
-    }
-
-
 @pytest.mark.parametrize("rows", [(), (PanopticAnnotation("gone.png", "gone.png", ()),)])
 def test_without_a_usable_panoptic_annotation_all_is_void(rows):
     encoded = encode(task(INSIDE, panoptic=rows), table=PANOPTIC)
@@ -461,26 +342,6 @@ def test_without_a_usable_panoptic_annotation_all_is_void(rows):
     ]
 
 
-def test_a_void_panoptic_image_of_the_layout_tfds_is_black_and_of_the_image_s_size():
-    found = only(encode(task(), table=TFDS))
-    with Image.open(io.BytesIO(found["panoptic_image"][0])) as image:
-        assert (image.mode, image.size, image.getextrema()) == ("RGB", (100, 50), ((0, 0),) * 3)
-    assert found["panoptic_image/filename"] == [b""]
-    assert found["panoptic_objects/bbox"] == []
-
-
-def test_a_mask_that_is_malformed_and_a_box_outside_are_both_told(panoptic):
-    table = DETECTION.with_parts((Part.MASK_RLE, Part.PANOPTIC))
-    broken = msgspec.structs.replace(panoptic, segments=panoptic.segments[:1])
-    encoded = encode(task(masked(1, "x"), OUTSIDE, masked(2, POLYGON), panoptic=(broken,)), table=table)
-    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [
-        (1, Reason.MALFORMED_SEGMENTATION),
-        (9, Reason.EMPTY_BOX),
-        (None, Reason.SEGMENT_MISMATCH),
-    ]
-    assert only(encoded)["image/object/id"] == [2]
-
-
 # Limits
 
 
@@ -491,12 +352,6 @@ def limit_records(monkeypatch):
             monkeypatch.setattr(module, "MAX_RECORD_BYTES", size)
 
     return limit
-
-
-def test_a_picture_that_no_record_holds_is_rejected_with_all_its_annotations(limit):
-    limit(1999)
-    found = encode(task(CROSSING), picture=msgspec.structs.replace(PICTURE, data=bytes(2000))).rejected
-    assert [(each.id, each.reason, each.annotations) for each in found] == [(139, Reason.RECORD_TOO_LARGE, 1)]
 
 
 def test_masks_are_drawn_no_further_than_a_record_holds(limit, monkeypatch):

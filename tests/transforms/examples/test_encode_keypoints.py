@@ -1,5 +1,3 @@
-"""Keypoints become flat lists, K for every object."""
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""A row's record has its own features and its picture's."""
-
 import io
 
 import msgspec

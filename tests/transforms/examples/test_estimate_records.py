@@ -1,5 +1,3 @@
-"""How many records an image gives, and of what size, is known about before it has been read."""
-
 import msgspec
 import numpy as np
 import pytest
@@ -31,13 +29,7 @@ def expected_bytes(task: ImageTask, table: FeatureTable) -> int:
 def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int = 0) -> ImageTask:
     annotations = tuple(
         Annotation(
-            900_100_000_000 + number,
-            1,
-            (10.0, 20.0, 40.0, 90.0),
-            700.5,
-            False,
-            POLYGON,
-            (30.0, 40.0, 2.0) * keypoints,
+            900_100_000_000 + number, 1, (10.0, 20.0, 40.0, 90.0), 700.5, False, POLYGON, (30.0, 40.0, 2.0) * keypoints
         )
         for number in range(objects)
     )

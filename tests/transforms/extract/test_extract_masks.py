@@ -1,5 +1,3 @@
-"""Masks as records hold them become COCO's compressed run lengths."""
-
 import io
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""32-bit floats become the decimals they were made of."""
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

@@ -1,5 +1,3 @@
-"""The classes of a data set, and the images of those that were asked for."""
-
 from itertools import permutations
 
 import apache_beam as beam

@@ -1,5 +1,3 @@
-"""Tests for join_files."""
-
 from collections import Counter
 from itertools import permutations
 

@@ -1,5 +1,3 @@
-"""Tests for label_paths."""
-
 from fractions import Fraction
 
 import pytest

@@ -1,5 +1,3 @@
-"""Class folders that hold folders named like other classes are told of."""
-
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions

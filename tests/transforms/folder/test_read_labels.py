@@ -1,5 +1,3 @@
-"""Tables of labels, as spreadsheets and scripts write them, become image rows."""
-
 import csv
 import gzip
 import sys
@@ -16,13 +14,7 @@ from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder import read_labels as module
-from recordmill.transforms.folder.read_labels import (
-    LabelRow,
-    LabelTable,
-    label_rows,
-    read_labels,
-    table_splits,
-)
+from recordmill.transforms.folder.read_labels import LabelRow, LabelTable, label_rows, read_labels, table_splits
 from tests.transforms.folder.rows import Row, rows_in
 from tests.transforms.rejects.kinds import listed
 
@@ -163,10 +155,6 @@ def test_a_row_s_line_is_that_on_which_it_begins(rows, line_break):
         rows(table + line_break.join(['"d', 'd.jpg"x,cat', ""]))
 
 
-def test_blank_lines_are_passed_over(rows):
-    assert rows("path,label\n\n\r\na.jpg,cat\n\n") == [good(4, "a.jpg", "cat")]
-
-
 @pytest.mark.parametrize("blank", [",", " , ,", '" ","\n"'])
 def test_rows_whose_fields_are_all_blank_are_passed_over(rows, blank):
     """As spreadsheets leave them below a table; but a row with anything in it is somebody's."""
@@ -230,11 +218,6 @@ def test_a_label_with_a_control_character_is_malformed(rows, label):
     found = rows(f'path,label\na.jpg,"{label}"\nb.jpg,dog\n')
     assert found[0].fault == f"'a.jpg' has a label with a control character, {label!r}"
     assert found[1][1:] == ("b.jpg", "dog", None, "")
-
-
-def test_of_a_long_label_that_is_malformed_the_beginning_is_told(rows):
-    (found,) = rows('path,label\na.jpg,"' + "x\n" * 1000 + 'x"\n')
-    assert found.fault == f"'a.jpg' has a label with a control character, {('x' + chr(10)) * 40!r}"
 
 
 @pytest.mark.parametrize(

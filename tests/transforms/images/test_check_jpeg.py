@@ -1,5 +1,3 @@
-"""Which JPEGs TensorFlow decodes, told by their markers."""
-
 import io
 import random
 import struct

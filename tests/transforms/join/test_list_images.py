@@ -1,5 +1,3 @@
-"""Folders of images become names and places."""
-
 import os
 import unicodedata
 
@@ -9,7 +7,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.images import ImageRef
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -53,16 +50,6 @@ def test_names_that_are_not_utf_8_are_passed_over_with_a_warning(tmp_path, caplo
     (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "number: 3" in told
     assert f"the first {str(tmp_path) + '/caf' + chr(0xDCE8) + '.jpg'!r}" in told
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        list(list_images(str(tmp_path / "gone")))
-
-
-def test_a_store_that_nothing_speaks_is_refused():
-    with pytest.raises(ConfigError, match="ftp:// is not supported"):
-        list(list_images("ftp://host/images"))
 
 
 def named(keyed: tuple[int, bytes]) -> list[tuple[int, str, str, int, str]]:

@@ -1,5 +1,3 @@
-"""Tests for match_rows and without_faults."""
-
 from collections import Counter
 from fractions import Fraction
 from itertools import permutations

@@ -1,5 +1,3 @@
-"""What the rows alone say will fail is told before any picture is read."""
-
 import apache_beam as beam
 import msgspec
 import pytest
@@ -154,11 +152,6 @@ def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
             check_findings(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing), NO_NAMES)
         told.append(f"give --images {tmp_path}." in str(caught.value))
     assert told == [True, False, False]
-
-
-def test_without_rows_what_was_read_is_told():
-    with pytest.raises(EmptyDatasetError, match=r"^a\.json, b\.json: no images"):
-        check_findings(demands(rows=("b.json", "a.json")), {"train": Rows(0, 0)}, [], NO_NAMES, NO_NAMES)
 
 
 def checked(p, number: int, asked: Demands) -> beam.PCollection:

@@ -1,5 +1,3 @@
-"""Groups are counted, and shares that they keep from being met are told."""
-
 from fractions import Fraction
 
 import apache_beam as beam

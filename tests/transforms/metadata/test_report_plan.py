@@ -1,5 +1,3 @@
-"""A plan says what would be written, class by class."""
-
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions

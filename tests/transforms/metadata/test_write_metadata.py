@@ -1,5 +1,3 @@
-"""What a finished split leaves beside its shards, and when it leaves nothing."""
-
 import csv
 import hashlib
 import json
@@ -28,13 +26,7 @@ from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.metadata import write_metadata as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import describe_split
-from recordmill.transforms.metadata.write_metadata import (
-    Findings,
-    Outcome,
-    Target,
-    WriteMetadata,
-    write_metadata,
-)
+from recordmill.transforms.metadata.write_metadata import Findings, Outcome, Target, WriteMetadata, write_metadata
 from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
@@ -166,22 +158,6 @@ def test_rejects_are_lines_in_a_fixed_order(tmp_path):
     assert (tmp_path / "rejects-train.jsonl").read_bytes() == first
 
 
-def test_another_split_is_added(tmp_path):
-    train = write(tmp_path)
-    val = write(
-        tmp_path,
-        recipe=VAL,
-        shards=[msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS],
-        rejected=REJECTED[:3],
-        counts={**COUNTS, "objects": 10},
-    )
-    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    assert manifest.splits == {"train": train, "val": val}
-    assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
-    write(tmp_path, rejected=REJECTED[1:], counts={**COUNTS, "objects": 11, "rows_merged": 3})
-    assert [line["split"] for line in lines(tmp_path)] == ["train"] * 3
-
-
 def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
     with pytest.raises(TooManyRejectsError, match=f"They are listed in {tmp_path}/.recordmill-train/rejects.jsonl"):
         write(tmp_path, max_rejects=0.0)
@@ -201,12 +177,6 @@ def test_a_split_without_an_example_leaves_its_rejects_only(tmp_path):
     with pytest.raises(EmptyDatasetError):
         write(tmp_path, max_rejects=1.0, shards=[empty], rejected=missing, inputs=rows, counts=counts)
     assert [path.name for path in tmp_path.rglob("*")] == [".recordmill-train", "rejects.jsonl"]
-
-
-def test_lost_images_leave_nothing(tmp_path):
-    with pytest.raises(LostImagesError):
-        write(tmp_path, shards=SHARDS[:1])
-    assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
 
 
 def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path):
@@ -230,13 +200,6 @@ def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_pa
         "coco-train.tfrecord-00001-of-00002": "file_01-4.tfrec",
     }
     assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == ["file_00-5.tfrec", "file_01-4.tfrec"]
-
-
-def test_the_only_split_may_change_its_categories(tmp_path):
-    write(tmp_path)
-    write(tmp_path, labels=LabelMap((Category(1, "cow"),)))
-    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    assert manifest.categories == (Category(1, "cow"),)
 
 
 # Several splits in one job

@@ -1,5 +1,3 @@
-"""Rejects of one reason, up to a bound."""
-
 import json
 import pickle
 import random

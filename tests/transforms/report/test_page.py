@@ -1,5 +1,3 @@
-"""The page says what manifest and statistics say, and whatever is in names stays text."""
-
 import io
 import re
 from html.parser import HTMLParser
@@ -165,12 +163,6 @@ def test_hundreds_of_classes_are_all_there_the_most_frequent_first():
     assert "The other 370 classes" in page.text
 
 
-def test_a_split_without_statistics_is_told():
-    manifest = manifest_of(splits=("train", "val"))
-    parts = PageParts(manifest, {"train": statistics_of(manifest)["train"]}, {}, ())
-    assert "No statistics of val" in Page(render_page(parts)).text
-
-
 def test_what_may_be_a_fault_is_counted_by_split_and_shown():
     manifest = manifest_of(splits=("train", "val"))
     statistics = statistics_of(manifest)
@@ -187,9 +179,3 @@ def test_what_may_be_a_fault_is_counted_by_split_and_shown():
     assert found.index("night.jpg") < found.index("At random") < found.index("day.jpg")
     assert "Pixels were not looked at" not in page.text
     assert "Pixels were not looked at" in page_of(manifest_of()).text
-
-
-def test_the_same_parts_give_the_same_page():
-    manifest = manifest_of(splits=("train", "val"))
-    parts = PageParts(manifest, statistics_of(manifest), {}, [thumbnail("a.jpg")])
-    assert render_page(parts) == render_page(parts)

@@ -1,5 +1,3 @@
-"""Tests for the coders of structs."""
-
 import pickle
 
 import pytest

@@ -1,5 +1,3 @@
-"""Images are fetched in batches of neighbours, and encoded in runs."""
-
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 

@@ -1,5 +1,3 @@
-"""Tests for the plan of shards."""
-
 import random
 from collections import Counter
 from itertools import permutations

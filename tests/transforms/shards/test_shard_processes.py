@@ -1,5 +1,3 @@
-"""Shards that forked processes write are those that this one would write, and nothing of a process is left behind."""
-
 import multiprocessing
 import os
 import signal

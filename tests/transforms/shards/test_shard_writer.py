@@ -1,5 +1,3 @@
-"""A shard is written in order, once, and known again."""
-
 import hashlib
 import io
 import zipfile

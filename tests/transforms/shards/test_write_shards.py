@@ -1,5 +1,3 @@
-"""Shards of a pipeline, full ones and empty ones."""
-
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner

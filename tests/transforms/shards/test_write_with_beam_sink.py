@@ -1,5 +1,3 @@
-"""Beam's own sink writes the records that ours writes."""
-
 import hashlib
 
 import apache_beam as beam

@@ -1,5 +1,3 @@
-"""Boxes that do not match their masks are found."""
-
 import io
 
 import msgspec

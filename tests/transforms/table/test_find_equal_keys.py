@@ -1,5 +1,3 @@
-"""Rows with one key are found, wherever they are."""
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,5 +1,3 @@
-"""The splits that a column names."""
-
 from pathlib import Path
 
 import pytest

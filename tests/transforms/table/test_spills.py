@@ -1,5 +1,3 @@
-"""Records are the same wherever they were on their way."""
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,5 +1,3 @@
-"""The captions of images become numbers in Beam, and what was met is counted."""
-
 import apache_beam as beam
 import pytest
 from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
@@ -55,10 +53,7 @@ def test_encode_captions(source):
 
 NUMBERS = [(4, 1, (0, 1), (1.0, 2.0)), (4, 2, (0,), (1.0,)), (4, 3, (), ()), (4, 4, (0,), (1.0,)), (7, 5, (), ())]
 SPLITS = ("train", "val")
-COUNTED = [
-    (("train", "captions"), TextCounts(2, 0, 4, 0)),
-    (("val", "captions"), TextCounts(2, 1, 4, 3)),
-]
+COUNTED = [(("train", "captions"), TextCounts(2, 0, 4, 0)), (("val", "captions"), TextCounts(2, 1, 4, 3))]
 
 
 def test_caption_text():

@@ -1,5 +1,3 @@
-"""What is odd about an encoder is said."""
-
 import pytest
 
 from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
