@@ -13,7 +13,9 @@ GCP = [f"apache-beam[gcp]{BEAM_VERSIONS}", *ARROW, *STORAGE]
 FOLDERS = [
     "schemas",
     "transforms",
+    "transforms/blocks",
     "transforms/coco",
+    "transforms/dataset",
     "transforms/draw",
     "transforms/duplicates",
     "transforms/examples",

@@ -23,13 +23,15 @@ from arguments import read_arguments
 from PIL import Image
 
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, NO_HASH, Fingerprints
-from recordmill.schemas.statistics import ImageFacts, RecordPlace
+from recordmill.schemas.image_facts import RecordPlaces
+from recordmill.schemas.layouts import CLASSIFICATION
 from recordmill.transforms.duplicates.find_duplicates import find_duplicates
 from recordmill.transforms.duplicates.fingerprint_images import fingerprint_images
 from recordmill.transforms.duplicates.near_groups import NEAR_BITS, bits_set, near_groups
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.sample.write_sample import write_sample
+from recordmill.transforms.statistics.image_facts import FactsOfValues
 
 _SHARD = 1500
 
@@ -68,8 +70,9 @@ def fingerprint(data: bytes) -> np.void:
     kind = kind_of(data)
     with open_picture(data, kind) as picture:
         size = picture.size
-    facts = ImageFacts("", *size, measures=measure_file(data, kind), sha256=hashlib.sha256(data).hexdigest())
-    return fingerprint_images([(facts, RecordPlace(0, 0, 0))])[0]
+    values = {"image.file_name": b"", "image.width": size[0], "image.height": size[1], "image.encoded": data}
+    facts = FactsOfValues(CLASSIFICATION)(values, measure_file(data, kind))
+    return fingerprint_images(facts, RecordPlaces(*np.zeros((3, 1), np.int64)), None)[0]
 
 
 def are_near(one: np.ndarray, other: np.ndarray) -> bool:

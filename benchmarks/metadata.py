@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from arguments import read_arguments
 
 _TEMPLATE_IMAGES = 1000
@@ -84,8 +85,8 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     from recordmill.schemas.errors import EmptyDatasetError
     from recordmill.schemas.images import ImageRef
     from recordmill.schemas.rejects import Metric
-    from recordmill.transforms.examples.encode_examples import Encoded
-    from recordmill.transforms.images import list_images
+    from recordmill.transforms.examples.encoded import EncodedRun
+    from recordmill.transforms.join import list_images
     from recordmill.transforms.rejects.write_rejects import rejects_path
     from recordmill.transforms.shards import encode_pictures
 
@@ -93,10 +94,11 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
         return ((_name(index), ImageRef(f"{folder}/{_name(index)}", 133_000, "1")) for index in range(images))
 
     def start(maker: object, of: object) -> Callable:
-        return lambda tasks: ((task, made(len(task.annotations))) for task in tasks)
+        return lambda block, split: iter([made(len(block), block.num_objects)])
 
-    def made(objects: int) -> Encoded:
-        return Encoded((), {Metric.OBJECTS: objects, Metric.IMAGES_WITHOUT_RECORD: 1}, [], {1: objects})
+    def made(images: int, objects: int) -> EncodedRun:
+        counted = Counter({Metric.OBJECTS: objects, Metric.IMAGES_WITHOUT_RECORD: images})
+        return EncodedRun((), None, np.zeros(0, np.int64), counted, [], {1: objects}, images, 0, [])
 
     list_images.list_images = listed
     encode_pictures.EncodePictures.start = start  # type: ignore[method-assign, assignment]

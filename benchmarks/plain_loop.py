@@ -18,8 +18,8 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.tfrecord import frame
-from recordmill.transforms.examples.encode_examples import ExampleEncoder
-from recordmill.transforms.shards.task_order import image_order
+from tests.oracles.encode_examples import ExampleEncoder
+from tests.oracles.task_order import image_order
 from tests.transforms.coco.whole_files import read_whole
 
 

@@ -34,8 +34,8 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import frame
 from recordmill.transforms.index.read_index import index_shard
 from recordmill.transforms.index.record_file import RecordFile, RecordFiles
-from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.records.parse_example import parse_example
+from recordmill.transforms.records.shard_reader import open_records
 
 SHARDS, BATCH, MEAN_BYTES = 8, 32, 133_000
 FEATURES = {"image/encoded": Kind.BYTES, "image/height": Kind.INT64, "image/object/bbox/xmin": Kind.FLOAT}

@@ -12,30 +12,31 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import AsList
+from apache_beam.pvalue import AsSingleton
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
-from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_path, write_rejects
-from recordmill.transforms.runtime.outputs import of_split
+from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder
+from recordmill.transforms.rejects.write_rejects import rejects_path, write_rejects
 
 _PRIME = 1_000_000_007
 
 
-def draw(source: int, sources: int, number: int, is_random: bool) -> Iterator[Rejected]:
+def draw(source: int, sources: int, number: int, is_random: bool) -> Facts:
+    facts = FactsBuilder()
     for index in range(source, number, sources):
         id_ = index * 611_953 % _PRIME if is_random else index
         detail = f"box x {id_ % 640}.5, y {id_ % 481}.25, 0x{id_ % 77} in an image of 640x480"
-        yield Rejected("annotation", id_, Reason.EMPTY_BOX if id_ % 7 else Reason.MALFORMED_BOX, detail, id_ // 7)
+        reason = Reason.EMPTY_BOX if id_ % 7 else Reason.MALFORMED_BOX
+        facts.reject("train", Rejected("annotation", id_, reason, detail, id_ // 7))
+    return facts.build()
 
 
-def write(output: str, rejected: KindRejects) -> None:
-    kinds = list(rejected)
+def write(output: str, facts: Facts) -> None:
+    kinds = list(facts.rejects.items())
     packed = sum(len(rejects.packed) for _, rejects in kinds)
     started = time.process_time()
     found = write_rejects(output, ["train"], kinds)["train"]
@@ -61,11 +62,10 @@ def main() -> None:
             parts = tuple(
                 p
                 | f"Source{source}" >> beam.Create([source])
-                | f"Draw{source}" >> beam.FlatMap(draw, args.sources, args.rejects, args.random)
-                | f"OfSplit{source}" >> of_split("train")
+                | f"Draw{source}" >> beam.Map(draw, args.sources, args.rejects, args.random)
                 for source in range(args.sources)
             )
-            _ = p | "Once" >> beam.Create([output]) | "List" >> beam.Map(write, AsList(parts | GatherRejects()))
+            _ = p | "Once" >> beam.Create([output]) | "List" >> beam.Map(write, AsSingleton(parts | AddFacts()))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(
             f"{time.process_time() - before:.1f} s of processor, {time.monotonic() - started:.1f} s of the clock, "

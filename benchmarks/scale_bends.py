@@ -8,8 +8,6 @@ pictures are tiny: as many images in --shards shards as in one, from which follo
 """
 
 import multiprocessing
-import pickle
-import random
 import resource
 import time
 from collections.abc import Callable
@@ -27,54 +25,6 @@ IMAGE_BYTES, SHARD_BYTES = 163_000, 150_000_000
 
 def shards_of(images: int) -> int:
     return -(-images * IMAGE_BYTES // SHARD_BYTES)
-
-
-def largest_range(images: int) -> str:
-    """FindStarts sorts the orders and sizes of a range."""
-    from recordmill.schemas.shards import Amount
-    from recordmill.transforms.runtime.coders import pack
-    from recordmill.transforms.shards.plan_shards import CollectRanges, in_range
-    from recordmill.transforms.shards.task_order import RANGES, image_order
-
-    number = max(images // RANGES, 1)
-    packed = [pack(((image_order(0, id_), b"", "", ""), Amount(IMAGE_BYTES + id_ % 1000, 1))) for id_ in range(number)]
-    ordered = in_range(CollectRanges().extract_output(packed))
-    return f"{len(ordered):,} images in each of {RANGES:,} ranges, {sum(map(len, packed)) / number:.0f} B each"
-
-
-def starts(images: int) -> str:
-    """Of all shards, a side input of every process that places images."""
-    from recordmill.transforms.shards.split_plan import Piece, Start
-    from recordmill.transforms.shards.task_order import image_order
-
-    number = shards_of(images)
-    made = sorted(Start((image_order(0, each), b"", "", ""), (Piece(each, 1),)) for each in range(number))
-    sent = pickle.dumps(made)
-    del made
-    return f"{len(pickle.loads(sent)):,} shards, {len(sent):,} B"
-
-
-def range_of_ids(images: int) -> str:
-    """MergeParts puts the rows of a range of image ids together; at a hundredth."""
-    from recordmill.schemas.annotations import Annotation, ImageRow
-    from recordmill.schemas.coco import AnnotationKind, BlockRows
-    from recordmill.transforms.coco.merge_blocks import merge_blocks
-    from recordmill.transforms.coco.read_coco import _RANGE_BITS
-
-    number = max(images // 100 >> _RANGE_BITS, 1)
-    rng = random.Random(0)
-    box = [(rng.uniform(1, 99), rng.uniform(1, 99), rng.uniform(1, 99), rng.uniform(1, 99)) for _ in range(10 * number)]
-    rows = BlockRows(
-        0,
-        "instances.json",
-        AnnotationKind.INSTANCES,
-        0,
-        images=tuple(ImageRow(id_, f"{id_:012}.jpg", 640, 480) for id_ in range(number)),
-        image_ids=tuple(each // 10 for each in range(10 * number)),
-        annotations=tuple(Annotation(id_, id_ % 90 + 1, xywh, 9.5, False) for id_, xywh in enumerate(box)),
-    )
-    merged = merge_blocks([rows])
-    return f"{len(merged):,} images in each of {1 << _RANGE_BITS} ranges of {images // 100:,} images"
 
 
 def manifest(images: int) -> str:
@@ -110,7 +60,7 @@ def fingerprints(images: int) -> str:
     return f"{number:,} images, {size / number:.0f} B each, {len(found.groups):,} groups"
 
 
-BENDS: tuple[Callable[[int], str], ...] = (range_of_ids, largest_range, starts, manifest, fingerprints)
+BENDS: tuple[Callable[[int], str], ...] = (manifest, fingerprints)
 
 
 def measure_one(bend: Callable[[int], str], images: int) -> str:

@@ -1,89 +1,58 @@
 """`recordmill coco`: COCO annotations and images become TFRecord shards."""
 
-from typing import Any
-
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.schemas.coco import AnnotationFile
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.coco.describe_inputs import DescribeInputs
-from recordmill.transforms.coco.read_coco import ReadCoco
-from recordmill.transforms.examples.limit_records import LimitRecords
-from recordmill.transforms.images.list_images import ListImages
-from recordmill.transforms.join.choose_features import ChooseFeatures
-from recordmill.transforms.join.join_images import JoinImages
-from recordmill.transforms.join.match_masks import ListMasks
-from recordmill.transforms.join.merge_categories import MergeCategories, select_categories
-from recordmill.transforms.join.screen_annotations import Filters, ScreenAnnotations
-from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
-from recordmill.transforms.runtime.outputs import REJECTED, of_split
+from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
+from recordmill.transforms.coco.join_images import JoinImages, JoinRules
+from recordmill.transforms.coco.match_masks import ListMasks
+from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
+from recordmill.transforms.coco.screen_annotations import Filters
+from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
-from recordmill.transforms.text.encoder_warnings import encoder_warnings
+from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:
     """Annotations, image files and categories, joined and screened; captions encoded, if `text` says by what."""
     division = read_division(p, options)
-    first = options.splits[0]
-    coco = p | "AnnotationFiles" >> beam.Create(options.sources) | "ReadCoco" >> ReadCoco(options.masks != "none")
-    files = (
-        None
-        if options.no_list
-        else p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
-    )
-    masks = (
-        p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
-        if options.panoptic_masks and not options.no_list
-        else None
-    )
-    categories = coco.files | "MergeCategories" >> MergeCategories()
+    first, bits = options.splits[0], range_bits(options.sources)
     assumed = options.images[0] if options.no_list else ""
-    joined = coco.parts | "JoinImages" >> JoinImages(categories, division, files, assumed, masks, options.match)
+    rules = ReadRules(options.sources, options.masks != "none", bits, options.match, options.seed, assumed, first)
+    coco = p | "ReadCoco" >> ReadCoco(rules)
+    files = masks = None
+    if not options.no_list:
+        list_files = ListFiles(options.output, options.match, 1 << bits)
+        files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+    if options.panoptic_masks and not options.no_list:
+        masks = p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
+    asked = FileRules(options.categories, options.splits, options.table, options.layout_table, LAYOUTS[options.layout])
+    described = coco.files | "DescribeFiles" >> DescribeFiles(asked)
     filters = Filters(options.categories, not options.no_crowd, options.min_area)
-    screened = joined.tasks | "ScreenAnnotations" >> ScreenAnnotations(categories, filters)
-    limited = screened.tasks | "LimitRecords" >> LimitRecords(options.table, options.max_side)
-    rejected = coco.rejected | "RejectedRows" >> of_split(first), screened.rejected, limited[REJECTED], *joined.rejected
-    counted = screened.counted, joined.counted
-    labels = categories | "SelectCategories" >> beam.Map(select_categories, options.categories)
-    encoded = limited.tasks | "EncodeCaptions" >> EncodeCaptions(text) if text else None
+    joining = JoinRules(options.sources, bits, options.match, options.seed, filters, options.table, options.max_side)
+    join = JoinImages(joining, described.categories, division, files, masks)
+    joined = (coco.rows, coco.annotations) | "JoinImages" >> join
+    encoded = joined.blocks | "EncodeCaptions" >> EncodeCaptions(text, options.splits) if text else None
     return Gathered(
-        encoded.tasks if encoded else limited.tasks,
-        labels,
-        coco.files | "ChooseFeatures" >> ChooseFeatures(labels, options.table, options.layout_table),
-        Findings(
-            coco.files | "DescribeInputs" >> DescribeInputs(LAYOUTS[options.layout], options.splits, joined.rows),
-            rejected | "FoundRejected" >> GatherRejects(),
-            counted | "FoundCounted" >> beam.Flatten(),
-            joined.unlisted,
-            joined.unmatched,
-            _all_warnings(
-                coco.files | "InputWarnings" >> beam.FlatMap(_warnings) | "WarningsBySplit" >> of_split(first),
-                encoded,
-                options.splits,
-            ),
-        ),
+        encoded.blocks if encoded else joined.blocks,
+        described.labels,
+        described.table,
+        (*coco.facts, described.facts, *joined.facts),
+        _text_warnings(p, encoded, options.splits),
         encoded.texts if encoded else None,
         division=division if options.keeps_groups else None,
     )
 
 
-def _all_warnings(of_inputs: PCollection, encoded: EncodedCaptions | None, splits: tuple[str, ...]) -> PCollection:
+def _text_warnings(p: beam.Pipeline, encoded: EncodedCaptions | None, splits: tuple[str, ...]) -> PCollection:
     if not encoded:
-        return of_inputs
-    of_texts = encoded.texts.encoders | "EncoderWarnings" >> beam.FlatMap(_encoder_warnings, splits).with_output_types(
-        Any
-    )  # as those of files
-    return (of_inputs, of_texts) | "AllWarnings" >> beam.Flatten()
+        return p | "NoWarnings" >> beam.Create([])
+    return encoded.texts.encoders | "EncoderWarnings" >> beam.FlatMap(_encoder_warnings, splits)
 
 
 def _encoder_warnings(encoder: TextEncoder, splits: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(split, text) for text in encoder_warnings(encoder) for split in splits]
-
-
-def _warnings(file: AnnotationFile) -> tuple[str, ...]:
-    return file.warnings

@@ -1,7 +1,7 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -9,25 +9,24 @@ from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions, PictureOptions
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import ImageTask
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.names import name_key
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
-from recordmill.transforms.metadata.count_classes import CountClasses
 from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.limit_rejects import LimitRejects
-from recordmill.transforms.metadata.report_plan import ReportPlan
+from recordmill.transforms.metadata.report_plan import CountClasses, ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.plan_shards import PlanShards, ShardPlans
+from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
 from recordmill.transforms.shards.write_shards import WriteShards, written_of
 from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords, only_counted
 from recordmill.transforms.storage.interface import is_remote
@@ -41,19 +40,21 @@ class Gathered(NamedTuple):
     """What there is to write.
 
     Attributes:
-        tasks: ImageTask.
+        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`.
         labels: one LabelMap, of the classes that were asked for.
         table: one FeatureTable: what is in a record.
-        findings: what was found on the way.
+        facts: PCollections of Facts, of the steps.
+        warnings: a PCollection of further (split, text).
         texts: what is known of those that were encoded; None where none are.
         listings: InputFile of folders whose listing decides what is written; None where an input does.
         division: into splits; or None where no groups are kept together.
     """
 
-    tasks: PCollection
+    blocks: PCollection
     labels: PCollection
     table: PCollection
-    findings: Findings
+    facts: tuple[PCollection, ...]
+    warnings: PCollection
     texts: EncodedTexts | None = None
     listings: PCollection | None = None
     division: Division | AsSingleton | None = None
@@ -99,12 +100,12 @@ class ImageJob(NamedTuple):
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
         """Write the splits that there are recipes for, which are all splits of the job."""
         options, gathered = self.options, self.gather(p)
-        planned = gathered.tasks | "PlanShards" >> self._plan_shards()
-        findings = _findings(gathered, planned, options)
+        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
+        findings = _findings(gathered, planned, self.splits)
         demands = demands_of(options, self.splits, options.output)
-        checked = findings | "CheckFindings" >> CheckFindings(demands)
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
         written = _written(gathered, planned, checked, options, self.contents.maker, self.splits)
-        written.rejected | "LimitRejects" >> LimitRejects(checked, findings.rejected, demands)
+        written.facts | "LimitRejects" >> LimitRejects(checked, findings.facts, demands)
         duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
         metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
@@ -113,16 +114,18 @@ class ImageJob(NamedTuple):
     def report(self, p: beam.Pipeline, path: str) -> None:
         """Write nothing but the plan of the splits, as JSON into the local file `path`."""
         gathered = self.gather(p)
-        planned = gathered.tasks | "PlanShards" >> self._plan_shards()
-        findings = _findings(gathered, planned, self.options)
-        checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
-        classes = gathered.tasks | "CountClasses" >> CountClasses()
+        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
+        findings = _findings(gathered, planned, self.splits)
+        demands = demands_of(self.options, self.splits, output="")
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
+        classes = gathered.blocks | "CountClasses" >> CountClasses(self.splits)
         planned.plans | "ReportPlan" >> ReportPlan(
             checked, findings, classes, gathered.labels, gathered.table, path, gathered.texts
         )
 
-    def _plan_shards(self) -> PlanShards:
-        return PlanShards(self.options.sizing, self.options.seed, self.contents.maker.estimate(self.contents.table))
+    def _plan_shards(self) -> PlanBlocks:
+        options, estimate = self.options, self.contents.maker.estimate(self.contents.table)
+        return PlanBlocks(self.splits, options.sizing, options.seed, estimate)
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:
@@ -130,21 +133,20 @@ def write_nothing(p: beam.Pipeline, reason: str) -> None:
     p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
 
 
-def _findings(gathered: Gathered, planned: ShardPlans, options: ImageOptions) -> Findings:
+def _findings(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> Findings:
     """What was found on the way, and what is odd about the plan."""
-    findings = gathered.findings
+    parts = (*gathered.facts, planned.facts)
     if gathered.division:
-        groups = gathered.tasks | "NamesOfGroups" >> beam.Map(_named) | "CountGroups" >> CountGroups(gathered.division)
-        findings = findings._replace(
-            counted=(findings.counted, groups.counted) | "CountedWithGroups" >> beam.Flatten(),
-            warnings=(findings.warnings, groups.warnings) | "WarningsOfGroups" >> beam.Flatten(),
-        )
-    of_plan = planned.plans | "SizingWarnings" >> WarnOfSizes(options.sizing)
-    return findings._replace(warnings=(findings.warnings, of_plan) | "Warnings" >> beam.Flatten())
+        names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
+        parts += names | "CountGroups" >> CountGroups(gathered.division)
+    return Findings(parts | "AddFacts" >> AddFacts(), gathered.warnings)
 
 
-def _named(task: ImageTask) -> tuple[str, str]:
-    return task.split, name_key(task.file_name)
+def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the split and the name of each image of a Block."""
+    block = unpack_block(keyed[1])
+    for split, name in zip(block.split.tolist(), block.file_name.texts(), strict=True):
+        yield splits[split], name_key(name)
 
 
 def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
@@ -163,7 +165,7 @@ def _written(
     recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     if options.writer != "beam":
-        return planned | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
+        return planned.placed | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
     sides = AsSingleton(gathered.labels), AsSingleton(gathered.table), AsSingleton(checked)
     made = (
         planned.placed
@@ -171,5 +173,6 @@ def _written(
         | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(RESULTS, main="records")
     )
     shards = made.records | "SinkRecords" >> SinkRecords(recipe, splits, options.num_shards)
-    statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
-    return written_of(made[RESULTS])._replace(shards=shards, statistics=statistics)
+    written = written_of(made[RESULTS])
+    facts = (written.facts, shards | "OnlyCounted" >> beam.Map(only_counted)) | "AllFacts" >> beam.Flatten()
+    return written._replace(shards=shards, facts=facts)

@@ -30,7 +30,5 @@ def with_features(
     gathered = gathered._replace(table=p | "Features" >> beam.Create([table]))
     if options.weights != RANDOM:
         return gathered
-    findings = gathered.findings
     told = p | "RandomWeights" >> beam.Create([(split, _RANDOM_WEIGHTS) for split in splits]).with_output_types(Any)
-    warnings = (findings.warnings, told) | "ModelWarnings" >> beam.Flatten()
-    return gathered._replace(findings=findings._replace(warnings=warnings))
+    return gathered._replace(warnings=(gathered.warnings, told) | "ModelWarnings" >> beam.Flatten())

@@ -14,36 +14,34 @@ from recordmill.schemas.encoders import EncoderSource, TextCounts
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
-from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.rejects import Count, Metric
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
-from recordmill.transforms.images.list_images import ListImages
-from recordmill.transforms.join.match_files import MatchFiles
+from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts
+from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
+from recordmill.transforms.join.list_images import ListFiles
+from recordmill.transforms.join.match_rows import MatchRows
 from recordmill.transforms.metadata.check_findings import CheckFindings
 from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
-from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
-from recordmill.transforms.rejects.gather_rejects import GatherRejects
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import REJECTED, Written
+from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.shard_file import ShardPlace
-from recordmill.transforms.shards.sizing_warnings import WarnOfSizes
+from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.split_plan import SplitPlan
-from recordmill.transforms.shards.write_shards import statistics_of
+from recordmill.transforms.shards.write_shards import facts_of, shard_of
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords, only_counted
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
-from recordmill.transforms.table.plan_row_shards import plan_rows
-from recordmill.transforms.table.read_picture_rows import ReadPictureRows
+from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
 from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
-from recordmill.transforms.table.write_row_shards import WriteRowShards, counted_in, shard_of
+from recordmill.transforms.table.write_row_shards import WriteRowShards, plan_rows
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
 
@@ -67,40 +65,37 @@ class TableJob(NamedTuple):
         """Write the splits that there are recipes for, which are all splits of the job."""
         options = self.options
         gathered = _gather(p, self, options.output)
-        checked = gathered.findings | "CheckFindings" >> CheckFindings(demands_of(options, self.splits, options.output))
+        findings, demands = gathered.findings, demands_of(options, self.splits, options.output)
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
         if options.writer == "beam":
             place = ShardPlace(options.output, options.name, options.layout, options.gzip)
             spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
             records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
             shards = records | "SinkRecords" >> SinkRecords(place, self.splits, options.num_shards)
-            counted = gathered.spills | "Counted" >> beam.FlatMap(_counted).with_output_types(Any)
-            statistics = shards | "OnlyCounted" >> beam.Map(only_counted)
+            facts = [
+                gathered.spills | "Counted" >> beam.Map(_counted),
+                shards | "OnlyCounted" >> beam.Map(only_counted),
+            ]
         else:
             results = gathered.plans | "WriteRowShards" >> WriteRowShards(
                 gathered.spills, checked, gathered.chosen, recipes, options.output
             )
             shards = results | "Shards" >> beam.Map(shard_of)
-            counted = results | "Counted" >> beam.FlatMap(counted_in).with_output_types(Any)
-            statistics = results | "Statistics" >> beam.Map(statistics_of)
-        written = Written(
-            shards,
-            counted,
-            p | "NoRejects" >> beam.Create([]).with_output_types(tuple[RejectKind, Rejects]),
-            gathered.of_files | "Classes" >> beam.FlatMap(_classes),
-            statistics,
-            p | "NoPictures" >> beam.Create([]),
-        )
+            facts = [results | "Facts" >> beam.Map(facts_of)]
+        facts.append(gathered.of_files | "OfFiles" >> beam.Map(_classes_of_file))
+        written = Written(shards, facts | "AllFacts" >> beam.Flatten(), p | "NoPictures" >> beam.Create([]))
         target = Target(tuple(recipes), options.output, options.max_rejects)
-        metadata = WriteMetadata(gathered.labels, gathered.table, gathered.findings, target, gathered.texts)
+        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts)
         written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
 
     def report(self, p: beam.Pipeline, path: str) -> None:
         """Write nothing but the plan, as JSON into the local file `path`."""
         gathered = _gather(p, self, output="")
-        checked = gathered.findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
+        findings, demands = gathered.findings, demands_of(self.options, self.splits, output="")
+        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
         classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
         gathered.plans | "ReportPlan" >> ReportPlan(
-            checked, gathered.findings, classes, gathered.labels, gathered.table, path, gathered.texts
+            checked, findings, classes, gathered.labels, gathered.table, path, gathered.texts
         )
 
 
@@ -122,9 +117,13 @@ def _records(spill: Spill, _: object) -> Iterator[tuple[str, bytes]]:
     return ((spill.split, record) for record in read_spill(spill, 0, RANGES).records.to_pylist())
 
 
-def _counted(spill: Spill) -> list[tuple[str, Count]]:
-    counts = Count(Metric.IMAGES, spill.rows), Count(Metric.RECORD_BYTES, spill.bytes)
-    return [(spill.split, count) for count in counts]
+def _counted(spill: Spill) -> Facts:
+    counts = {Metric.IMAGES: spill.rows, Metric.RECORD_BYTES: spill.bytes}
+    return Facts({(spill.split, metric.value): number for metric, number in counts.items()})
+
+
+def _classes_of_file(of: OfFile) -> Facts:
+    return Facts(classes={(of.split, index): number for index, number in of.classes.items()})
 
 
 class _Columns(NamedTuple):
@@ -170,19 +169,16 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         | "Splits" >> beam.Create(job.splits)
         | "PlanRows" >> beam.Map(_plan, AsList(spilled.spills), options.sizing).with_output_types(tuple[str, SplitPlan])
     )
-    warnings = [warnings_of(chosen, job), plans | "OfSizes" >> WarnOfSizes(options.sizing, "row")]
+    warnings = [
+        warnings_of(chosen, job),
+        plans | "OfSizes" >> beam.FlatMap(_of_sizes, options.sizing).with_output_types(Any),
+    ]
     if options.key:
         found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
         warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
-    nothing = p | "Nothing" >> beam.Create([])
-    findings = Findings(
-        input_rows(spilled[OF_FILE]),
-        (spilled[REJECTED],) | "FoundRejected" >> GatherRejects(),
-        nothing,
-        nothing,
-        nothing,
-        warnings | "Warnings" >> beam.Flatten(),
-    )
+    rows = spilled[OF_FILE] | "InputRows" >> beam.Map(_rows_of_file)
+    facts = (spilled[FACTS], rows) | "AddFacts" >> AddFacts()
+    findings = Findings(facts, warnings | "Warnings" >> beam.Flatten())
     return _Gathered(
         chosen,
         chosen | "Labels" >> beam.Map(labels_of),
@@ -214,20 +210,18 @@ def _gather_pictures(p: beam.Pipeline, job: TableJob) -> Gathered:
     rows = files | "ReadPictureRows" >> ReadPictureRows(
         chosen, rows_recipe(job, options.output), options.image_column or "", options.images
     )
-    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListImages(options.output)
-    matched = (rows.images, listed) | "BothSides" >> beam.Flatten() | "MatchFiles" >> MatchFiles()
+    list_files = ListFiles(options.output, "path", BUCKETS)
+    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+    matched = (rows.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+    rules = FolderRules(options.output, None, (), job.splits, options.seed, "", "")
+    joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
+    counted = rows[OF_FILE] | "InputRows" >> beam.Map(_rows_of_file)
     return Gathered(
-        matched.tasks,
+        joined.blocks,
         chosen | "Labels" >> beam.Map(labels_of),
         chosen | "Table" >> beam.Map(table_of, pictures),
-        Findings(
-            input_rows(rows[OF_FILE]),
-            (rows[REJECTED], matched.rejected) | "FoundRejected" >> GatherRejects(),
-            matched.counted,
-            matched.unlisted,
-            matched.unmatched,
-            warnings_of(chosen, job),
-        ),
+        (rows[FACTS], counted, matched[FACTS], joined[FACTS]),
+        warnings_of(chosen, job),
         columns.texts(rows[OF_FILE]),
     )
 
@@ -237,9 +231,13 @@ def warnings_of(chosen: PCollection, job: TableJob) -> PCollection:
     return chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any)
 
 
-def input_rows(of_files: PCollection) -> PCollection:
-    """(split, InputRows) of OfFile."""
-    return of_files | "InputRows" >> beam.Map(_input_rows).with_output_types(Any)
+def _rows_of_file(of: OfFile) -> Facts:
+    return Facts(inputs={(of.split, of.rows.path, of.rows.kind): of.rows})
+
+
+def _of_sizes(of_split: tuple[str, SplitPlan], sizing: ShardSizing) -> list[tuple[str, str]]:
+    split, plan = of_split
+    return [(split, text) for text in sizing_warnings(split, plan, sizing, "row")]
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
@@ -281,10 +279,6 @@ def _warnings(chosen: ChosenSchema, split: str) -> Iterator[tuple[str, str]]:
 def _of_keys(found: EqualKeys, column: str, split: str) -> list[tuple[str, str]]:
     text = equal_keys_warning(found, column)
     return [(split, text)] if text else []
-
-
-def _input_rows(of: OfFile) -> tuple[str, InputRows]:
-    return of.split, of.rows
 
 
 def _classes(of: OfFile) -> Iterator[tuple[tuple[str, int], int]]:

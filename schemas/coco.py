@@ -76,35 +76,6 @@ class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
     text: bytes = b""
 
 
-class BlockRows(msgspec.Struct, frozen=True, array_like=True):
-    """What a block of an annotation file says of the images whose ids are in one range of hashes.
-
-    Attributes:
-        id_range: number of the range.
-        source, kind: of the annotation file.
-        block: number of the block in it.
-        images: usable image rows, in file order.
-        lvis: LVIS's lists of each image row; empty where no row has them.
-        image_ids: of each of the usable annotations.
-        annotations: usable objects, in file order.
-        labels: other usable annotations, likewise in file order.
-        rejected: annotations that cannot be used.
-        bbox_format: see FileAnnotations.
-    """
-
-    id_range: int
-    source: str
-    kind: AnnotationKind
-    block: int
-    images: tuple[ImageRow, ...] = ()
-    lvis: tuple[ImageLabels, ...] = ()
-    image_ids: tuple[int, ...] = ()
-    annotations: tuple[Annotation, ...] = ()
-    labels: ImageLabels = NO_LABELS
-    rejected: tuple[Rejected, ...] = ()
-    bbox_format: BoxFormat | None = None
-
-
 class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
     """What one annotation file says of one image id.
 

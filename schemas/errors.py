@@ -18,6 +18,7 @@
         ├── DuplicatesError      pictures are there more than once, which --duplicates forbids
         ├── FaultyDatasetError   a job that verifies has found faults
         ├── IndexMismatchError   an index that is not of its shard
+        ├── StepError            a fault of ours in a step, with the image that it failed on
         └── RecordError          a TFRecord file that cannot be read to its end
 
 Bad data is no error: it becomes a `recordmill.schemas.rejects.Rejected`. A message is one line (it crosses process
@@ -98,6 +99,10 @@ class TooManyRejectsError(JobError):
 
 class EndedElsewhereError(JobError):
     exit_code = 2  # what was asked for is done, or the folder of its state was deleted
+
+
+class StepError(JobError):
+    pass
 
 
 class DuplicatesError(JobError):

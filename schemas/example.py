@@ -16,13 +16,14 @@ docs/decisions/0011-example-and-tfrecord-by-hand.md). The order makes no differe
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from recordmill.schemas.features import FeatureTable, Kind
+from recordmill.schemas.block import Ragged, starts_of
+from recordmill.schemas.features import Feature, FeatureTable, Kind
 
 _LIST_TAG = {Kind.BYTES: b"\x0a", Kind.FLOAT: b"\x12", Kind.INT64: b"\x1a"}
 _FIELD_1 = b"\x0a"
@@ -49,18 +50,46 @@ def varint(value: int) -> bytes:
     return bytes(septets)
 
 
-def _packed(data: bytes) -> bytes:
-    return _FIELD_1 + varint(len(data)) + data if data else b""
+def varints(values: np.ndarray) -> Ragged:
+    """Return the `varint` of each value: uint8 [n, bytes].
+
+    Args:
+        values: int64 [n].
+
+    >>> varints(np.array([1, 300])).rows()
+    [b'\\x01', b'\\xac\\x02']
+    """
+    rest = values.astype(np.uint64)  # two's complement
+    lengths = np.ones(len(rest), np.int64)
+    for bits in range(7, 64, 7):
+        is_longer = rest >= np.uint64(1 << bits)
+        if not is_longer.any():
+            break
+        lengths += is_longer
+    starts = starts_of(lengths)
+    if len(rest) == starts[-1]:
+        return Ragged(rest.astype(np.uint8), starts)
+    septets = np.empty(int(starts[-1]), np.uint8)
+    for index in range(int(lengths.max())):
+        has_more = lengths > index
+        septet = (rest[has_more] >> np.uint64(7 * index)).astype(np.uint8) & 127
+        septets[starts[:-1][has_more] + index] = septet | (lengths[has_more] > index + 1) * np.uint8(128)
+    return Ragged(septets, starts)
+
+
+def bytes_items(values: Sequence[bytes]) -> list[bytes]:
+    """Return each value as an item of a BytesList: tag, length, bytes."""
+    return [_FIELD_1 + varint(len(value)) + value for value in values]
 
 
 def _bytes_list(values: Sequence[bytes]) -> bytes:
-    return b"".join([_FIELD_1 + varint(len(value)) + value for value in values])
+    return b"".join(bytes_items(values))
 
 
 def _float_list(values: Sequence[float]) -> bytes:
     if isinstance(values, np.ndarray):
-        return _packed(values.astype("<f4", copy=False).tobytes())
-    return _packed(struct.pack(f"<{len(values)}f", *values))
+        return values.astype("<f4", copy=False).tobytes()
+    return struct.pack(f"<{len(values)}f", *values)
 
 
 def _int64_list(values: Sequence[int]) -> bytes:
@@ -68,8 +97,8 @@ def _int64_list(values: Sequence[int]) -> bytes:
         with suppress(ValueError):  # of numbers beyond a byte
             data = bytes(values)
             if data.isascii():  # each is its own varint: flags, classes, most of COCO's ids
-                return _packed(data)
-    return _packed(b"".join([varint(value) for value in values]))
+                return data
+    return b"".join([varint(value) for value in values])
 
 
 _WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
@@ -82,8 +111,40 @@ _WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
 Record = tuple[bytes, ...]
 """A serialised tf.train.Example, in pieces to be written one after the other: a picture is not copied into it."""
 
+Column = np.ndarray | Ragged | Sequence[Any]
+"""Values of a feature, a row for each record:
+
+    ndarray [rows], [rows, n]   one number, or n numbers
+    Ragged of numbers           lists of numbers
+    Ragged of uint8             lists of bytes, serialised: the `bytes_items` of each row
+    a sequence                  one value, or a sequence of values, as the feature has it
+"""
+
 _COPIED_BYTES = 4096
 """What is larger is a piece of its own."""
+_MOST_HEADS = 4096
+
+
+class _Heads(dict[int, bytes]):
+    """The bytes before the data of a feature, by the length of the data."""
+
+    def __init__(self, feature: Feature):
+        super().__init__()
+        name = feature.name.encode()
+        self._key = _FIELD_1 + varint(len(name)) + name + _FIELD_2
+        self._tag = _LIST_TAG[feature.kind]
+        self._is_one = feature.kind is Kind.BYTES and not feature.is_list  # a list of one
+        self._is_packed = feature.kind is not Kind.BYTES
+
+    def __missing__(self, length: int) -> bytes:
+        has_length = self._is_one or (self._is_packed and length)
+        of_list = _FIELD_1 + varint(length) if has_length else b""
+        of_feature = self._tag + varint(len(of_list) + length)
+        entry = self._key + varint(len(of_feature) + len(of_list) + length) + of_feature + of_list
+        head = _FIELD_1 + varint(len(entry) + length) + entry
+        if len(self) < _MOST_HEADS:  # most lists are of few lengths, pictures are not
+            self[length] = head
+        return head
 
 
 class ExampleWriter:
@@ -93,17 +154,7 @@ class ExampleWriter:
     """
 
     def __init__(self, table: FeatureTable):
-        self._features = [
-            (
-                feature.source,
-                feature.is_list,
-                feature.kind is Kind.BYTES and not feature.is_list,
-                _WRITE_LIST[feature.kind],
-                _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
-                _LIST_TAG[feature.kind],
-            )
-            for feature in table.features
-        ]
+        self._features = [(feature, _Heads(feature)) for feature in table.features]
 
     def write(self, values: Mapping[str, Any]) -> bytes:
         """As `record`, in one piece."""
@@ -120,31 +171,56 @@ class ExampleWriter:
             KeyError: a source without a value.
             struct.error, OverflowError, TypeError: a value that is not of the feature's type.
         """
-        entries: list[bytes] = []
-        for source, is_list, is_one_bytes, write_list, key, list_tag in self._features:
-            value = values[source]
-            if is_one_bytes:
-                before = _FIELD_1 + varint(len(value))  # not joined with a picture, which would be copied
-                entries += (_entry_head(key, list_tag, len(before) + len(value)), before, value)
+        return next(self.records({feature.source: [values[feature.source]] for feature, _ in self._features}, 1))
+
+    def records(self, columns: Mapping[str, Column], rows: int) -> Iterator[Record]:
+        """Serialise `rows` tf.train.Examples; each is joined when it is taken.
+
+        Args:
+            columns: values for each feature's source.
+
+        Raises:
+            KeyError, struct.error, TypeError: as `record`.
+            OverflowError, FloatingPointError: a number is beyond the feature's type.
+        """
+        small: list[list[list[bytes]]] = [[]]  # entries by feature and row; a new group after each large feature
+        large: list[list[bytes]] = []
+        for feature, heads in self._features:
+            payloads = _payloads(feature, columns[feature.source])
+            if feature.kind is Kind.BYTES and max(map(len, payloads), default=0) > _COPIED_BYTES:
+                small[-1].append([heads[len(payload)] for payload in payloads])
+                large.append(payloads)
+                small.append([])
             else:
-                items = write_list(value if is_list else (value,))
-                entries += (_entry_head(key, list_tag, len(items)), items)
-        entries[:0] = _FIELD_1, varint(sum(map(len, entries)))
-        record: Record = ()
-        begin = 0
-        for index in [index for index, entry in enumerate(entries) if len(entry) > _COPIED_BYTES]:
-            record += (b"".join(entries[begin:index]), entries[index])
-            begin = index + 1
-        return (*record, b"".join(entries[begin:]))
+                small[-1].append([heads[len(payload)] + payload for payload in payloads])
+        first, *others = (map(b"".join, zip(*group, strict=True)) if group else repeat(b"", rows) for group in small)
+        pieces = chain((first,), chain.from_iterable(zip(large, others, strict=True)))
+        return map(_with_length, *pieces)
 
 
-# Most lists are short, and of few lengths; those of pictures are not found, and do not hold on to them.
-@lru_cache(maxsize=4096)
-def _entry_head(key: bytes, list_tag: bytes, length: int) -> bytes:
-    """What stands before the `length` bytes of a feature's list."""
-    feature_head = list_tag + varint(length)
-    entry = key + varint(len(feature_head) + length) + feature_head
-    return _FIELD_1 + varint(len(entry) + length) + entry
+def _with_length(first: bytes, *others: bytes) -> Record:
+    size = len(first) + sum(map(len, others))
+    return (b"".join((_FIELD_1, varint(size), first)), *others)
+
+
+def _payloads(feature: Feature, column: Column) -> list[bytes]:
+    """The data of a feature in each row: its number or its numbers, its bytes, or its items."""
+    if isinstance(column, np.ndarray):
+        each = column[0].size if len(column) else 0
+        column = Ragged(column.ravel(), np.arange(len(column) + 1) * each)
+    if isinstance(column, Ragged):
+        if feature.kind is Kind.INT64:
+            numbers = varints(column.values)
+            column = Ragged(numbers.values, numbers.starts[column.starts])
+        elif feature.kind is Kind.FLOAT:
+            with np.errstate(over="raise"):
+                data = np.ascontiguousarray(column.values, "<f4").view(np.uint8)
+            column = Ragged(data, 4 * column.starts)
+        return column.rows()
+    if not feature.is_list and feature.kind is Kind.BYTES:
+        return list(column)
+    write: Callable[[Any], bytes] = _WRITE_LIST[feature.kind]
+    return [write(row if feature.is_list else (row,)) for row in column]
 
 
 def merge_examples(one: bytes, other: bytes) -> bytes:

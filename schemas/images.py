@@ -2,9 +2,8 @@
 
 import msgspec
 
-from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Annotation, ImageLabels, PanopticAnnotation
-from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.rejects import Count, Reason, Rejected
+from recordmill.schemas.annotations import NO_LABELS, Annotation, ImageLabels, PanopticAnnotation
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
 
 USUAL_IMAGE_BYTES = 133_000
@@ -34,38 +33,6 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
     """The PNG of a panoptic annotation."""
     return ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version)
-
-
-class ImageNotes(msgspec.Struct, frozen=True, array_like=True):
-    """What was found while an image's annotations were joined. It is counted in the split that the image goes to, which
-    its file's name decides."""
-
-    rejected: tuple[Rejected, ...] = ()
-    counted: tuple[Count, ...] = ()
-    rows: tuple[InputRows, ...] = ()
-
-
-class JoinSide(msgspec.Struct, frozen=True, array_like=True):
-    """One side of the join by file name: an image row that gives the name, or a file that has it; or both.
-
-    Attributes:
-        name: a `recordmill.schemas.names.name_key`, where sides are not joined by the whole of it.
-    """
-
-    image: AnnotatedImage | None = None
-    file: ImageRef | None = None
-    name: str = ""
-    notes: ImageNotes = ImageNotes()
-
-    @property
-    def row(self) -> AnnotatedImage:
-        """
-        Raises:
-            ValueError: it has no image row, only a file.
-        """
-        if self.image is None:
-            raise ValueError("a file, where a row is expected")
-        return self.image
 
 
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):
@@ -102,18 +69,6 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     def files(self) -> tuple[ImageRef, ...]:
         """All that is read for the image: its file, and its panoptic PNG if it has one."""
         return (self.ref, *map(panoptic_file, self.labels.panoptic))
-
-
-class UnreferencedFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file found below the image folders that no image row references."""
-
-    name: str
-
-
-class UnmatchedImage(msgspec.Struct, frozen=True, array_like=True):
-    """An image whose file was not found; its name is as the row has it."""
-
-    name: str
 
 
 class PictureRules(msgspec.Struct, frozen=True):

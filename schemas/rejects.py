@@ -23,16 +23,12 @@ class Reason(str, Enum):
     TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
     RECORD_TOO_LARGE = "record_too_large"  # image or row: its record, or a text of it, would be larger than is taken
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
-    DUPLICATE_IMAGE_ID = (
-        "duplicate_image_id"  # image: two rows with the same id, which say different things, or the same
-    )
+    DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: two rows have its id, and say different things, or the same
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
     NO_CLASS = "no_class"  # image: its path or name gives no class
     NO_GROUP = "no_group"  # image: its name gives no group, and --group-from asks for one
     NOT_FINITE = "not_finite"  # row: a number is NaN, infinite, or beyond float32
-    UNUSABLE_FEATURE = (
-        "unusable_feature"  # image: the model makes NaN of it, infinity, or nothing that float16 can hold
-    )
+    UNUSABLE_FEATURE = "unusable_feature"  # image: the model makes NaN of it, infinity, or what float16 cannot hold
     UNSAFE_FILE_NAME = "unsafe_file_name"  # image: `../x`, an absolute path, a URL, control characters
     UNKNOWN_IMAGE = "unknown_image"  # annotation: no image row has that id
     UNKNOWN_CATEGORY = "unknown_category"  # annotation: no category has that id
@@ -47,15 +43,11 @@ class Reason(str, Enum):
     MALFORMED_PANOPTIC = "malformed_panoptic"  # annotation: a panoptic row's file name or segments are not COCO's
     MASK_MISSING = "mask_missing"  # annotation: no panoptic PNG of that name under --panoptic-masks
     MASK_UNREADABLE = "mask_unreadable"  # annotation: its panoptic PNG does not decode
-    MASK_SIZE_MISMATCH = (
-        "mask_size_mismatch"  # annotation: run lengths or a panoptic PNG of another size than the image
-    )
+    MASK_SIZE_MISMATCH = "mask_size_mismatch"  # annotation: its run lengths or panoptic PNG have not its image's size
     SEGMENT_MISMATCH = "segment_mismatch"  # annotation: the panoptic PNG's segments are not those of its row
     TWO_CHANNEL_PANOPTIC = "two_channel_panoptic"  # annotation: a PNG of (category, instance), not of segment ids
     TOO_MANY_SEGMENTS = "too_many_segments"  # annotation: more than 255 segments, which one byte cannot tell apart
-    CATEGORY_OUT_OF_RANGE = (
-        "category_out_of_range"  # annotation: the label of a segment's category does not fit one byte
-    )
+    CATEGORY_OUT_OF_RANGE = "category_out_of_range"  # annotation: a segment's label does not fit one byte
     MALFORMED_ROW = "malformed_row"  # row: too few cells or too many, no JSON object, or too long
     NOT_TEXT = "not_text"  # row: a cell is not in the file's encoding
     OTHER_TYPE = "other_type"  # row: a value is not of its column's type

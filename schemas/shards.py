@@ -1,7 +1,6 @@
 """Shards: their number, their file names, and what is known of one when it is finished."""
 
 import re
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,32 +24,6 @@ class ShardSizing(msgspec.Struct, frozen=True):
     num_shards: int | None = None
     shard_bytes: int | None = None
     examples_per_shard: int | None = None
-
-
-TaskOrder = tuple[tuple[int, int], bytes, str, str]
-"""Where an image stands in the order of its split: a hash and its id; and of a row of a table, as several may have one
-id, its record, its picture's name and its place."""
-
-
-class Amount(NamedTuple):
-    """What an image adds to its shard: expected size of its records, framed, and how many there are."""
-
-    bytes: int
-    examples: int
-
-
-class Measured(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An image on its way into a shard.
-
-    Attributes:
-        order: what it is sorted by.
-        task: ImageTask, as `recordmill.transforms.runtime.coders.pack` makes it.
-    """
-
-    split: str
-    order: TaskOrder
-    amount: Amount
-    task: bytes
 
 
 class IndexInfo(msgspec.Struct, frozen=True):

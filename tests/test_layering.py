@@ -21,13 +21,15 @@ ROOMS = (
     "transforms.images",
     "transforms.duplicates",
     "transforms.statistics",
+    "transforms.blocks",
+    "transforms.dataset",
+    "transforms.join",
     "transforms.draw",
     "transforms.text",
-    "transforms.coco",
-    "transforms.folder",
-    "transforms.join",
     "transforms.examples",
     "transforms.shards",
+    "transforms.coco",
+    "transforms.folder",
     "transforms.embed",
     "transforms.metadata",
     "recordmill",  # what users import
@@ -55,10 +57,7 @@ LIGHT = (
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""
 EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
-DATA = (
-    ROOT / "recordmill" / "py.typed",
-    ROOT / "transforms" / "report" / "page.html",
-)
+DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "report" / "page.html")
 """What is installed besides modules of rooms."""
 LAYERS = ("schemas", "transforms", "pipelines", "launch")
 

@@ -13,12 +13,10 @@ from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.pipelines.options.option import flag
 from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions
 from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.schemas.annotations import AnnotatedImage
 from recordmill.schemas.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
-from recordmill.schemas.rejects import SplitReject
 from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.join.read_groups import read_groups
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
@@ -115,7 +113,7 @@ def check_sample(options: LabelledOptions) -> None:
     Raises:
         ConfigError: these were all the files, so the job would start its machines for nothing.
     """
-    from recordmill.transforms.images.list_images import list_images
+    from recordmill.transforms.join.list_images import list_images
 
     folders = [folder for folder in options.images if is_remote(folder)]
     looked_at = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
@@ -130,13 +128,14 @@ def check_sample(options: LabelledOptions) -> None:
 
 def _sample_fault(options: LabelledOptions, names: list[str]) -> str:
     """Why none of the files is a picture of a class; empty where one is."""
-    from recordmill.transforms.folder.label_paths import label_path
+    from recordmill.schemas.image_labels import is_image_name
+    from recordmill.transforms.folder.label_paths import path_fault
 
-    found = [label_path(name, options.path_labels, options.division) for name in names]
-    if any(isinstance(each, AnnotatedImage) for each in found):
-        return ""
-    rejected = (each.reject.detail for each in found if isinstance(each, SplitReject))
-    return next(rejected, f"{names[0]!r} is not called as pictures are" if names else "it is empty")
+    images = list(filter(is_image_name, names))
+    if not images:
+        return f"{names[0]!r} is not called as pictures are" if names else "it is empty"
+    faults = [path_fault(name, options.path_labels, options.division) for name in images]
+    return faults[0][1] if faults[0] and all(faults) else ""
 
 
 def find_rows(patterns: Iterable[str]) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def table(options: TableOptions) -> Conversion:
     options = replace(options, classes=saved or options.classes)  # so that an index is the same class
     splits = options.splits
     if options.split_column:
-        from recordmill.transforms.table.row_splits import named_splits
+        from recordmill.transforms.table.make_records import named_splits
 
         splits = named_splits(_files(paths), options.split_column, options.encoding)
     texts = tuple(

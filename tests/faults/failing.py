@@ -3,6 +3,8 @@
 import io
 from typing import Any
 
+from recordmill.transforms.storage import local_storage
+
 
 def fail_once(monkeypatch, owner: type, method: str, at: int, error: BaseException) -> None:
     """Let the `at`th call of a method (from 1) raise."""
@@ -29,7 +31,7 @@ def open_failing(mode: str, ending: str, stage: str, error: OSError, path: str, 
 
 
 class FailingFile(io.FileIO):
-    """A file whose last part the disk does not take, or that is not read to its end."""
+    """A file whose last part the disk does not take."""
 
     def __init__(self, stage: str, error: OSError, path: str, mode: str):
         super().__init__(path, mode)
@@ -41,10 +43,6 @@ class FailingFile(io.FileIO):
             raise self._error
         return super().write(data)
 
-    def read(self, size: int = -1) -> bytes:
-        raise_(self._error) if self._stage == "read" else None
-        return super().read(size)
-
     def flush(self) -> None:
         raise_(self._error) if self._stage == "flush" else super().flush()
 
@@ -53,3 +51,15 @@ class FailingFile(io.FileIO):
         super().close()
         if fails:
             raise self._error
+
+
+def fail_reads(monkeypatch, ending: str, error: OSError) -> None:
+    """Let each read of a local file fail whose name ends so."""
+    read = local_storage._read_file
+
+    def failing(descriptor: int, path: str, *arguments: object) -> bytes:
+        if path.endswith(ending):
+            raise error
+        return read(descriptor, path, *arguments)
+
+    monkeypatch.setattr(local_storage, "_read_file", failing)

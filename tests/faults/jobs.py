@@ -27,7 +27,6 @@ from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
-from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe
@@ -36,6 +35,7 @@ from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
 from tests.gcs_stand_in import BUCKET, Call, Fault, GcsStandIn, Kind
+from tests.oracles.encode_tasks import pack_tasks
 
 Files = dict[str, bytes]
 
@@ -359,7 +359,7 @@ class Shard:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
             writer = ShardWriter(recipe, RecordContext(*self.CONTEXT, pool, 2))
-            return writer.finish(key, map(pack, self.tasks[within]))
+            return writer.finish(key, pack_tasks(self.tasks[within]))
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

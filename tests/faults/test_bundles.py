@@ -9,6 +9,7 @@ import pytest
 
 from recordmill.schemas.shards import ShardResult
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
+from recordmill.transforms.shards import encode_pictures
 from recordmill.transforms.shards.shard_file import ShardFile
 from recordmill.transforms.storage.resolve import storage_for
 from tests.faults.failing import fail_once
@@ -80,7 +81,8 @@ def test_a_job_whose_writing_fails_ends_and_goes_on(sample_job, recordmill, monk
 @pytest.mark.parametrize("error", [ValueError("of the encoder"), KeyboardInterrupt()])
 def test_what_breaks_off_a_shard_leaves_nothing(shard, is_gzip, error, monkeypatch):
     """Beam's own writers publish what has been written so far when they are closed, or collected."""
-    fail_once(monkeypatch, ExampleEncoder, "encode", 12, error)
+    monkeypatch.setattr(encode_pictures, "_RUN_IMAGES", 8)
+    fail_once(monkeypatch, ExampleEncoder, "encode", 3, error)
     with pytest.raises(type(error)):
         shard.finish(is_gzip)
     assert shard.files() == {}

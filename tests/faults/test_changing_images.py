@@ -7,11 +7,9 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from recordmill.transforms.shards.shard_writer import ShardWriter
-from recordmill.transforms.storage import local_storage
-from tests.faults.failing import open_failing
+from tests.faults.failing import fail_reads
 from tests.faults.jobs import Files, assert_whole
 
 # Images that change while a job runs
@@ -78,7 +76,7 @@ def test_images_that_might_not_be_read_for_a_while_are_there_in_the_next_run(sam
     whole = sample_job.undisturbed(recordmill)
     error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     with monkeypatch.context() as patch:
-        patch.setattr(local_storage, "open", partial(open_failing, "rb", ".jpg", "read", error), raising=False)
+        fail_reads(patch, ".jpg", error)
         assert recordmill(*sample_job.flags()).code == 1
     assert recordmill(*sample_job.flags("--max-rejects", 1)).code == 0
     assert sample_job.files() == whole

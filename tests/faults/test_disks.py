@@ -13,7 +13,7 @@ import pytest
 from recordmill.transforms.storage import local_storage
 from tests.conftest import CATEGORIES, draw_jpeg, image_row, write_coco
 from tests.faults import warm_process
-from tests.faults.failing import open_failing, raise_
+from tests.faults.failing import fail_reads, open_failing, raise_
 from tests.faults.jobs import (
     SHARDS,
     Job,
@@ -117,7 +117,7 @@ def test_an_image_that_the_disk_does_not_give(sample_job, recordmill, monkeypatc
     whole = sample_job.undisturbed(recordmill)
     error = OSError(errno.EIO, os.strerror(errno.EIO))
     with monkeypatch.context() as patch:
-        patch.setattr(local_storage, "open", partial(open_failing, "rb", "5.jpg", "read", error), raising=False)
+        fail_reads(patch, "5.jpg", error)
         outcome = recordmill(*sample_job.flags())
     assert outcome.code == 1
     assert re.fullmatch(rf"recordmill: {sample_job.images}/\S+5\.jpg: the disk failed .*\n", outcome.err), outcome

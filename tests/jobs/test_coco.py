@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import random
 import signal
 import subprocess
@@ -16,6 +17,9 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 import recordmill as package
+from recordmill.launch.cli import main
+from recordmill.schemas.block import Block
+from recordmill.schemas.images import ImageTask
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -316,3 +320,32 @@ def test_overwrite_keeps_the_old_shards_where_the_command_or_an_annotation_file_
     assert convert(recordmill, tmp_path, instances, "--overwrite").code == 1
     assert shard_bytes(tmp_path / "out") == before
     assert recordmill("verify", tmp_path / "out").code == 0
+
+
+# A fault of ours
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("join.match_rows.match_rows", "match rows"),
+        ("coco.join_images.limit_records", "join annotations"),
+        ("shards.encode_pictures.load_picture", "read images"),
+        ("examples.encode_examples.ExampleEncoder._fit", "encode images"),
+    ],
+)
+def test_a_fault_of_ours_names_step_and_image(name, step, sample, tmp_path, monkeypatch, capsys):
+    row = json.loads(Path(sample.instances).read_text())["images"][2]
+    real = pkgutil.resolve_name(f"recordmill.transforms.{name}")
+
+    def failing(*args):
+        for each in args:
+            if isinstance(each, Block | ImageTask) and row["id"] in np.atleast_1d(each.image_id):
+                raise ZeroDivisionError("on purpose")
+        return real(*args)
+
+    monkeypatch.setattr(f"recordmill.transforms.{name}", failing)
+    assert main([*coco_flags(sample, tmp_path / "out"), "--progress", "none"]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    said = f"step '{step}' failed with ZeroDivisionError: on purpose; image {row['id']}; file name {row['file_name']!r}"
+    assert said in line

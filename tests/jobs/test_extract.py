@@ -120,18 +120,6 @@ def test_images_and_instances_are_those_of_the_json(of_every_kind, extracted, sa
     assert len(back.anns) > 50
 
 
-def test_keypoints_and_captions_are_those_of_the_json(of_every_kind, extracted, sample):
-    found = document(extracted, "person_keypoints")
-    expected = rows_of(sample.keypoints, "annotations", bad_images(of_every_kind))
-    rows = [without(row, "segmentation") for row in found["annotations"]]
-    assert rows == [without(row, "segmentation") for row in expected]
-    assert found["categories"] == rows_of(sample.keypoints, "categories")
-    assert len(rows) > 10
-    rows = rows_of(sample.captions, "annotations", bad_images(of_every_kind))
-    expected = [{"id": number} | without(row, "id") for number, row in enumerate(rows, 1)]
-    assert document(extracted, "captions")["annotations"] == expected
-
-
 def test_masks_of_whole_images_are_the_records_own(of_every_kind, extracted):
     folders = {"semantic": "segmentation/class/encoded", "panoptic_categories": "panoptic/category_mask"}
     folders["panoptic_instances"] = "panoptic/instance_mask"

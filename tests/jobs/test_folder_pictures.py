@@ -6,7 +6,7 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.conftest import rejects_of, shard_bytes
-from tests.jobs.folders import SPLITS, counts, draw, draw_all, examples_of, three_splits
+from tests.jobs.folders import counts, draw, draw_all, examples_of, three_splits
 
 
 def test_bad_files_are_rejected_and_counted_and_a_webp_is_encoded_anew(tmp_path, recordmill):
@@ -73,13 +73,3 @@ def test_the_same_bytes_from_a_zip_and_one_thread(pictures, converted, tmp_path,
             file.write(path, path.relative_to(pictures).as_posix())
     assert recordmill("folder", *three_splits(archive, tmp_path / "out"), "--workers", 1).code == 0
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
-
-
-def test_both_writers_write_the_same_records(pictures, converted, tmp_path, recordmill):
-    outcome = recordmill("folder", *three_splits(pictures, tmp_path), "--writer", "beam")
-    assert outcome.code == 0, outcome
-    assert examples_of(tmp_path) == examples_of(converted)
-    assert len(shard_bytes(tmp_path)) == 6
-    for split in SPLITS:
-        assert counts(tmp_path, split) == counts(converted, split)
-    assert recordmill("verify", tmp_path).code == 0

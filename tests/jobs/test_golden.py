@@ -69,10 +69,7 @@ COMMANDS = {
         "table --rows s/objects.csv --images s/images --image-column image --output pictures",
         "table --rows s/objects.csv --images s/images --image-column image --output pictures --max-rejects 1",
     ],
-    "embed": [
-        f"{EMBED} --input-size big --batch 0",
-        f"{EMBED} --input-size 32x32 --dry-run",
-    ],
+    "embed": [f"{EMBED} --input-size big --batch 0", f"{EMBED} --input-size 32x32 --dry-run"],
     "verify": [
         "verify s",
         "verify whole",

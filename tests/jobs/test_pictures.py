@@ -43,9 +43,6 @@ def exif(orientation: int) -> Image.Exif:
     return tags
 
 
-PICTURE = drawn()
-
-
 class Album:
     """A folder of pictures, each with one annotation whose id is the image's."""
 

@@ -55,5 +55,5 @@ def test_what_is_flattened_has_one_coder(sample, tmp_path, line):
             for transform in components.transforms.values()
             if transform.spec.urn == primitives.FLATTEN.urn
         }
-        assert len(coders) >= (1 if command.verb == "table" else 3)
+        assert len(coders) >= (1 if command.verb == "table" else 2)
         assert {name for name, found in coders.items() if len(found) > 1} == set()

@@ -1,42 +1,12 @@
-"""A folder is opened: what it has, and one clear error where it is no data set."""
-
 import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from pycocotools.coco import COCO
 
 import recordmill
 from recordmill.schemas.errors import RecordError
-from tests.conftest import manifest_of, rejects_of
 from tests.gcs_stand_in import Fault, Kind, running
-
-
-def test_a_converted_data_set(sample, tmp_path, copy_converted):
-    """Against pycocotools' reading of the JSON."""
-    copy_converted(tmp_path, "--num-shards", 3)
-    coco = COCO(sample.instances)
-    category_ids = sorted(coco.getCatIds())
-    data = recordmill.open(str(tmp_path))
-    assert data.classes == tuple(coco.cats[id_]["name"] for id_ in category_ids)
-    assert data.num_classes == len(category_ids)
-    assert list(data.splits) == ["train"]
-    assert len(data["train"]) == manifest_of(tmp_path)["splits"]["train"]["images"]["written"]
-    seen = []
-    for example in data["train"]:
-        row = coco.loadImgs(int(example["image_id"]))[0]
-        seen.append(row["id"])
-        annotations = sorted(coco.loadAnns(coco.getAnnIds(row["id"])), key=lambda each: each["id"])
-        assert example["image"].shape == (row["height"], row["width"], 3)
-        x, y, width, height = np.array([each["bbox"] for each in annotations]).reshape(-1, 4).T
-        edges = np.stack([y, x, y + height, x + width], -1) / ([row["height"], row["width"]] * 2)
-        np.testing.assert_allclose(example["boxes"], edges, atol=1e-6)
-        assert example["labels"].tolist() == [category_ids.index(each["category_id"]) for each in annotations]
-        assert example["annotation_ids"].tolist() == [each["id"] for each in annotations]
-        assert example["file_name"].decode() == row["file_name"]
-    assert sorted(seen) == sorted(set(coco.getImgIds()) - {reject["id"] for reject in rejects_of(tmp_path)})
 
 
 def test_what_is_no_data_set(tmp_path, copy_converted):

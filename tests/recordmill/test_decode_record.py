@@ -1,5 +1,3 @@
-"""A record's values become arrays of what the table of readings says."""
-
 import io
 from pathlib import Path
 

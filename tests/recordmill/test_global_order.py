@@ -1,5 +1,3 @@
-"""One order for any number of hosts; nothing lost and nothing twice, wherever it stops."""
-
 import random
 
 import numpy as np

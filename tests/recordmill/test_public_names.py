@@ -1,5 +1,3 @@
-"""What `import recordmill` offers, exactly."""
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-"""A split is read in order, by number and in slices; what is not as it was written is an error."""
-
 import os
 import pickle
 from pathlib import Path
@@ -11,7 +9,7 @@ from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.tfrecord import frame
 from recordmill.split import Split
-from recordmill.transforms.records.open_records import open_records
+from recordmill.transforms.records.shard_reader import open_records
 from tests.gcs_stand_in import running
 from tests.recordmill.splits import CONTENTS, draw, split_of, write_split
 

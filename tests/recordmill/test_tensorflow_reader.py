@@ -1,5 +1,3 @@
-"""tf.data gives what the numpy reader gives, and batches of it as a training loop wants them."""
-
 import json
 import sys
 
@@ -233,13 +231,3 @@ def test_a_shard_that_was_replaced_is_told_before_anything_is_read(tmp_path):
     with pytest.raises(RecordError, match="bytes, where its manifest says"):
         split.tensorflow()
     assert len(ids(split[:2].tensorflow())) == 2
-
-
-def test_a_damaged_record(tmp_path):
-    split = split_of(tmp_path, "classification")
-    path = tmp_path / split.shards[2].info.file
-    data = bytearray(path.read_bytes())
-    data[-10] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(tf.errors.DataLossError):
-        ids(split.tensorflow())

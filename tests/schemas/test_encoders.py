@@ -1,16 +1,8 @@
-"""Files of encoders/: written, read back, and refused where they would encode wrongly."""
-
 import json
 
 import pytest
 
-from recordmill.schemas.encoders import (
-    TextEncoder,
-    TextForm,
-    TextSettings,
-    decode_encoder,
-    encode_encoder,
-)
+from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, decode_encoder, encode_encoder
 from recordmill.schemas.errors import ConfigError
 
 SETTINGS = TextSettings(TextForm.TFIDF, ngrams=(1, 2), stop_words=("on", "the"), min_df=0.5, features=3)

@@ -1,5 +1,3 @@
-"""Our wire format against protocol buffers' own."""
-
 import struct
 from operator import itemgetter
 

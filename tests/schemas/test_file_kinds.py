@@ -1,5 +1,3 @@
-"""Files of other tools, and no files at all, are known by their content."""
-
 import json
 
 import pytest

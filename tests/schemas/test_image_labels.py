@@ -1,5 +1,3 @@
-"""What a path tells of an image: whether it is one, and of which class."""
-
 import pytest
 
 from recordmill.schemas.image_labels import PathLabels, is_image_name

@@ -1,51 +1,10 @@
-"""The layouts hold what their readers ask for."""
-
 from pathlib import Path
 
 import pytest
 
 from recordmill.schemas.features import Part, markdown
-from recordmill.schemas.layouts import CLASSIFICATION, COCO_LAYOUTS, DETECTION, LAYOUTS, features_table
+from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS, features_table
 from recordmill.schemas.rejects import Reason
-
-
-def test_detection_is_what_model_garden_and_the_object_detection_api_read():
-    plain = DETECTION.with_parts(())
-    assert {feature.name: (feature.kind.value, feature.shape) for feature in plain.features} == {
-        "image/encoded": ("bytes", ()),
-        "image/filename": ("bytes", ()),
-        "image/format": ("bytes", ()),
-        "image/height": ("int64", ()),
-        "image/key/sha256": ("bytes", ()),
-        "image/object/area": ("float", ("N",)),
-        "image/object/bbox/xmax": ("float", ("N",)),
-        "image/object/bbox/xmin": ("float", ("N",)),
-        "image/object/bbox/ymax": ("float", ("N",)),
-        "image/object/bbox/ymin": ("float", ("N",)),
-        "image/object/class/index": ("int64", ("N",)),
-        "image/object/class/label": ("int64", ("N",)),
-        "image/object/class/text": ("bytes", ("N",)),
-        "image/object/id": ("int64", ("N",)),
-        "image/object/is_crowd": ("int64", ("N",)),
-        "image/source_id": ("bytes", ()),
-        "image/width": ("int64", ()),
-    }
-
-
-def test_classification_is_what_model_garden_reads_of_imagenet():
-    assert {feature.name: (feature.kind.value, feature.shape) for feature in CLASSIFICATION.features} == {
-        "image/channels": ("int64", ()),
-        "image/class/label": ("int64", ()),
-        "image/class/text": ("bytes", ()),
-        "image/encoded": ("bytes", ()),
-        "image/filename": ("bytes", ()),
-        "image/format": ("bytes", ()),
-        "image/height": ("int64", ()),
-        "image/key/sha256": ("bytes", ()),
-        "image/source_id": ("bytes", ()),
-        "image/width": ("int64", ()),
-    }
-    assert CLASSIFICATION.parts == ()
 
 
 def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():

@@ -1,5 +1,3 @@
-"""manifest.json there and back."""
-
 import json
 import re
 
@@ -12,7 +10,7 @@ from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, LAYOUTS
+from recordmill.schemas.layouts import DETECTION, LAYOUTS
 from recordmill.schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -113,32 +111,6 @@ def test_images_are_written_or_accounted_for_otherwise():
     images = ImageCounts(20, 10, 4, {"image_missing": 1, "too_large": 2}, of_other_classes=3)
     assert images.accounted == 10 + 4 + 1 + 2 + 3
     assert SPLIT.images.accounted == SPLIT.images.rows
-
-
-def test_a_manifest_of_labelled_images_is_read_as_it_was_written():
-    recipe = Recipe(
-        FORMAT,
-        "images",
-        "train",
-        "classification",
-        (),
-        (InputFile("labels", "labels.csv", 12, "yZRlqg=="), InputFile("images", "images", 5, "AAAAAA==")),
-        ("images",),
-        {"split": "train=0.8,val=0.2", "split_seed": -7, "stratify": True, "classes": [], "path_column": None},
-    )
-    split = msgspec.structs.replace(
-        SPLIT,
-        recipe=recipe,
-        inputs=(InputRows("labels.csv", "labels", 6, 0),),
-        images=ImageCounts(6, 3, 0, {"image_missing": 1}, of_other_classes=2),
-        shards=(ShardInfo("images-train.tfrecord-00000-of-00001", 3, 400, "crc", "ab"),),
-    )
-    categories = (Category(0, "cat"), Category(1, "dog"))
-    manifest = Manifest(FORMAT, "images", "classification", (), categories, (), {"train": split})
-    data = encode_json(manifest)
-    assert decode_manifest(data, "manifest.json") == manifest
-    assert manifest.table == CLASSIFICATION
-    assert json.loads(data)["splits"]["train"]["images"]["of_other_classes"] == 2
 
 
 def test_table_and_labels_are_those_of_the_layout_with_its_parts():

@@ -1,5 +1,3 @@
-"""What a manifest says of a model is enough to find it again."""
-
 import pytest
 
 from recordmill.schemas.models import FeatureModel, ModelChoice, recorded_model

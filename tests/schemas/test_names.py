@@ -1,5 +1,3 @@
-"""File names that anybody may have written."""
-
 import os
 
 import pytest

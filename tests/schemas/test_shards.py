@@ -1,5 +1,3 @@
-"""Names and order of shards."""
-
 import random
 
 import pytest

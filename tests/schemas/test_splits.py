@@ -1,5 +1,3 @@
-"""Which split an image goes to follows from its name and from nothing else."""
-
 import random
 from fractions import Fraction
 from itertools import pairwise
@@ -57,24 +55,10 @@ def test_places_are_the_same_everywhere_and_for_ever():
     assert [name_id(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == IDS
 
 
-def test_known_images_stay_in_the_splits_that_they_have_had():
-    found = [THREE.split_of(f"{number}.jpg") for number in range(20)]
-    others = {number: split for number, split in enumerate(found) if split != "train"}
-    assert others == {2: "test", 10: "val", 11: "test", 15: "test"}
-
-
 @given(st.text(), st.integers(-(1 << 63), MAX))
 def test_a_place_and_an_id_fit_int64_and_are_not_negative(name, seed):
     assert 0 <= SplitShares(THREE.shares, seed).position(name) <= MAX
     assert 0 <= name_id(name) <= MAX
-
-
-def test_names_that_differ_have_other_places_and_other_ids():
-    assert len({THREE.position(name) for name in NAMES}) == len({name_id(name) for name in NAMES}) == len(NAMES)
-
-
-def test_an_id_does_not_depend_on_the_seed_or_tell_the_place():
-    assert not {name_id(name) for name in NAMES} & {THREE.position(name) for name in NAMES}
 
 
 def test_another_seed_is_another_division():
@@ -104,25 +88,11 @@ def test_shares_hold_within_one_percent_of_twenty_thousand_images(shares, seed):
     assert set(found) == set(divided.names)
 
 
-def test_the_shares_hold_for_names_that_only_count_up():
-    """As frames of a film: the last digits decide as well as the first."""
-    for step in (1, 2, 10):
-        found = [THREE.split_of(f"{number}") for number in range(0, 20_000 * step, step)]
-        assert found.count("train") / len(found) == pytest.approx(0.8, abs=0.01)
-
-
 @given(st.lists(st.text(max_size=8), unique=True), st.lists(st.text(max_size=8), unique=True), SHARES)
 def test_no_image_moves_when_others_are_added_or_taken_away(names, others, shares):
     before = {name: shares.split_of(name) for name in names}
     after = {name: shares.split_of(name) for name in random.sample([*names, *others], len(names) + len(others))}
     assert before.items() <= after.items()
-
-
-def test_an_image_moves_to_the_split_that_grows_and_to_no_other():
-    smaller = SplitShares((("train", Fraction("0.7")), ("val", Fraction("0.3"))))
-    larger = SplitShares((("train", Fraction("0.9")), ("val", Fraction("0.1"))))
-    moves = {(smaller.split_of(name), larger.split_of(name)) for name in NAMES}
-    assert moves == {("train", "train"), ("val", "train"), ("val", "val")}
 
 
 @given(SHARES, st.integers(0, MAX))
@@ -141,12 +111,6 @@ def test_borders_follow_the_order_in_which_the_splits_are_named():
     assert SplitShares(shares).names == ("a", "b", "c")
     places = (0, eighth - 1, eighth, 7 * eighth - 1, 7 * eighth, MAX)
     assert [SplitShares(shares).split_at(place, (eighth, 7 * eighth)) for place in places] == list("aabbcc")
-
-
-def test_a_single_split_has_every_image():
-    single = SplitShares((("val", Fraction(1)),))
-    assert single.borders == ()
-    assert {single.split_of(name) for name in NAMES[:100]} == {"val"}
 
 
 # Ends of splits in a group
@@ -182,11 +146,6 @@ def test_over_many_small_groups_the_shares_hold(shares, images, seed):
         assert total / everything == pytest.approx(float(share), abs=0.025)
 
 
-def test_the_shares_hold_over_twenty_groups_of_five():
-    totals = [sum(column) for column in zip(*(counts(THREE, 5, group) for group in GROUPS[:20]), strict=True)]
-    assert totals == pytest.approx([80, 10, 10], abs=5)
-
-
 @given(SHARES, st.integers(0, 10**12), st.text())
 def test_each_split_gets_its_share_rounded_up_or_down(shares, images, group):
     found = counts(shares, images, group)
@@ -207,12 +166,6 @@ def test_ends_are_in_order_and_within_the_images(shares, images, group):
 def test_shares_without_a_remainder_are_exact_whatever_the_group(images):
     expected = {(images * 8 // 10, images // 10, images // 10)}
     assert {counts(THREE, images, group) for group in GROUPS[:20]} == expected
-
-
-def test_thirds_are_exact():
-    thirds = SplitShares(tuple((name, Fraction(1, 3)) for name in "abc"))
-    for images in (3, 6, 3 * 10**17):
-        assert {counts(thirds, images, group) for group in GROUPS[:20]} == {(images // 3,) * 3}
 
 
 def test_which_way_is_rounded_is_the_same_everywhere_and_for_ever():
@@ -247,10 +200,6 @@ def test_which_way_is_rounded_is_a_matter_of_the_group_and_the_seed_alone():
     assert by_group == [THREE.ends(2, group) for group in GROUPS]
     assert set(by_group) == {(1, 1), (1, 2), (2, 2)}
     assert by_group != [SplitShares(THREE.shares, seed=1).ends(2, group) for group in GROUPS]
-
-
-def test_a_single_split_has_no_end():
-    assert SplitShares((("val", Fraction(1)),)).ends(7, "cat") == ()
 
 
 # As text

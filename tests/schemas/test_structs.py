@@ -1,5 +1,3 @@
-"""What steps share nobody changes: structs are frozen."""
-
 import importlib
 import pkgutil
 

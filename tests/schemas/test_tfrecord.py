@@ -1,5 +1,3 @@
-"""Our framing against TensorFlow's, whole and damaged."""
-
 import io
 import pickle
 import struct
@@ -66,12 +64,6 @@ def test_files_are_those_of_tensorflow_s_writer(path, records):
     assert len(data) == sum(len(record) + FRAME_BYTES for record in records)
 
 
-@settings(max_examples=40, deadline=None)
-@given(records=RECORDS_LISTS)
-def test_tensorflow_reads_them_back(path, records):
-    assert tensorflow_s(framed(records), path) == (records, False)
-
-
 def test_a_file_cut_anywhere_gives_the_records_before_the_cut(path):
     for size in range(len(WHOLE) + 1):
         whole = sum(end <= size for end in ENDS) - 1
@@ -120,11 +112,6 @@ class _Dripping(io.BytesIO):
 
 def test_short_reads_are_no_truncation():
     assert list(read_records(_Dripping(WHOLE))) == RECORDS
-
-
-def test_a_record_longer_than_one_read():
-    long = bytes(range(256)) * 10_000
-    assert ours(framed([long, b"after"])) == ([long, b"after"], None)
 
 
 def test_a_record_error_crosses_process_borders():

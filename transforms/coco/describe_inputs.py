@@ -1,15 +1,14 @@
 """What was read of each annotation file, and which of its fields no record carries."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsDict, PCollection
 
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind, FieldRows
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.manifest import InputRows, SplitRows
+from recordmill.schemas.manifest import InputRows
 from recordmill.transforms.coco.file_fields import without
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 
 _SOURCES = {
     "iscrowd": "objects.is_crowd",
@@ -19,53 +18,18 @@ _SOURCES = {
 """The feature that each field that only some layouts carry is in."""
 
 
-class DescribeInputs(beam.PTransform):
-    """AnnotationFile become SplitRows of each of `splits`; `rows` are SplitRows of those that are not the first."""
-
-    def __init__(self, layout: FeatureTable, splits: tuple[str, ...], rows: PCollection):
-        super().__init__()
-        self._layout = layout
-        self._splits = splits
-        self._rows = rows
-
-    def expand(self, files: PCollection[AnnotationFile]):
-        counts = (
-            self._rows
-            | "ByInput" >> beam.Map(_by_input).with_output_types(tuple[Input, tuple[int, int]])
-            | "AddRows" >> beam.CombinePerKey(beam.combiners.TupleCombineFn(sum, sum))
-        )
-        described = (
-            files | "CollectInputs" >> beam.combiners.ToList() | "Describe" >> beam.Map(describe_inputs, self._layout)
-        )
-        return described | "Divide" >> beam.FlatMap(divide_inputs, self._splits, AsDict(counts))
-
-
-Input = tuple[str, str, str]
-"""A split, and an input's path and kind."""
-
-
-def _by_input(of_split: SplitRows) -> tuple[Input, tuple[int, int]]:
-    split, rows = of_split
-    return (split, rows.path, rows.kind), (rows.images, rows.annotations)
-
-
-def divide_inputs(
-    inputs: Iterable[InputRows], splits: Sequence[str], counts: Mapping[Input, tuple[int, int]]
-) -> Iterator[SplitRows]:
-    """The rows of each split. Those that are of no other are the first split's, also rows that give no image. Fields
-    that no record carries are told of the whole input.
-
-    Args:
-        counts: how many image and annotation rows are of a split that is not the first.
-    """
-    first, *others = splits
-    for rows in inputs:
-        images, annotations = rows.images, rows.annotations
-        for split in others:
-            of_split = counts.get((split, rows.path, rows.kind), (0, 0))
-            yield SplitRows(split, msgspec.structs.replace(rows, images=of_split[0], annotations=of_split[1]))
-            images, annotations = images - of_split[0], annotations - of_split[1]
-        yield SplitRows(first, msgspec.structs.replace(rows, images=images, annotations=annotations))
+def input_facts(files: Iterable[AnnotationFile], layout: FeatureTable, splits: Sequence[str]) -> Facts:
+    """The rows of each file, all as of the first split; joining moves those that are of others. Fields that no record
+    carries are those of the whole input. And the warnings of each file."""
+    facts = FactsBuilder()
+    for rows in describe_inputs(files, layout):
+        facts.add_rows(splits[0], rows)
+        for split in splits[1:]:
+            facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
+    for file in files:
+        for text in file.warnings:
+            facts.warn(splits[0], text)
+    return facts.build()
 
 
 def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:

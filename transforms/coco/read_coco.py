@@ -1,13 +1,14 @@
-"""COCO annotation files become what their blocks say of the images.
+"""COCO annotation files become partial Blocks.
 
-A file is cut into blocks of whole rows. They are decoded wherever Beam puts them, and each becomes an element a range
-of image ids: most images have rows in several blocks, and an element an image and block would be nearly one a row.
+A file is cut into blocks of whole rows, which are decoded wherever Beam puts them. Image rows meet their files by name,
+annotations their images by range.
 """
 
 import contextlib
 import errno
 import gc
 import logging
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,104 +18,179 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.schemas.annotations import NO_LABELS, ImageLabels, ImageRow
-from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, BlockRows
+from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.coco.convert_rows import other_format, row_converter
+from recordmill.schemas.images import USUAL_IMAGE_BYTES
+from recordmill.schemas.names import name_fault
+from recordmill.transforms.blocks.image_tasks import file_folder
+from recordmill.transforms.blocks.order_images import hash_images, ranges_of
+from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.coco.block_columns import annotation_block, image_block
+from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
-from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
-from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, size_of, summarize
+from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
+from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, summarize
 from recordmill.transforms.coco.guess_box_format import sampled_of
-from recordmill.transforms.coco.merge_blocks import LABELS
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of BlockRows
-from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.join.match_blocks import name_buckets, name_keys
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.read_unpacked import open_unpacked
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
-_IN_PLACE = "in place"
+Keyed = tuple[int, bytes]
+_ROWS = "rows"
+_RANGE_BYTES, _UNPACKED = 2 << 20, 5
+_LEAST_BITS, _MOST_BITS = 2, 14
 _TRIES = 5
 """A block is read again where other bytes have come: those of a range in a bucket have no checksum."""
-_RANGE_BITS = 8
-"""Of 5 GB, a range has 20 MB; of a block, some 30 kB."""
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 by the golden ratio, as in Knuth's multiplicative hashing."""
 
 
 class CocoFiles(NamedTuple):
     """What ReadCoco gives.
 
     Attributes:
-        parts: (range of image ids, BlockRows).
+        rows: (bucket of names, packed Block of image rows).
+        annotations: (range of images, packed Block).
         files: AnnotationFile.
-        rejected: Rejected, of rows that give no image.
+        facts: Facts, of rows that give no image.
     """
 
-    parts: PCollection
+    rows: PCollection
+    annotations: PCollection
     files: PCollection
-    rejected: PCollection
+    facts: tuple[PCollection, ...]
+
+
+class ReadRules(NamedTuple):
+    """How rows become Blocks.
+
+    Attributes:
+        sources: all annotation files.
+        masks: True to keep the segmentations of objects.
+        bits: 2 ** bits ranges of images, and as many buckets of names.
+        match, seed: see `recordmill.transforms.coco.join_images.JoinRules`.
+        folder: that has all images if no folder is listed; else empty.
+        first_split: gets the rejects of rows that give no image.
+    """
+
+    sources: tuple[AnnotationSource, ...]
+    masks: bool
+    bits: int
+    match: str
+    seed: int
+    folder: str
+    first_split: str
 
 
 class ReadCoco(beam.PTransform):
-    """AnnotationSource become CocoFiles; `masks` is whether segmentations of objects are wanted."""
+    """Read the files of `rules.sources` from a pipeline: CocoFiles.
 
-    def __init__(self, masks: bool, block_bytes: int = BLOCK_BYTES):
+    Blocks of a compressed file have their text with them, and are decoded in the step that cut the file, or a runner
+    would hold all of the text. Others are decoded wherever Beam puts them.
+    """
+
+    def __init__(self, rules: ReadRules, block_bytes: int = BLOCK_BYTES):
         super().__init__()
-        self._masks = masks
+        self._rules = rules
         self._block_bytes = block_bytes
 
-    def expand(self, sources: PCollection[AnnotationSource]):
-        cut = sources | "CutBlocks" >> beam.FlatMap(_cut, self._block_bytes).with_output_types(
-            AnnotationBlock
-        ).with_outputs(_IN_PLACE, main="ranges")
-        # What has its text with it is decoded in the step that cut it, or a runner would hold all of the text.
-        read = (
-            cut.ranges | "SpreadBlocks" >> beam.Reshuffle() | "ReadSpread" >> _ReadBlocks(self._masks),
-            cut[_IN_PLACE] | "ReadInPlace" >> _ReadBlocks(self._masks),
-        )
-        files = (
-            tuple(each[_SUMMARIES] for each in read)
-            | "Summaries" >> beam.Flatten()
+    def expand(self, p):
+        read = []
+        for name, is_packed in (("Files", False), ("PackedFiles", True)):
+            sources = [source for source in self._rules.sources if source.path.endswith(".gz") == is_packed]
+            if sources:
+                cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file, self._block_bytes)
+                spread = cut if is_packed else cut | f"Spread{name}" >> beam.Reshuffle()
+                read.append(spread | f"Read{name}" >> _ReadBlocks(self._rules))
+        described = (
+            _united(tuple(each[_SUMMARIES] for each in read), "Summaries")
             | "SourceAndSummary" >> beam.Map(_by_source).with_output_types(tuple[bytes, BlockSummary])
             | "BySource" >> beam.GroupByKey()
             | "DescribeFile" >> beam.MapTuple(_describe).with_output_types(AnnotationFile)
         )
         return CocoFiles(
-            tuple(each.parts for each in read) | "Parts" >> beam.Flatten(),
-            files,
-            tuple(each[REJECTED] for each in read) | "RejectedRows" >> beam.Flatten(),
+            _united(tuple(each[_ROWS] for each in read), "Rows")
+            | "TypeOfRows" >> beam.Map(_same).with_output_types(Keyed),
+            _united(tuple(each.annotations for each in read), "Annotations"),
+            described,
+            tuple(each[FACTS] for each in read),
         )
 
 
-class _ReadBlocks(beam.PTransform):
-    """AnnotationBlock become what ReadCoco gives of them."""
+def _united(parts: tuple[PCollection, ...], name: str) -> PCollection:
+    return parts[0] if len(parts) == 1 else parts | name >> beam.Flatten()
 
-    def __init__(self, masks: bool):
+
+def _same(keyed: Keyed) -> Keyed:
+    return keyed
+
+
+class _ReadBlocks(beam.PTransform):
+    """Convert AnnotationBlock to (range, packed Block of annotations) in the output `annotations`; further outputs are
+    summaries, image rows, and Facts."""
+
+    def __init__(self, rules: ReadRules):
         super().__init__()
-        self._masks = masks
+        self._rules = rules
 
     def expand(self, blocks: PCollection[AnnotationBlock]):
-        return blocks | "ReadBlock" >> beam.FlatMap(_read, self._masks).with_output_types(
-            tuple[int, BlockRows]
-        ).with_outputs(_SUMMARIES, REJECTED, main="parts")
+        read = beam.FlatMap(_read, self._rules).with_output_types(Keyed)
+        return blocks | "ReadBlock" >> read.with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
 
 
-def _cut(source: AnnotationSource, block_bytes: int) -> Iterator[Any]:
+def range_bits(sources: Iterable[AnnotationSource]) -> int:
+    """Binary logarithm of the number of ranges of images, so that a range has about two megabytes of JSON."""
+    sizes = ((source.path, storage_for(source.path).size(source.path) or 0) for source in sources)
+    total = sum(size * _UNPACKED if path.endswith(".gz") else size for path, size in sizes)
+    return max(_LEAST_BITS, min(_MOST_BITS, (total // _RANGE_BYTES).bit_length()))
+
+
+def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
     progress.set_step("reading annotations")
-    for block in cut_file(source, block_bytes):
-        yield TaggedOutput(_IN_PLACE, block) if block.text else block
+    rows = read_block(block, rules.masks)
+    facts = FactsBuilder()
+    for reject in rows.rejected:
+        if reject.image_id is None:
+            facts.reject(rules.first_split, reject)
+    yield tagged(facts)
+    yield TaggedOutput(_SUMMARIES, (block.source, summarize(block, rows)))
+    if rows.images:
+        found = with_origin(image_block(rows.images), block, rules.sources)
+        keys = name_keys(found.file_name.texts())
+        if rules.folder:
+            found = _with_files(found, rules.folder)
+        for bucket, packed in pack_parts(found, name_buckets(keys, rules.match, 1 << rules.bits)):
+            yield TaggedOutput(_ROWS, (bucket, packed))
+    annotations = rows.annotations if block.source.kind is not AnnotationKind.IMAGE_INFO else []
+    rejected = [reject for reject in rows.rejected if reject.image_id is not None]
+    for reject in rejected:
+        progress.rejected(reject)
+    if annotations or rejected:
+        of_images = annotation_block(block.source, annotations, rejected, row_converter(block.source))
+        ranges = ranges_of(hash_images(of_images.image_id, rules.seed), rules.bits)
+        yield from pack_parts(with_origin(of_images, block, rules.sources), ranges)
 
 
-def _read(block: AnnotationBlock, masks: bool) -> Iterator[Any]:
-    progress.set_step("reading annotations")
-    for item in route_outputs(read_block(block, masks)):
-        if isinstance(item, BlockRows):
-            yield item.id_range, item
-        else:
-            yield TaggedOutput(_SUMMARIES, (block.source, item)) if isinstance(item, BlockSummary) else item
+def with_origin(rows: Block, block: AnnotationBlock, sources: Sequence[AnnotationSource]) -> Block:
+    """Rows with the columns that say which file and which part of it they are of."""
+    source = np.full(len(rows), sources.index(block.source), np.int64)
+    return rows.having(source=source, part=np.full(len(rows), block.number, np.int64))
+
+
+def _with_files(rows: Block, folder: str) -> Block:
+    """Rows whose files are assumed to be in a folder that is not listed."""
+    names = rows.file_name.texts()
+    join = storage_for(folder).join
+    paths = ["" if name_fault(name) else join(folder, posixpath.normpath(name)) for name in names]
+    return rows.having(
+        file_folder=ragged_texts([file_folder(path, name) for path, name in zip(paths, names, strict=True)]),
+        file_bytes=np.full(len(rows), USUAL_IMAGE_BYTES, np.int64),
+        file_version=ragged_texts([""] * len(rows)),
+    )
 
 
 def _by_source(summary: tuple[AnnotationSource, BlockSummary]) -> tuple[bytes, BlockSummary]:
@@ -133,6 +209,7 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
         AnnotationFileError: not JSON (the message gives line and column), or it has a list twice.
         OSError: the file cannot be read.
     """
+    progress.set_step("reading annotations")
     path = source.path
     _LOGGER.info("Reading %s", path)
     size = storage_for(path).size(path) or 0
@@ -148,27 +225,19 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
         raise
 
 
-def read_block(block: AnnotationBlock, masks: bool = False) -> Iterator[BlockRows | BlockSummary | Rejected]:
-    """What a block holds.
-
-    Yields a BlockRows for each range of image ids that its rows are of, which has the rejects of annotations of these
-    images, as they are counted in the image's split; a Rejected for each other row that cannot be used; and one
-    BlockSummary.
+def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
+    """Decode the rows of a block.
 
     Args:
-        masks: whether annotations keep their segmentation.
+        masks: True to keep the segmentations of objects.
 
     Raises:
         AnnotationFileError: not COCO's.
         OSError: the file cannot be read.
     """
-    source = block.source
     text = block.text or _read_text(block)
     with _gc_paused():
-        rows = decode_coco(source.path, block.list, text, source.kind, masks)
-    yield from (reject for reject in rows.rejected if reject.image_id is None)
-    yield from _by_range(block, rows)
-    yield summarize(block, rows)
+        return decode_coco(block.source.path, block.list, text, block.source.kind, masks)
 
 
 def _read_text(block: AnnotationBlock) -> bytes:
@@ -179,65 +248,6 @@ def _read_text(block: AnnotationBlock) -> bytes:
             return text
     found = f"its bytes from {block.start:,} on are not those that it was cut at, {_TRIES} times; run again"
     raise UnreadableFileError(errno.EIO, found, path)
-
-
-def _by_range(block: AnnotationBlock, rows: CocoRows) -> Iterator[BlockRows]:
-    source, convert = block.source, row_converter(block.source)
-    annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
-    rejected = [reject for reject in rows.rejected if reject.image_id is not None]
-    of_images = _in_ranges([row.id for row in rows.images])
-    of_annotations = _in_ranges([row.image_id for row in annotations])
-    of_rejected = _in_ranges([reject.image_id or 0 for reject in rejected])
-    label = LABELS.get(source.kind)
-    for number in sorted(of_images.keys() | of_annotations.keys() | of_rejected.keys()):
-        images = [rows.images[index] for index in of_images.get(number, ())]
-        bad = [rejected[index] for index in of_rejected.get(number, ())]
-        image_ids: list[int] = []
-        usable: list[Any] = []
-        for index in of_annotations.get(number, ()):
-            annotation = convert(annotations[index])
-            if isinstance(annotation, Rejected):
-                bad.append(annotation)
-            else:
-                image_ids.append(annotations[index].image_id)
-                usable.append(annotation)
-        lvis = tuple(map(_lvis_labels, images))
-        yield BlockRows(
-            number,
-            source.path,
-            source.kind,
-            block.number,
-            tuple(map(_image, images)),
-            lvis if any(lists is not NO_LABELS for lists in lvis) else (),
-            tuple(image_ids),
-            () if label else tuple(usable),
-            msgspec.structs.replace(NO_LABELS, **{label: tuple(usable)}) if label else NO_LABELS,
-            tuple(bad),
-            other_format(source),
-        )
-
-
-def _lvis_labels(row: CocoImageRow) -> ImageLabels:
-    if row.neg_category_ids is None and row.not_exhaustive_category_ids is None:
-        return NO_LABELS
-    return ImageLabels(
-        neg_category_ids=tuple(row.neg_category_ids or ()),
-        not_exhaustive_category_ids=tuple(row.not_exhaustive_category_ids or ()),
-    )
-
-
-def _in_ranges(image_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Indices of rows, in order, by the range of their images' ids. Hashes are spread evenly, be ids even, or names."""
-    ids = np.fromiter(image_ids, np.int64, len(image_ids)).astype(np.uint64)
-    ranges = (ids * _GOLDEN >> np.uint64(64 - _RANGE_BITS)).astype(np.uint8)
-    order = np.argsort(ranges, kind="stable")
-    numbers, starts = np.unique(ranges[order], return_index=True)
-    indices = np.split(order, starts[1:])
-    return {number: of_range.tolist() for number, of_range in zip(numbers.tolist(), indices, strict=False)}
-
-
-def _image(row: CocoImageRow) -> ImageRow:
-    return ImageRow(row.id, row.file_name, *(size_of(row) or (None, None)))
 
 
 @contextlib.contextmanager

@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw
 
-from recordmill.transforms.draw.colours import Colour
-from recordmill.transforms.draw.draw_shapes import SIDE, draw_shapes, shortened
-from recordmill.transforms.draw.fonts import font, in_font
-from recordmill.transforms.draw.overlay import Overlay
+from recordmill.transforms.draw.draw_shapes import SIDE, draw_shapes, font, in_font, shortened
+from recordmill.transforms.draw.overlay import Colour, Overlay
 from recordmill.transforms.images.transcode_picture import for_jpeg
 
 _PAPER, _INK, _PALE = (255, 255, 255), (20, 20, 20), (110, 110, 110)

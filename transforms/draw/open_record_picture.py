@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images.load_images import brief, check_pixel_count, known_kind, opened
+from recordmill.transforms.images.load_images import check_pixel_count, known_kind, opened, pixels_decode
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.images.transcode_picture import decode_picture
 
@@ -24,13 +24,8 @@ def open_record_picture(data: bytes) -> Image.Image:
     """
     image = opened(data, known_kind(data))
     check_pixel_count(image)
-    try:
-        with image:
-            return decode_picture(image, turn=False)
-    except UnusableError:
-        raise
-    except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
+    with pixels_decode(), image:
+        return decode_picture(image, turn=False)
 
 
 def picture_size(data: bytes) -> tuple[str, int, int] | None:

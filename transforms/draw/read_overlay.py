@@ -10,9 +10,8 @@ from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
 from recordmill.schemas.labels import SEMANTIC_IGNORE, SEMANTIC_THING, LabelMap
 from recordmill.schemas.manifest import label_by_id
 from recordmill.schemas.rejects import UnusableError
-from recordmill.transforms.draw.colours import Colour, class_colour, name_colour
 from recordmill.transforms.draw.open_record_picture import open_record_picture
-from recordmill.transforms.draw.overlay import Layer, Overlay, Shape
+from recordmill.transforms.draw.overlay import Colour, Layer, Overlay, Shape, class_colour, name_colour
 from recordmill.transforms.masks.bitmaps import bitmap
 from recordmill.transforms.masks.decode_segmentation import decode_counts
 
@@ -52,13 +51,8 @@ class OverlayReader:
         """
         faults: list[str] = []
         layers = [Layer("objects", tuple(self._objects(values, size, faults)))]
-        regions = {
-            "panoptic": lambda: self._panoptic(values, faults),
-            "semantic": lambda: self._semantic(values, faults),
-        }
-        for title, read in regions.items():
-            if shapes := tuple(read()):
-                layers.append(Layer(title, shapes))
+        regions = {"panoptic": self._panoptic(values, faults), "semantic": self._semantic(values, faults)}
+        layers += [Layer(title, shapes) for title, found in regions.items() if (shapes := tuple(found))]
         kept = [layer for layer in layers if layer.shapes] or layers[:1]
         return Overlay(tuple(kept), tuple(self._lines(values)), tuple(faults))
 
@@ -100,9 +94,6 @@ class OverlayReader:
             name = shown_text(text)
             colour = colour if numbers else name_colour(name)
         return name, colour, category
-
-    def _is_class(self, index: int) -> bool:
-        return 0 <= index < len(self._labels.categories)
 
     def _panoptic(self, values: Values, faults: list[str]) -> Iterator[Shape]:
         if (ids := _map(values, "panoptic.png", faults)) is not None and "segments.id" in values:
@@ -152,7 +143,8 @@ class OverlayReader:
         source = next((source for source in values if source.startswith(CLASS_OF_ROW)), "image.class_index")
         if (index := _at(values, source, 0)) is None:
             return ""
-        return self._labels.categories[index].name if self._is_class(index) else f"class {index}"
+        category = _nth(self._labels.categories, index)
+        return category.name if category else f"class {index}"
 
     def classes(self, values: Values) -> set[str]:
         """The names of all classes in a record: of its objects, of itself, of its maps."""

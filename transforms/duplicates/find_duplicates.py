@@ -50,11 +50,11 @@ def find_duplicates(fingerprints: Mapping[str, Sequence[Fingerprints]], has_clas
     splits = sorted(fingerprints)
     images = _Images([(split, shard) for split in splits for shard in fingerprints[split]])
     copied = copied_classes(images.picture, image_class(images.rows["labels"])) if has_classes else {}
-    return Found(sorted(images.groups(), key=_order), {split: images.counts(split) for split in splits}, copied)
-
-
-def _order(group: DuplicateGroup) -> tuple[bool, bool, bool, tuple[DuplicateImage, ...]]:
-    return not group.is_leak, group.kind is Likeness.NEAR, group.labels is Agreement.SAME, group.images
+    groups = sorted(
+        images.groups(),
+        key=lambda each: (not each.is_leak, each.kind is Likeness.NEAR, each.labels is Agreement.SAME, each.images),
+    )
+    return Found(groups, {split: images.counts(split) for split in splits}, copied)
 
 
 class _Images:

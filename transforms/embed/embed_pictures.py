@@ -1,7 +1,7 @@
 """Pictures become what a model makes of them, a batch at a time: fetched ahead and decoded by threads while the model
 runs. A picture that is broken is left out before its batch is formed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from math import prod
@@ -15,13 +15,14 @@ from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.models import FeatureModel, ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.transforms.blocks.image_tasks import BlockTasks
 from recordmill.transforms.embed.load_model import load_same
-from recordmill.transforms.examples.encode_examples import Encoded
+from recordmill.transforms.examples.encoded import Encoded
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.images.fetch_images import Fetch, fetch_for
 from recordmill.transforms.images.load_picture import load_pixels
 from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.shards.record_maker import Made, RecordContext
+from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
 from recordmill.transforms.statistics.image_facts import FactsOfValues
 
 _Read = tuple[ImageTask, np.ndarray | Rejected]
@@ -46,13 +47,15 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         return RecordEstimate(table, same_bytes=prod(self.model.feature_shape) * np.dtype(self.dtype).itemsize)
 
-    def start(self, of: RecordContext) -> Callable[[Sequence[ImageTask]], Iterator[Made]]:
-        return partial(_embedded, maker=self, of=of, encoder=FeatureEncoder(of.labels, of.table, self.dtype))
+    def start(self, of: RecordContext) -> EncodeBlock:
+        encoder = FeatureEncoder(of.labels, of.table, self.dtype)
+        return lambda block, split: encode_runs(embed_tasks(BlockTasks(block, (split,)), self, of, encoder))
 
 
-def _embedded(
+def embed_tasks(
     tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordContext, encoder: "FeatureEncoder"
 ) -> Iterator[Made]:
+    """The records of images, in order."""
     features = load_same(maker.choice, maker.model).features
     for read in in_batches(_read_ahead(tasks, maker, of), maker.batch):
         pictures = [pixels for _, pixels in read if isinstance(pixels, np.ndarray)]

@@ -1,60 +1,66 @@
 """Boxes from pixels to fractions of their image."""
 
-import struct
 from typing import NamedTuple
 
-from recordmill.schemas.rejects import Reason
+import numpy as np
 
 
-class FittedBox(NamedTuple):
-    """Edges as fractions of width and height; `clipped` where they are not the JSON's."""
+class FittedBoxes(NamedTuple):
+    """Boxes of M objects within their images.
 
-    ymin_frac: float
-    xmin_frac: float
-    ymax_frac: float
-    xmax_frac: float
-    clipped: bool
-
-
-def fit_box(
-    bbox_xywh_px: tuple[float, float, float, float], width: int, height: int, policy: str
-) -> FittedBox | Reason:
-    """A box within an image of `width` x `height` pixels, or why there is none.
-
-    Args:
-        bbox_xywh_px: x, y, width, height; finite, width and height not negative.
-        policy: what becomes of a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it
-            as it is, beyond 0..1. A box without area inside the image is rejected under each, and so is one that has
-            none left as 32-bit fractions, which is what the record keeps.
-
-    >>> fit_box((60, 0, 50, 40), width=100, height=50, policy="clip")
-    FittedBox(ymin_frac=0.0, xmin_frac=0.6, ymax_frac=0.8, xmax_frac=1.0, clipped=True)
+    Attributes:
+        yxyx_frac: float64 [M, 4], ymin, xmin, ymax, xmax as fractions of height and width; undefined if `is_empty`.
+        is_clipped: bool [M], an edge is not the source's.
+        is_empty: bool [M], no area is inside the image, or none is left as float32, the dtype of records.
+        is_outside: bool [M], the box crosses the edge, and the policy is `drop`.
     """
-    x, y, box_width, box_height = bbox_xywh_px
-    xmax, ymax = x + box_width, y + box_height
-    inside = max(x, 0.0), max(y, 0.0), min(xmax, float(width)), min(ymax, float(height))
-    if _is_empty(inside[0], inside[2], width) or _is_empty(inside[1], inside[3], height):
-        return Reason.EMPTY_BOX
-    crosses = inside != (x, y, xmax, ymax)
-    if crosses and policy == "drop":
-        return Reason.BOX_OUTSIDE
-    if crosses and policy == "clip":
-        x, y, xmax, ymax = inside
-    return FittedBox(y / height, x / width, ymax / height, xmax / width, crosses and policy == "clip")
+
+    yxyx_frac: np.ndarray
+    is_clipped: np.ndarray
+    is_empty: np.ndarray
+    is_outside: np.ndarray
+
+    @property
+    def is_usable(self) -> np.ndarray:
+        """bool [M]."""
+        return ~(self.is_empty | self.is_outside)
+
+    def take(self, objects: np.ndarray) -> "FittedBoxes":
+        """Return the boxes of some objects: bool [M], or int64, indices."""
+        return FittedBoxes(*(column[objects] for column in self))
 
 
-_FLOAT32 = struct.Struct("<f")
 _FLOAT32_STEP = 1e-7
 """More than what is between two neighbouring 32-bit floats of 0..1."""
 
 
-def _is_empty(low: float, high: float, side: int) -> bool:
-    """Whether nothing is between two edges in a side of the image, or between them as 32-bit fractions."""
-    if high - low > side * _FLOAT32_STEP:
-        return False
-    return low >= high or _float32(low / side) >= _float32(high / side)
+def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -> FittedBoxes:
+    """Fit each box into its image.
 
+    Args:
+        boxes_xywh_px: float64 [M, 4], finite; width and height not negative.
+        frame_wh_px: int64 [M, 2], width and height of each box's image.
+        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it as it is,
+            beyond 0..1. An empty box is rejected under each.
 
-def _float32(number: float) -> float:
-    (kept,) = _FLOAT32.unpack(_FLOAT32.pack(number))
-    return float(kept)
+    >>> boxes, frames = np.array([[60.0, 0, 50, 40], [0, 0, 5, 5]]), np.array([[100, 50], [10, 10]])
+    >>> fit_boxes(boxes, frames, "clip").yxyx_frac.tolist()
+    [[0.0, 0.6, 0.8, 1.0], [0.0, 0.0, 0.5, 0.5]]
+    """
+    sides = frame_wh_px.astype(np.float64)
+    low = boxes_xywh_px[:, :2]
+    high = low + boxes_xywh_px[:, 2:]
+    # Not np.maximum(low, 0): it turns -0.0 into 0.0, and records would have other bytes.
+    low_inside, high_inside = np.where(low < 0, 0.0, low), np.where(sides < high, sides, high)
+    crosses = ((low_inside != low) | (high_inside != high)).any(axis=1)
+    with np.errstate(over="ignore"):  # of boxes that are far outside
+        is_less = (low_inside / sides).astype(np.float32) < (high_inside / sides).astype(np.float32)
+    has_length = (high_inside - low_inside > sides * _FLOAT32_STEP) | ((low_inside < high_inside) & is_less)
+    is_empty = np.logical_not(has_length.all(axis=1))
+    if policy == "clip":
+        low, high = low_inside, high_inside
+    yxyx_frac = np.concatenate([(low / sides)[:, ::-1], (high / sides)[:, ::-1]], axis=1)
+    changed, nothing = crosses & ~is_empty, np.zeros(len(crosses), bool)
+    if policy == "drop":
+        return FittedBoxes(yxyx_frac, nothing, is_empty, changed)
+    return FittedBoxes(yxyx_frac, changed if policy == "clip" else nothing, is_empty, nothing)

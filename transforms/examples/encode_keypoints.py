@@ -1,9 +1,9 @@
 """Keypoints of objects become the flat lists that records hold."""
 
-from collections.abc import Sequence
-from typing import Any
+import numpy as np
 
-from recordmill.schemas.annotations import Annotation
+from recordmill.schemas.block import Ragged, ragged_bytes, spans
+from recordmill.schemas.example import Column, bytes_items
 from recordmill.schemas.labels import LabelMap
 
 
@@ -15,37 +15,33 @@ class KeypointEncoder:
 
     def __init__(self, labels: LabelMap):
         self._per_object = labels.keypoints
-        self._names = {
-            category.id: [*(name.encode() for name in category.keypoints), *([b""] * self._missing(category.keypoints))]
-            for category in labels.categories
-        }
+        names = [[name.encode() for name in category.keypoints] for category in labels.categories]
+        padded = (each + [b""] * (self._per_object - len(each)) for each in names)
+        self._names = ragged_bytes([b"".join(bytes_items(each)) for each in padded])
 
-    def _missing(self, keypoints: Sequence[object]) -> int:
-        return self._per_object - len(keypoints)
+    def encode(self, keypoints_xyv: Ragged | None, class_index: np.ndarray, frame_px: np.ndarray) -> dict[str, Column]:
+        """The values of `recordmill.schemas.layouts`, a row an object.
 
-    def encode(self, annotations: Sequence[Annotation], width: int, height: int) -> dict[str, list[Any]]:
-        """The values of `recordmill.schemas.layouts` for an image of `width` x `height` pixels.
+        A keypoint that is not labelled is at 0, 0 whatever the source has there.
 
-        A keypoint that is not labelled is at 0, 0 whatever the JSON has there.
+        Args:
+            keypoints_xyv: of M objects; None if none of them has keypoints.
+            class_index: int64 [M].
+            frame_px: int64 [M, 2], width and height of each object's image.
         """
-        xs: list[float] = []
-        ys: list[float] = []
-        visibilities: list[int] = []
-        labelled: list[int] = []
-        names: list[bytes] = []
-        for annotation in annotations:
-            xyv = annotation.keypoints_xyv
-            visible = [int(visibility) for visibility in xyv[2::3]]
-            missing = self._missing(visible)
-            xs += [x / width if seen else 0.0 for x, seen in zip(xyv[0::3], visible, strict=True)] + [0.0] * missing
-            ys += [y / height if seen else 0.0 for y, seen in zip(xyv[1::3], visible, strict=True)] + [0.0] * missing
-            visibilities += visible + [0] * missing
-            labelled.append(sum(seen > 0 for seen in visible))
-            names += self._names[annotation.category_id]
+        objects, per_object = len(class_index), self._per_object
+        xy, visibility = np.zeros((objects * per_object, 2)), np.zeros(objects * per_object, np.int64)
+        if keypoints_xyv is not None:
+            points, numbers = keypoints_xyv.values.reshape(-1, 3), keypoints_xyv.lengths // 3
+            row = spans(np.arange(objects) * per_object, numbers)
+            visible = points[:, 2].astype(np.int64)
+            fractions = points[:, :2] / np.repeat(frame_px, numbers, axis=0)
+            xy[row], visibility[row] = np.where(visible[:, None] != 0, fractions, 0.0), visible
+        of_object = visibility.reshape(objects, per_object)
         return {
-            "objects.keypoint_num": labelled,
-            "objects.keypoint_text": names,
-            "objects.keypoint_visibility": visibilities,
-            "objects.keypoint_x": xs,
-            "objects.keypoint_y": ys,
+            "objects.keypoint_num": (of_object > 0).sum(axis=1),
+            "objects.keypoint_text": self._names.take(class_index),
+            "objects.keypoint_visibility": of_object,
+            "objects.keypoint_x": xy[:, 0].reshape(objects, per_object),
+            "objects.keypoint_y": xy[:, 1].reshape(objects, per_object),
         }

@@ -12,19 +12,13 @@ from recordmill.schemas.images import ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.rejects import Metric, Rejected, UnusableError
-from recordmill.transforms.examples.encode_examples import (
-    Encoded,
-    check_size,
-    encoded_channels,
-    image_values,
-    transcoding_counts,
-)
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+from recordmill.transforms.examples.encoded import Encoded, check_size, transcoding_counts
+from recordmill.transforms.images.open_picture import encoded_channels
 from recordmill.transforms.statistics.image_facts import FactsOfValues, class_source
 
 
 class PictureRowEncoder:
-    """An `recordmill.transforms.examples.image_encoder.ImageEncoder` of images that rows name.
+    """Encodes images that rows name, one at a time.
 
     Args:
         labels: the classes that rows may be of.
@@ -39,11 +33,7 @@ class PictureRowEncoder:
         self._class_source = class_source(table)
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
-    def wants_image(self, task: ImageTask) -> bool:
-        """Always."""
-        return True
-
-    def encode(self, task: ImageTask, picture: Picture, _: Fetch = fetch_file) -> Encoded | Rejected:
+    def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
         """The record of a row with its picture; or why there is none."""
         try:
             record, values = self._record(row_of(task), task, picture)
@@ -55,12 +45,21 @@ class PictureRowEncoder:
         class_counts = row_class(task, self._class_index)
         for index in class_counts:  # one at the most
             values[self._class_source] = index
-        return Encoded(((record,),), dict(counted), [], class_counts, self._facts(values, measures=picture.measures))
+        return Encoded(((record,),), dict(counted), [], class_counts, self._facts(values, picture.measures))
 
     def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
         """The record, and the values of its picture."""
         check_size(len(picture.data) + len(row.record))
-        values = image_values(task, picture)
+        values = {
+            "image.encoded": picture.data,
+            "image.file_name": task.file_name.encode(),
+            "image.format": picture.format.encode(),
+            "image.height": picture.height,
+            "image.id": b"%d" % task.image_id,
+            "image.pixels": picture.data,
+            "image.sha256": picture.sha256.encode(),
+            "image.width": picture.width,
+        }
         if self._has_channels:
             values["image.channels"] = encoded_channels(picture.data, picture.format)
         record = merge_examples(row.record, self._writer.write(values))

@@ -4,7 +4,6 @@ They are written as lines are merged, so that no list of images or annotations i
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -17,6 +16,7 @@ from recordmill.schemas.plan_report import Faults
 from recordmill.transforms.extract.extract_lines import Lines
 from recordmill.transforms.extract.extract_pieces import read_piece
 from recordmill.transforms.extract.split_pieces import SplitPieces
+from recordmill.transforms.storage.interface import Upload
 from recordmill.transforms.storage.resolve import storage_for
 
 ANNOTATIONS = "annotations"
@@ -84,9 +84,9 @@ def write_documents(
         file = f"{ANNOTATIONS}/{name}_{split}.json"
         number = write_document(storage.join(folder, file), pieces.images(), annotations, categories)
         documents.append(Document(file, number, pieces.shared_ids[kind]))
-    counts = pieces.image_files()
+    files, size = pieces.image_files()
     rows = sum(map(len, pieces.images()))
-    return ExtractedSplit(split, rows, counts.files, counts.bytes, tuple(documents), pieces.faults)
+    return ExtractedSplit(split, rows, files, size, tuple(documents), pieces.faults)
 
 
 def write_document(
@@ -104,13 +104,9 @@ def write_document(
     upload = storage_for(path).create(path)
     try:
         upload.write(b'{"images":[')
-        for part in _joined(images):
-            upload.write(part.json)
+        _write_rows(upload, images)
         upload.write(b'],"annotations":[')
-        number = 0
-        for part in _joined(annotations):
-            upload.write(part.json)
-            number = part.number
+        number = _write_rows(upload, annotations)
         end = b"" if categories is None else b',"categories":' + msgspec.json.encode(categories)
         upload.write(b"]" + end + b"}\n")
         upload.commit()
@@ -119,20 +115,13 @@ def write_document(
     return number
 
 
-class _Part(NamedTuple):
-    """Some rows of a list as JSON, and how many there are up to their end."""
-
-    json: bytes
-    number: int
-
-
-def _joined(lists: Iterable[Sequence[bytes]]) -> Iterator[_Part]:
+def _write_rows(upload: Upload, lists: Iterable[Sequence[bytes]]) -> int:
+    """Write rows between commas; how many there are."""
     number = 0
-    for rows in lists:
-        if rows:
-            json = (b"," if number else b"") + b",".join(rows)
-            number += len(rows)
-            yield _Part(json, number)
+    for rows in filter(None, lists):
+        upload.write((b"," if number else b"") + b",".join(rows))
+        number += len(rows)
+    return number
 
 
 def write_labels(path: str, split: str, labels: Iterable[Sequence[tuple[str, str]]]) -> int:

@@ -1,7 +1,7 @@
 """The rows and files of a record as lines in the order of the files that they go to, and back."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ def record_lines(split: str, record: ExtractedRecord) -> Iterator[tuple[Lines, b
         place = number.to_bytes(_NUMBER_BYTES, "big")  # orders those of a record that have no id
         yield Lines.CAPTIONS, _line(_key(caption.id or 0, caption.image_id), of, place + msgspec.json.encode(caption))
     panoptic = rows.panoptic
-    if panoptic and _has(files, panoptic_path(split, panoptic.file_name)):
+    if panoptic and panoptic_path(split, panoptic.file_name) in {file.path for file in files}:
         yield Lines.PANOPTIC, _line(_key(panoptic.image_id, 0), of, msgspec.json.encode(panoptic))
     if rows.class_name is not None:
         words = (rows.image.file_name, rows.class_name, of.shard)
@@ -117,7 +117,3 @@ def _line(key: bytes, of: RecordAt, data: bytes) -> bytes:
 
 def _key(first: int, second: int) -> bytes:
     return ordered_bytes(first) + ordered_bytes(second)
-
-
-def _has(files: Sequence[WrittenFile], path: str) -> bool:
-    return any(file.path == path for file in files)

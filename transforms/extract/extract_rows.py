@@ -12,9 +12,16 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
-from recordmill.transforms.extract.extract_masks import Segmentation, mask_of_png, mask_of_rle
-from recordmill.transforms.extract.extract_numbers import box_px, shortest_decimal, shortest_px
-from recordmill.transforms.extract.extract_values import UnusableRecordError, text
+from recordmill.transforms.extract.extract_values import (
+    Segmentation,
+    UnusableRecordError,
+    box_px,
+    mask_of_png,
+    mask_of_rle,
+    shortest_decimal,
+    shortest_px,
+    text,
+)
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 
@@ -141,7 +148,8 @@ class RowExtractor:
         image_file = ExtractedFile(path_below(f"images/{self._split}", file_name), values["image.encoded"])
         image_id = _image_id(values)
         width, height = _size(values, faults)
-        image = ImageRow(image_id, file_name, width, height, *self._lvis(values))
+        lvis = ("image.neg_category_ids", "image.not_exhaustive_category_ids") if Part.LVIS in self._parts else ()
+        image = ImageRow(image_id, file_name, width, height, *(tuple(values[source].tolist()) for source in lvis))
         instances = list(self._instances(values, image, faults))
         files = [image_file, *self._maps(values, file_name)]
         panoptic = self._panoptic(values, image, faults)
@@ -149,18 +157,13 @@ class RowExtractor:
             files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
         rows = RecordRows(
             image,
-            tuple(_encoded(_without_keypoints(row)) for row in instances),
+            tuple(_encoded(msgspec.structs.replace(row, num_keypoints=_UNSET, keypoints=_UNSET)) for row in instances),
             tuple(_encoded(row) for row in instances if row.keypoints is not _UNSET),
             tuple(self._captions(values, image_id)),
             panoptic,
             text(values["image.class_name"], "the class") if "image.class_name" in values else None,
         )
         return Extracted(rows, tuple(files), faults)
-
-    def _lvis(self, values: dict[str, Any]) -> Iterator[tuple[int, ...]]:
-        if Part.LVIS in self._parts:
-            yield tuple(values["image.neg_category_ids"].tolist())
-            yield tuple(values["image.not_exhaustive_category_ids"].tolist())
 
     def _instances(
         self, values: dict[str, Any], image: ImageRow, faults: list[tuple[str, str]]
@@ -170,14 +173,15 @@ class RowExtractor:
         ids = values["objects.id"].tolist()
         category_ids = values["objects.category_id"].tolist()
         boxes = list(_boxes(values, image.width, image.height))
-        areas = _areas(values)
+        exact = values.get("objects.area_whole")
+        areas = [shortest_decimal(area) for area in values["objects.area"]] if exact is None else exact.tolist()
         crowds = values["objects.is_crowd"].tolist() if "objects.is_crowd" in values else [0] * len(ids)
         for index, id_ in enumerate(ids):
             category = self._categories.get(category_ids[index])
             if category is None:
                 faults.append(("class", f"annotation {id_}: category id {category_ids[index]} is not in the manifest"))
-            row = InstanceRow(id_, image.id, category_ids[index], boxes[index], areas[index], crowds[index])
-            row = msgspec.structs.replace(row, segmentation=_segmentation(values, index, image, faults))
+            mask = _segmentation(values, index, image, faults)
+            row = InstanceRow(id_, image.id, category_ids[index], boxes[index], areas[index], crowds[index], mask)
             yield self._with_keypoints(row, category, values, index, image)
 
     def _with_keypoints(
@@ -258,10 +262,6 @@ def keypoints_px(
     return tuple(numbers)
 
 
-def _without_keypoints(row: InstanceRow) -> InstanceRow:
-    return msgspec.structs.replace(row, num_keypoints=_UNSET, keypoints=_UNSET)
-
-
 def _encoded(row: InstanceRow) -> EncodedRow:
     return EncodedRow(row.id, row.image_id, msgspec.json.encode(row))
 
@@ -309,12 +309,6 @@ def _boxes(values: dict[str, Any], width: int, height: int) -> Iterator[tuple[fl
         edges = np.stack([values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")], axis=1)
     for box in edges:
         yield box_px(tuple(box), width, height)
-
-
-def _areas(values: dict[str, Any]) -> list[float]:
-    if "objects.area_whole" in values:
-        return values["objects.area_whole"].tolist()
-    return [shortest_decimal(area) for area in values["objects.area"]]
 
 
 def _segmentation(

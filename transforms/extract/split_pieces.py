@@ -55,13 +55,6 @@ def collision(files: Sequence[tuple[RecordAt, FileLine]]) -> Collision | None:
     return None
 
 
-class ImageFiles(NamedTuple):
-    """How many there are, and their size."""
-
-    files: int
-    bytes: int
-
-
 class SplitPieces:
     """The pieces of a split, without the records that are left out.
 
@@ -128,13 +121,14 @@ class SplitPieces:
                     detail = f"{where}; this one is left out"
                     yield Fault(line.of.shard, line.of.number, "duplicate_image_id", detail)
 
-    def image_files(self) -> ImageFiles:
+    def image_files(self) -> tuple[int, int]:
+        """How many there are, and their size in bytes."""
         files = size = 0
         for group in self._files_by_name():
             images = {line.file.path: line.file.bytes for _, line in group if line.is_image}
             files += len(images)
             size += sum(images.values())
-        return ImageFiles(files, size)
+        return files, size
 
     def images(self) -> Iterator[list[bytes]]:
         """The JSON of image rows by id."""
@@ -156,7 +150,8 @@ class SplitPieces:
             for line in lines:
                 number += 1
                 row = msgspec.json.decode(caption_json(line), type=CaptionRow)
-                rows.append(msgspec.json.encode(row if row.id is not None else _numbered(row, number)))
+                id_ = number if row.id is None else row.id
+                rows.append(msgspec.json.encode(msgspec.structs.replace(row, id=id_)))
             yield rows
 
     def panoptic(self, split: str) -> Iterator[list[bytes]]:
@@ -180,7 +175,3 @@ def _image_id(image: ImageLine) -> int:
 
 class _Id(msgspec.Struct):
     id: int
-
-
-def _numbered(row: CaptionRow, number: int) -> CaptionRow:
-    return msgspec.structs.replace(row, id=number)

@@ -1,18 +1,14 @@
 """The classes of images: those that were asked for, or all that there are."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import CategoryError, NoSuchClassError
-from recordmill.schemas.images import ImageTask, JoinSide
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.rejects import Count, Metric
-from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ImageTask
-from recordmill.transforms.runtime.outputs import COUNTED
+from recordmill.transforms.blocks.pack_block import unpack_block
 
 _MAX_DIGITS = 18
 _SHOWN = 10
@@ -20,7 +16,7 @@ _SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "te
 
 
 class ListClasses(beam.PTransform):
-    """(name, JoinSide) of image rows become one LabelMap.
+    """Convert (range, packed Block of image rows) to one LabelMap.
 
     Args:
         names: the classes by index, or empty for all.
@@ -32,20 +28,18 @@ class ListClasses(beam.PTransform):
         self._names = names
         self._folders = folders
 
-    def expand(self, rows: PCollection[tuple[str, JoinSide]]) -> PCollection[LabelMap]:
+    def expand(self, rows: PCollection[tuple[int, bytes]]) -> PCollection[LabelMap]:
         return (
             rows
-            | "Class" >> beam.FlatMap(_class_name).with_output_types(str)
+            | "Classes" >> beam.FlatMap(_class_names).with_output_types(str)
             | "Distinct" >> beam.Distinct()
             | "CollectClasses" >> beam.combiners.ToList()
             | "LabelMap" >> beam.Map(class_labels, self._names, self._folders)
         )
 
 
-def _class_name(named: tuple[str, JoinSide]) -> Iterator[str]:
-    _, match = named
-    if match.image and match.image.labels.class_name is not None:
-        yield match.image.labels.class_name
+def _class_names(keyed: tuple[int, bytes]) -> set[str]:
+    return set(unpack_block(keyed[1]).class_name.texts())
 
 
 def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = ()) -> LabelMap:
@@ -89,35 +83,3 @@ def _check_folders(found: set[str], folders: tuple[str, ...]) -> None:
 def _some(names: set[str]) -> str:
     first = sorted(names)[:_SHOWN]
     return ", ".join(map(repr, first)) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
-class ChosenImages(NamedTuple):
-    """What ChooseClasses gives.
-
-    Attributes:
-        tasks: ImageTask.
-        counted: (split, Count), of images of other classes.
-    """
-
-    tasks: PCollection
-    counted: PCollection
-
-
-class ChooseClasses(beam.PTransform):
-    """ImageTask become ChosenImages; `names` are the classes that are wanted, or empty for all."""
-
-    def __init__(self, names: tuple[str, ...]):
-        super().__init__()
-        self._names = frozenset(names)
-
-    def expand(self, tasks: PCollection[ImageTask]):
-        choose = beam.FlatMap(_choose, self._names).with_output_types(ImageTask)
-        chosen = tasks | "Choose" >> choose.with_outputs(COUNTED, main="tasks")
-        return ChosenImages(chosen.tasks, chosen[COUNTED])
-
-
-def _choose(task: ImageTask, names: frozenset[str]) -> Iterator[Any]:
-    if names and task.labels.class_name not in names:
-        yield TaggedOutput(COUNTED, (task.split, Count(Metric.OF_OTHER_CLASSES, 1)))
-    else:
-        yield task

@@ -1,55 +1,62 @@
 """Image files whose paths give their class become image rows."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+import numpy as np
 
-from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
+from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.image_labels import PathLabels, is_image_name
-from recordmill.schemas.images import JoinSide, UnreferencedFile
+from recordmill.schemas.images import ImageRef
 from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.splits import Division, name_id
-from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, UNLISTED, route_outputs
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.join.list_images import file_block
 
 
-class LabelPaths(beam.PTransform):
-    """(name, JoinSide) of files become (name, JoinSide) of the files with their image rows, in the output `images`.
-    SplitReject go to `rejected`, and files that are no images to `unlisted`, as UnreferencedFile."""
+def label_paths(
+    files: Iterable[tuple[str, ImageRef]],
+    rule: PathLabels,
+    division: Division,
+    splits: Sequence[str],
+    facts: FactsBuilder,
+) -> Block:
+    """Image rows of the files that are images, with the columns of their files.
 
-    def __init__(self, rule: PathLabels, division: Division | AsSingleton):
-        super().__init__()
-        self._rule = rule
-        self._division = division
+    Args:
+        files: by their `recordmill.schemas.names.name_key`.
+        splits: of the job; the column `split` is an index of them.
+        facts: gets files that are no images, and images without a class.
+    """
+    labelled: list[tuple[str, ImageRef]] = []
+    classes: list[str] = []
+    for name, file in files:
+        if not is_image_name(name):
+            facts.add_unlisted(name)
+        elif fault := path_fault(name, rule, division):
+            facts.reject(division.split_of(name), Rejected("image", name_id(name), *fault))
+        else:
+            labelled.append((name, file))
+            classes.append(rule.class_of(name))
+    return named_rows(file_block(labelled)).having(
+        split=np.array([splits.index(division.split_of(name)) for name, _ in labelled], np.int64),
+        class_name=ragged_texts(classes),
+    )
 
-    def expand(self, files: PCollection[tuple[str, JoinSide]]):
-        label = beam.FlatMap(_label, self._rule, self._division).with_output_types(tuple[str, JoinSide])
-        return files | "Label" >> label.with_outputs(REJECTED, UNLISTED, main="images")
+
+def named_rows(block: Block) -> Block:
+    """Rows of images whose ids come from their names, and whose sizes are not known."""
+    ids = np.array(list(map(name_id, block.file_name.texts())), np.int64)
+    return block.having(image_id=ids, image_size_px=np.zeros((len(ids), 2), np.int64))
 
 
-def _label(named: tuple[str, JoinSide], rule: PathLabels, division: Division) -> Iterator[Any]:
-    name, match = named
-    labelled = label_path(name, rule, division)
-    if isinstance(labelled, AnnotatedImage):
-        return iter([(name, JoinSide(labelled, match.file))])
-    return route_outputs([labelled])
-
-
-def label_path(name: str, rule: PathLabels, division: Division) -> AnnotatedImage | SplitReject | UnreferencedFile:
-    """The row of the file called `name`, a `recordmill.schemas.names.name_key`."""
-    if not is_image_name(name):
-        return UnreferencedFile(name)
-    split = division.split_of(name)
-    fault, reason = name_fault(name), Reason.UNSAFE_FILE_NAME
-    class_name = rule.class_of(name)
-    if not fault and not class_name:
-        reason = Reason.NO_CLASS
-        fault = "is in no folder" if rule.separator is None else f"has no {rule.separator!r} after its class"
-    if not fault:
-        reason, fault = Reason.NO_GROUP, division.fault(name)
-    if fault:
-        return SplitReject(split, Rejected("image", name_id(name), reason, f"{name!r} {fault}"))
-    return AnnotatedImage(ImageRow(name_id(name), name), split, labels=ImageLabels(class_name=class_name))
+def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:
+    """Why an image cannot be used, by its name; None if it can."""
+    if fault := name_fault(name):
+        return Reason.UNSAFE_FILE_NAME, f"{name!r} {fault}"
+    if not rule.class_of(name):
+        missing = "is in no folder" if rule.separator is None else f"has no {rule.separator!r} after its class"
+        return Reason.NO_CLASS, f"{name!r} {missing}"
+    if fault := division.fault(name):
+        return Reason.NO_GROUP, f"{name!r} {fault}"
+    return None

@@ -1,13 +1,14 @@
 """A class folder that holds folders named like other classes is most likely a copy of the data set, or a split."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.schemas.images import JoinSide
 from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.blocks.pack_block import unpack_block
 
 _SHOWN = 5
 
@@ -16,7 +17,7 @@ Nested = tuple[tuple[str, str], int]
 
 
 class WarnOfNestedClasses(beam.PTransform):
-    """(name, JoinSide) of image rows whose first folder is their class become (split, text) of warnings.
+    """Convert (range, packed Block) of image rows whose first folder is their class to (split, text) of warnings.
 
     Args:
         labels: a PCollection of one LabelMap.
@@ -28,20 +29,22 @@ class WarnOfNestedClasses(beam.PTransform):
         self._labels = labels
         self._splits = splits
 
-    def expand(self, rows: PCollection[tuple[str, JoinSide]]):
+    def expand(self, rows: PCollection[tuple[int, bytes]]):
         return (
             rows
-            | "Folders" >> beam.FlatMap(_folders)
-            | "CountFolders" >> beam.combiners.Count.PerElement()
+            | "Folders" >> beam.FlatMap(_folders).with_output_types(Nested)
+            | "CountFolders" >> beam.CombinePerKey(sum)
             | "CollectFolders" >> beam.combiners.ToList()
             | "Warn" >> beam.FlatMap(_warnings, AsSingleton(self._labels), self._splits).with_output_types(Any)
         )
 
 
-def _folders(row: tuple[str, JoinSide]) -> Iterator[tuple[str, str]]:
-    first, *others = row[0].split("/")[:-1]
-    for folder in sorted(set(others)):
-        yield first, folder
+def _folders(keyed: tuple[int, bytes]) -> Iterable[Nested]:
+    found: Counter[tuple[str, str]] = Counter()
+    for name in unpack_block(keyed[1]).file_name.texts():
+        first, *others = name.split("/")[:-1]
+        found.update((first, folder) for folder in set(others))
+    return found.items()
 
 
 def _warnings(nested: list[Nested], labels: LabelMap, splits: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -9,22 +9,22 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from itertools import islice
+from typing import BinaryIO, NamedTuple, TextIO
 
-import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsSingleton, PCollection
+import numpy as np
 
-from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
+from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.file_kinds import describe_table
 from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
-from recordmill.schemas.images import JoinSide
 from recordmill.schemas.names import has_control_character, name_fault, name_key
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
-from recordmill.schemas.splits import Division, name_id, split_name_fault
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.splits import Division, split_name_fault
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.folder.label_paths import named_rows
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.read_unpacked import GZIP, read_unpacked, unpacked
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -33,6 +33,7 @@ _LOGGER = logging.getLogger(__name__)
 _DELIMITERS = ",;\t"
 _MAX_FIELD = 1 << 20
 _MAX_LINE = 1 << 20
+_LINES_AT_ONCE = 10_000
 
 
 class LabelTable(msgspec.Struct, frozen=True):
@@ -63,52 +64,42 @@ class LabelRow(NamedTuple):
     fault: str
 
 
-class ReadLabels(beam.PTransform):
-    """LabelTable become (name, JoinSide) of image rows in the output `images`, and SplitReject in `rejected`.
+def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder) -> Iterator[Block]:
+    """Image rows of a table, each with its split.
 
     Args:
-        division: gives each image its split where the table does not.
-        splits: the splits of the job; a rejected line that gives none of them is counted in the first.
-    """
-
-    def __init__(self, division: Division | AsSingleton, splits: tuple[str, ...]):
-        super().__init__()
-        self._division = division
-        self._splits = splits
-
-    def expand(self, tables: PCollection[LabelTable]):
-        read = beam.FlatMap(_read, self._division, self._splits).with_output_types(tuple[str, JoinSide])
-        return tables | "ReadTable" >> read.with_outputs(REJECTED, main="images")
-
-
-def _read(table: LabelTable, division: Division, splits: tuple[str, ...]) -> Iterator[Any]:
-    progress.set_step("reading labels")
-    return route_outputs(
-        item if isinstance(item, SplitReject) else (name_key(item.image.file_name), JoinSide(image=item))
-        for item in read_labels(table, division, splits)
-    )
-
-
-def read_labels(
-    table: LabelTable, division: Division, splits: tuple[str, ...]
-) -> Iterator[AnnotatedImage | SplitReject]:
-    """The rows of a table, each with its split.
+        division: gives each image its split if the table does not.
+        splits: of the job; a rejected line that gives none of them is counted in the first.
 
     Raises:
         AnnotationFileError: see `label_rows`.
     """
+    progress.set_step("reading labels")
     _LOGGER.info("Reading %s", table.path)
-    for row in label_rows(table.path, table.columns):
-        path = path_below(row.path, table.folders)
-        name = name_key(path)
-        split = row.split if row.split is not None else division.split_of(name)
-        fault = _fault(row, path, division)
-        if fault is None:
-            yield AnnotatedImage(ImageRow(name_id(name), name), split, labels=ImageLabels(class_name=row.label))
-            continue
+    rows = label_rows(table.path, table.columns)
+    while lines := list(islice(rows, _LINES_AT_ONCE)):
+        found = [_labelled(row, table, division, splits, facts) for row in lines]
+        usable = [each for each in found if each]
+        yield named_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).having(
+            split=np.array([splits.index(split) for _, split, _ in usable], np.int64),
+            class_name=ragged_texts([label for _, _, label in usable]),
+        )
+
+
+def _labelled(
+    row: LabelRow, table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder
+) -> tuple[str, str, str] | None:
+    """Return name, split and label of a row; None if it is rejected."""
+    path = path_below(row.path, table.folders)
+    name = name_key(path)
+    split = row.split if row.split is not None else division.split_of(name)
+    if fault := _fault(row, path, division):
         reason, detail = fault
         reject = Rejected("image", None, reason, f"{posixpath.basename(table.path)} line {row.line}: {detail}")
-        yield SplitReject(split if split in splits else splits[0], reject)
+        split = split if split in splits else splits[0]
+        facts.reject(split, reject)
+        return None
+    return name, split, row.label
 
 
 def _fault(row: LabelRow, path: str, division: Division) -> tuple[Reason, str] | None:

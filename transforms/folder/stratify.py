@@ -6,18 +6,18 @@ the class that most of them have.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-import msgspec
 import numpy as np
 from apache_beam.pvalue import AsDict, AsSingleton, PCollection, TaggedOutput
 
-from recordmill.schemas.images import JoinSide
 from recordmill.schemas.splits import Division, SplitShares
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 
-Row = tuple[str, JoinSide]
+Rows = tuple[int, bytes]
+"""Number of a range, and a packed Block of image rows, each with a class."""
 Unit = tuple[int, int]
 """Position and number of images that are not divided: of one, or of a group."""
 
@@ -25,15 +25,20 @@ _GROUPED = "grouped"
 
 
 class Stratify(beam.PTransform):
-    """(name, JoinSide) of image rows, each with a class, become the same rows with their splits by class."""
+    """Convert (range, packed Block) of image rows to the same rows with their splits by class.
 
-    def __init__(self, division: Division | AsSingleton):
+    Args:
+        splits: of the job; the column `split` is an index of them.
+    """
+
+    def __init__(self, division: Division | AsSingleton, splits: Sequence[str]):
         super().__init__()
         self._division = division
+        self._splits = tuple(splits)
 
-    def expand(self, rows: PCollection[tuple[str, JoinSide]]) -> PCollection[tuple[str, JoinSide]]:
+    def expand(self, rows: PCollection[Rows]) -> PCollection[Rows]:
         placed = rows | "PlaceInClass" >> beam.FlatMap(_placed, self._division).with_output_types(
-            tuple[str, Unit]
+            tuple[str, bytes]
         ).with_outputs(_GROUPED, main="alone")
         groups = (
             placed[_GROUPED]
@@ -42,26 +47,29 @@ class Stratify(beam.PTransform):
             | "ClassOfGroup" >> beam.Map(_counted_group)  # (group, (class, number of images, of how many classes))
         )
         of_groups = groups | "PlaceGroups" >> beam.Map(_placed_group, self._division).with_output_types(
-            tuple[str, Unit]
+            tuple[str, bytes]
         )
         borders = (
             (placed.alone, of_groups)
             | "Units" >> beam.Flatten()
-            | "GroupByClass" >> beam.GroupByKey()  # (class, [(position, number)])
+            | "GroupByClass" >> beam.GroupByKey()  # (class, [int64 [N, 2] of Units, as bytes])
             | "Divide" >> beam.Map(_divided, self._division)  # (class, borders)
         )
         mixed = groups | "OfSeveralClasses" >> beam.FlatMap(_mixed)  # (group, class)
-        return rows | "Assign" >> beam.Map(_assigned, AsDict(borders), AsDict(mixed), self._division).with_output_types(
-            Row
-        )
+        assign = beam.Map(_assigned, AsDict(borders), AsDict(mixed), self._division, self._splits)
+        return rows | "Assign" >> assign.with_output_types(Rows)
 
 
-def _placed(row: Row, division: Division) -> Iterator[Any]:
-    name, match = row
-    if name in division.groups:
-        yield TaggedOutput(_GROUPED, (division.groups[name], _class_of(match)))
-    else:
-        yield _class_of(match), (division.shares.position(name), 1)
+def _placed(keyed: Rows, division: Division) -> Iterator[Any]:
+    block = unpack_block(keyed[1])
+    units: dict[str, list[Unit]] = {}
+    for name, class_name in zip(block.file_name.texts(), block.class_name.texts(), strict=True):
+        if name in division.groups:
+            yield TaggedOutput(_GROUPED, (division.groups[name], class_name))
+        else:
+            units.setdefault(class_name, []).append((division.shares.position(name), 1))
+    for class_name, of_class in units.items():
+        yield class_name, np.array(of_class, np.int64).tobytes()
 
 
 def _same(item: tuple[str, str]) -> tuple[str, str]:
@@ -75,9 +83,9 @@ def _counted_group(grouped: tuple[str, Iterable[str]]) -> tuple[str, tuple[str, 
     return group, (most, counts.total(), len(counts))
 
 
-def _placed_group(grouped: tuple[str, tuple[str, int, int]], division: Division) -> tuple[str, Unit]:
+def _placed_group(grouped: tuple[str, tuple[str, int, int]], division: Division) -> tuple[str, bytes]:
     group, (class_name, images, _) = grouped
-    return class_name, (division.shares.position(group), images)
+    return class_name, np.array([(division.shares.position(group), images)], np.int64).tobytes()
 
 
 def _mixed(grouped: tuple[str, tuple[str, int, int]]) -> Iterator[tuple[str, str]]:
@@ -86,9 +94,9 @@ def _mixed(grouped: tuple[str, tuple[str, int, int]]) -> Iterator[tuple[str, str
         yield group, class_name
 
 
-def _divided(group: tuple[str, Iterable[Unit]], division: Division) -> tuple[str, tuple[int, ...]]:
+def _divided(group: tuple[str, Iterable[bytes]], division: Division) -> tuple[str, tuple[int, ...]]:
     class_name, units = group
-    return class_name, class_borders(class_name, np.array(list(units), np.int64), division.shares)
+    return class_name, class_borders(class_name, np.frombuffer(b"".join(units), np.int64), division.shares)
 
 
 def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tuple[int, ...]:
@@ -107,13 +115,18 @@ def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tu
     return tuple(int(positions[np.searchsorted(twice_middle, 2 * end, side="right")]) for end in ends)
 
 
-def _assigned(row: Row, borders: dict[str, tuple[int, ...]], mixed: dict[str, str], division: Division) -> Row:
-    name, match = row
-    group = division.groups.get(name, name)
-    shares = division.shares
-    split = shares.split_at(shares.position(group), borders[mixed.get(group, _class_of(match))])
-    return name, JoinSide(msgspec.structs.replace(match.row, split=split), match.file)
-
-
-def _class_of(match: JoinSide) -> str:
-    return match.row.labels.class_name or ""
+def _assigned(
+    keyed: Rows,
+    borders: dict[str, tuple[int, ...]],
+    mixed: dict[str, str],
+    division: Division,
+    splits: Sequence[str],
+) -> Rows:
+    number, packed = keyed
+    block, shares = unpack_block(packed), division.shares
+    assigned = []
+    for name, class_name in zip(block.file_name.texts(), block.class_name.texts(), strict=True):
+        group = division.groups.get(name, name)
+        split = shares.split_at(shares.position(group), borders[mixed.get(group, class_name)])
+        assigned.append(splits.index(split))
+    return number, pack_block(block.having(split=np.array(assigned, np.int64)))

@@ -9,7 +9,8 @@ is a picture that has to be turned upright, is larger than wanted, or is wanted 
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from PIL import Image
@@ -70,17 +71,30 @@ def or_rejected(task: ImageTask, fetch: Fetch, read: Callable[[bytes], Loaded]) 
 
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
     """`data` as a picture of the size the JSON gives, if it gives one."""
+    if width and height and not rules.max_side:
+        picture = _as_it_is(data, (width, height), rules)
+        if picture:
+            return picture
     kind = known_kind(data)
-    if kind and rules.format in ("keep", kind) and not rules.max_side and width and height:
-        if rules.check == "none":
-            return _passed(data, kind, (width, height))
-        if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, width, height):
-            check_end(data, kind)
-            return _passed(data, kind, (width, height))
     image = opened(data, kind)
     check_pixel_count(image)
     with DECODING.part(image.width * image.height):
         return _decoded(image, data, kind, (width, height), rules)
+
+
+def _as_it_is(data: bytes, size: tuple[int, int], rules: PictureRules) -> Picture | None:
+    """`data` as a picture of the size the JSON gives, if a look at the header is enough to tell."""
+    if rules.check == "header" and rules.format in ("keep", "jpeg") and check_jpeg.usual_size(data) == size:
+        return _passed(data, "jpeg", size) if size[0] * size[1] <= MAX_PIXELS else None
+    kind = known_kind(data)
+    if not kind or rules.format not in ("keep", kind):
+        return None
+    if rules.check == "none":
+        return _passed(data, kind, size)
+    if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, *size):
+        check_end(data, kind)
+        return _passed(data, kind, size)
+    return None
 
 
 def _decoded(
@@ -173,11 +187,9 @@ def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
     if check != "none":
         check_end(data, kind)
     if check == "decode":
-        try:
+        with pixels_decode():
             check_structure(data, kind)
             load_small(image)
-        except Exception as error:  # as in `opened`
-            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def check_end(data: bytes, kind: str) -> None:
@@ -212,23 +224,27 @@ def _is_usual(data: bytes, kind: str) -> bool:
     """Whether TensorFlow decodes such files, if they are whole."""
     if kind == "png":
         return True
-    try:
+    with pixels_decode():
         return check_jpeg.jpeg_frame(data).is_tf_decodable
-    except check_jpeg.JpegError as error:
-        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
 
 
 def _rewritten(
     data: bytes, kind: str, original: str, size: tuple[int, int], turn: bool, rules: PictureRules
 ) -> tuple[bytes, str]:
+    with pixels_decode(), opened(data, kind) as image:
+        pixels = decode_picture(image, turn)
+    return encode_picture(pixels, original, size, rules)
+
+
+@contextmanager
+def pixels_decode() -> Iterator[None]:
+    """Raise UnusableError for any error within: Pillow's decoders raise nearly anything on bytes made to break them."""
     try:
-        with opened(data, kind) as image:
-            pixels = decode_picture(image, turn)
+        yield
     except UnusableError:
         raise
-    except Exception as error:  # as in `opened`
+    except Exception as error:
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
-    return encode_picture(pixels, original, size, rules)
 
 
 def brief(error: Exception) -> str:

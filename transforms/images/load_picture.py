@@ -5,11 +5,10 @@ import numpy as np
 from PIL import Image
 
 from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcoding
-from recordmill.schemas.rejects import Reason, Rejected, UnusableError
+from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.load_images import (
     DECODING,
-    brief,
     check_end,
     check_pixel_count,
     check_structure,
@@ -17,6 +16,7 @@ from recordmill.transforms.images.load_images import (
     load_image,
     opened,
     or_rejected,
+    pixels_decode,
 )
 from recordmill.transforms.images.transcode_picture import decode_picture, for_jpeg
 
@@ -71,15 +71,11 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
     with DECODING.part(image.width * image.height), image:
         if kind:
             check_end(data, kind)
-        try:
+        with pixels_decode():
             if kind:
                 check_structure(data, kind)
             picture = decode_picture(image, turn=False)
             if picture.mode != "RGB":  # or it would be copied
                 picture = for_jpeg(picture).convert("RGB")
-        except UnusableError:
-            raise
-        except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
-            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its pixels do not decode ({brief(error)})") from error
         height, width = size
         return np.asarray(picture.resize((width, height), Image.Resampling[resize.upper()]))

@@ -120,9 +120,8 @@ def encode_picture(image: Image.Image, original: str, size: tuple[int, int], rul
 
 def _is_see_through(image: Image.Image) -> bool:
     if image.mode in _ALPHA:
-        return (
-            np.asarray(image.getchannel(image.getbands()[-1])).min() < 255
-        )  # animations have the channel, used or not
+        # Animations have the channel, used or not.
+        return np.asarray(image.getchannel(image.getbands()[-1])).min() < 255
     return "transparency" in image.info
 
 

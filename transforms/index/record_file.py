@@ -14,9 +14,8 @@ from recordmill.schemas.errors import IndexMismatchError, RecordError
 from recordmill.schemas.shard_index import ShardIndex
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame
-from recordmill.transforms.index.build_index import located
-from recordmill.transforms.index.read_index import read_index
-from recordmill.transforms.records.open_records import open_records
+from recordmill.transforms.index.read_index import located, read_index
+from recordmill.transforms.records.shard_reader import open_records
 from recordmill.transforms.storage.interface import StoredFile, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
-from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
-from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources, name_fault
-from recordmill.schemas.rejects import Count, Metric, Reason
-from recordmill.transforms.join.compare_names import Names, SampleNames, compared_text
+from recordmill.schemas.rejects import Metric, Reason
+from recordmill.transforms.dataset.compare_names import Names, compared_text
+from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
@@ -42,74 +41,47 @@ class Demands(NamedTuple):
 
 
 class CheckFindings(beam.PTransform):
-    """Findings become a PCollection of one dict, the Rows of each split, for the steps that read pictures to wait for.
-    Warnings are logged.
+    """Convert Facts, one element at most, to one dict, the Rows of each split, for the steps that read pictures to wait
+    for. Warnings are logged.
+
+    Args:
+        warnings: a PCollection of further (split, text).
 
     Raises, when it runs, what `check_findings` does.
     """
 
-    def __init__(self, demands: Demands):
+    def __init__(self, demands: Demands, warnings: PCollection):
         super().__init__()
         self._demands = demands
+        self._warnings = warnings
 
-    def expand(self, findings):
-        once = findings.rejected.pipeline | "OnceFound" >> beam.Create([self._demands])
-        merged = findings.counted | "RowsMerged" >> beam.FlatMap(numbers_of, Metric.ROWS_MERGED)
-        return once | "Check" >> beam.Map(
-            _check,
-            AsList(findings.inputs),
-            AsList(merged),
-            AsList(findings.rejected),
-            AsList(findings.warnings),
-            AsSingleton(findings.unmatched | "ImageNames" >> beam.Map(_name) | "Images" >> _sample()),
-            AsSingleton(findings.unlisted | "FileNames" >> beam.Map(_name) | "Files" >> _sample()),
-        )
+    def expand(self, facts: PCollection[Facts]):
+        once = facts.pipeline | "OnceFound" >> beam.Create([self._demands])
+        return once | "Check" >> beam.Map(_check, AsList(facts), AsList(self._warnings))
 
 
-def _sample() -> beam.PTransform:
-    return beam.CombineGlobally(SampleNames())
-
-
-def _name(item: UnmatchedImage | UnreferencedFile) -> str:
-    return item.name
-
-
-def numbers_of(of_split: tuple[str, Count], metric: Metric) -> list[tuple[str, int]]:
-    """The number of a split, where it is of the metric."""
-    split, counted = of_split
-    return [(split, counted.number)] if counted.what is metric else []
-
-
-def _check(  # one parameter a side input
-    demands: Demands,
-    inputs: list[tuple[str, InputRows]],
-    merged: list[tuple[str, int]],
-    rejected: KindRejects,
-    warnings: list[tuple[str, str]],
-    images: Names,
-    files: Names,
-) -> dict[str, Rows]:
-    for text in sorted({text for _, text in warnings}):  # which may say why there is too much to reject
+def _check(demands: Demands, parts: list[Facts], warnings: list[tuple[str, str]]) -> dict[str, Rows]:
+    facts = add_facts(parts)
+    for text in sorted({text for _, text in (*warnings, *facts.warnings)}):  # why there may be too much to reject
         _LOGGER.warning(text)
-    rows = count_rows(demands.splits, inputs, merged)
-    check_findings(demands, rows, rejected, images, files)
+    rows = count_rows(demands.splits, facts)
+    check_findings(demands, rows, facts.rejects.items(), facts.unmatched, facts.unlisted)
     return rows
 
 
-def count_rows(
-    splits: Iterable[str], inputs: Iterable[tuple[str, InputRows]], merged: Iterable[tuple[str, int]]
-) -> dict[str, Rows]:
+def count_rows(splits: Iterable[str], facts: Facts) -> dict[str, Rows]:
     """The rows of each split; those that two annotation files have of one image are one."""
     images: Counter[str] = Counter()
     annotations: Counter[str] = Counter()
     what = "image"
-    for split, rows in inputs:
-        what = "row" if rows.kind == "rows" else "image"
+    for (split, _, kind), rows in facts.inputs.items():
+        what = "row" if kind == "rows" else "image"
         images[split] += rows.images
         annotations[split] += rows.annotations
-    for split, number in merged:
-        images[split] -= number
-    return {split: Rows(images[split], annotations[split], what) for split in splits}
+    merged = Metric.ROWS_MERGED.value
+    return {
+        split: Rows(images[split] - facts.counts.get((split, merged), 0), annotations[split], what) for split in splits
+    }
 
 
 def check_findings(demands: Demands, rows: dict[str, Rows], rejected: KindRejects, images: Names, files: Names) -> None:
@@ -155,7 +127,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], rejected: KindReject
 
 
 def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> str:
-    beside = _folder_of_rows(demands.sources, images.first)
+    beside = _folder_of_rows(demands.sources, images.first[:3])
     return compared_text(images, files, demands.sources, beside, is_all)
 
 

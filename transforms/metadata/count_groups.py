@@ -1,14 +1,15 @@
 """Groups that are never in two splits: how many there are, and how far they keep splits from their shares."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.rejects import Count, Metric, SplitCount
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.splits import Division, SplitShares
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 
 _SHOWN = 3
 _FAR = 0.05
@@ -24,20 +25,11 @@ class GroupSizes(NamedTuple):
     ungrouped: int = 0
 
 
-class GroupFindings(NamedTuple):
-    """What CountGroups gives.
-
-    Attributes:
-        counted: SplitCount, of the groups of each split, and of images in none.
-        warnings: (split, text), of shares that are not met, and of a list's names that are of no image.
-    """
-
-    counted: PCollection
-    warnings: PCollection
-
-
 class CountGroups(beam.PTransform):
-    """(split, name), one for each image, become GroupFindings.
+    """Convert (split, name), one an image, to two PCollections of Facts.
+
+    They have the groups of each split, and images in none; and warnings of shares that are not met, and of names in a
+    list that are of no image.
 
     Raises, when it runs, what `unmatched_warnings` does.
     """
@@ -56,17 +48,9 @@ class CountGroups(beam.PTransform):
         )
         once = images.pipeline | "OnceGrouped" >> beam.Create([None])
         listed = images | "Listed" >> beam.FlatMap(_listed, self._division).with_output_types(str)
-        # Of no type that Beam could tell from others, as what these are flattened with.
-        counted = sizes | "Counted" >> beam.FlatMap(_counted).with_output_types(Any)
-        of_shares = (
-            sizes
-            | "CollectSizes" >> beam.combiners.ToList()
-            | "ShareWarnings" >> beam.FlatMap(_share_warnings, self._division).with_output_types(Any)
-        )
-        of_names = once | "NameWarnings" >> beam.FlatMap(
-            _unmatched_warnings, AsIter(listed), self._division
-        ).with_output_types(Any)
-        return GroupFindings(counted, (of_shares, of_names) | "GroupWarnings" >> beam.Flatten())
+        of_shares = once | "Shares" >> beam.Map(_shares, AsList(sizes), self._division)
+        of_names = once | "Names" >> beam.Map(_names, AsIter(listed), self._division)
+        return of_shares, of_names
 
 
 def _grouped(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
@@ -87,12 +71,18 @@ def _of_split(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSiz
     return split, GroupSizes(images, 1, (images, group))
 
 
-def _share_warnings(sizes: Sequence[tuple[str, GroupSizes]], division: Division) -> Iterator[tuple[str, str]]:
-    return share_warnings(sizes, division.shares)
+def _shares(_: None, sizes: list[tuple[str, GroupSizes]], division: Division) -> Facts:
+    facts = FactsBuilder()
+    for split, of_split in sizes:
+        facts.count(split, Metric.GROUPS, of_split.groups)
+        facts.count(split, Metric.UNGROUPED, of_split.ungrouped)
+    for warning in share_warnings(sizes, division.shares):
+        facts.warn(*warning)
+    return facts.build()
 
 
-def _unmatched_warnings(_: None, found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
-    return unmatched_warnings(found, division)
+def _names(_: None, found: Iterable[str], division: Division) -> Facts:
+    return Facts(warnings=frozenset(unmatched_warnings(found, division)))
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
@@ -119,12 +109,6 @@ def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
     """The sizes of groups, or of none, together."""
     images, groups, largest, ungrouped = zip(GroupSizes(0, 0, (0, "")), *sizes, strict=True)
     return GroupSizes(sum(images), sum(groups), max(largest), sum(ungrouped))
-
-
-def _counted(of_split: tuple[str, GroupSizes]) -> Iterator[SplitCount]:
-    split, sizes = of_split
-    yield SplitCount(split, Count(Metric.GROUPS, sizes.groups))
-    yield SplitCount(split, Count(Metric.UNGROUPED, sizes.ungrouped))
 
 
 def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:

@@ -47,8 +47,29 @@ def describe_split(
         made_by=made_by(recipe.layout),
         compression="GZIP" if recipe.options["gzip"] else "",
         inputs=inputs,
-        images=_image_counts(inputs, rejected, number),
-        annotations=_annotation_counts(inputs, rejected, number),
+        images=ImageCounts(
+            rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
+            written=number[Metric.IMAGES],
+            without_record=number[Metric.IMAGES_WITHOUT_RECORD],
+            rejected=rejected.reasons("image", "row"),
+            of_other_classes=number[Metric.OF_OTHER_CLASSES],
+            rewritten=_rewritten(number),
+            groups=number[Metric.GROUPS],
+            ungrouped=number[Metric.UNGROUPED],
+        ),
+        annotations=AnnotationCounts(
+            rows=sum(rows.annotations for rows in inputs),
+            objects=number[Metric.OBJECTS],
+            captions=number[Metric.CAPTIONS],
+            stuff=number[Metric.REGIONS],
+            panoptic=number[Metric.PANOPTIC],
+            joined=number[Metric.ANNOTATIONS_MERGED],
+            rejected=rejected.reasons("annotation"),
+            filtered={metric.value: number[metric] for metric in FILTERS if number[metric]},
+            of_rejected_images=rejected.annotations + number[Metric.OF_REJECTED_IMAGES],
+            boxes_clipped=number[Metric.BOXES_CLIPPED],
+            masks=number[Metric.MASKS],
+        ),
         unlisted=unlisted,
         record_bytes=number[Metric.RECORD_BYTES],
         rejects_sha256=rejects.sha256,
@@ -60,37 +81,6 @@ def describe_split(
         findings=dict(findings),
         statistics_sha256=statistics_sha256,
         fingerprints_sha256=fingerprints_sha256,
-    )
-
-
-def _image_counts(inputs: Iterable[InputRows], rejected: RejectTally, number: Mapping[Metric, int]) -> ImageCounts:
-    return ImageCounts(
-        rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
-        written=number[Metric.IMAGES],
-        without_record=number[Metric.IMAGES_WITHOUT_RECORD],
-        rejected=rejected.reasons("image", "row"),
-        of_other_classes=number[Metric.OF_OTHER_CLASSES],
-        rewritten=_rewritten(number),
-        groups=number[Metric.GROUPS],
-        ungrouped=number[Metric.UNGROUPED],
-    )
-
-
-def _annotation_counts(
-    inputs: Iterable[InputRows], rejected: RejectTally, number: Mapping[Metric, int]
-) -> AnnotationCounts:
-    return AnnotationCounts(
-        rows=sum(rows.annotations for rows in inputs),
-        objects=number[Metric.OBJECTS],
-        captions=number[Metric.CAPTIONS],
-        stuff=number[Metric.REGIONS],
-        panoptic=number[Metric.PANOPTIC],
-        joined=number[Metric.ANNOTATIONS_MERGED],
-        rejected=rejected.reasons("annotation"),
-        filtered={metric.value: number[metric] for metric in FILTERS if number[metric]},
-        of_rejected_images=rejected.annotations + number[Metric.OF_REJECTED_IMAGES],
-        boxes_clipped=number[Metric.BOXES_CLIPPED],
-        masks=number[Metric.MASKS],
     )
 
 

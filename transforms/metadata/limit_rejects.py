@@ -8,6 +8,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from apache_beam.utils.shared import Shared
 
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.metadata.check_findings import Demands
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects, is_over, rows_of_all
 from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects
@@ -18,13 +19,13 @@ ENOUGH = 100
 
 
 class LimitRejects(beam.PTransform):
-    """Consume (RejectKind, Rejects) of the pictures that are read, and emit nothing. A runner does this in one bundle
+    """Consume Facts of shards, and emit nothing. A runner does this in one bundle
     with the step that reads them, so that an error ends that one, too. Each process counts its own rejects: many
     workers stop later than one.
 
     Args:
         checked: what CheckFindings gives.
-        found: (RejectKind, Rejects) of the steps before.
+        found: Facts of the steps before, one element at most.
 
     Raises, when it runs, what `RejectLimit.add` does.
     """
@@ -35,9 +36,9 @@ class LimitRejects(beam.PTransform):
         self._found = found
         self._demands = demands
 
-    def expand(self, rejected):
+    def expand(self, facts: PCollection[Facts]):
         stop = beam.ParDo(_StopAtLimit(self._demands), AsSingleton(self._checked), AsList(self._found))
-        return rejected | "StopAtLimit" >> stop
+        return facts | "StopAtLimit" >> stop
 
 
 class _StopAtLimit(beam.DoFn):
@@ -48,8 +49,10 @@ class _StopAtLimit(beam.DoFn):
     def setup(self):
         self._limit = self._shared.acquire(lambda: RejectLimit(self._demands))
 
-    def process(self, item: tuple[RejectKind, Rejects], rows: Mapping[str, Rows], found: KindRejects) -> None:
-        self._limit.add(item, rows, found)
+    def process(self, facts: Facts, rows: Mapping[str, Rows], found: list[Facts]) -> None:
+        of_others = [item for each in found for item in each.rejects.items()]
+        for item in facts.rejects.items():
+            self._limit.add(item, rows, of_others)
 
 
 class RejectLimit:

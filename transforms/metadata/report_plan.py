@@ -1,6 +1,8 @@
 """A plan for people: what a job would write, without writing it."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import apache_beam as beam
 import msgspec
@@ -13,15 +15,20 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows, num_classes
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.rejects import Metric, RejectTally
-from recordmill.transforms.metadata.check_findings import numbers_of
-from recordmill.transforms.metadata.count_classes import OfSplit, class_counts
+from recordmill.transforms.blocks.image_tasks import labels_of
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.metadata.write_metadata import Findings
-from recordmill.transforms.rejects.write_rejects import KindRejects, tally_rejects
+from recordmill.transforms.rejects.write_rejects import tally_rejects
 from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
+OfSplit = tuple[tuple[str, int | str], int]
+"""((split, category id or class name), number)."""
 
+
+@dataclass(eq=False, repr=False)
 class ReportPlan(beam.PTransform):
     """(split, SplitPlan) become a PlanReport, written as JSON to the local file `path`.
 
@@ -33,55 +40,42 @@ class ReportPlan(beam.PTransform):
         texts: what is known of those that are encoded, if any are.
     """
 
-    def __init__(
-        self,
-        checked: PCollection,
-        findings: Findings,
-        classes: PCollection,
-        labels: PCollection,
-        table: PCollection,
-        path: str,
-        texts: EncodedTexts | None = None,
-    ):
-        super().__init__()
-        self._classes = classes
-        self._table = table
-        self._checked = checked
-        self._findings = findings
-        self._labels = labels
-        self._path = path
-        self._texts = texts
+    checked: PCollection
+    findings: Findings
+    classes: PCollection
+    labels: PCollection
+    table: PCollection
+    path: str
+    texts: EncodedTexts | None = None
 
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
         known = {
             "plans": AsList(plans),
-            "rejected": AsList(self._findings.rejected),
-            "groups": AsList(self._findings.counted | "Groups" >> beam.FlatMap(numbers_of, Metric.GROUPS)),
-            "inputs": AsList(self._findings.inputs),
-            "classes": AsList(self._classes),
-            "table": AsSingleton(self._table),
-            "labels": AsSingleton(self._labels),
-            "_": AsSingleton(self._checked),
+            "parts": AsList(self.findings.facts),
+            "classes": AsList(self.classes),
+            "table": AsSingleton(self.table),
+            "labels": AsSingleton(self.labels),
+            "_": AsSingleton(self.checked),
         }
-        if texts := self._texts:
+        if texts := self.texts:
             known["encoders"] = AsList(texts.encoders)
-        return plans.pipeline | "Once" >> beam.Create([self._path]) | "Report" >> beam.Map(_write_report, **known)
+        return plans.pipeline | "Once" >> beam.Create([self.path]) | "Report" >> beam.Map(_write_report, **known)
 
 
 def _write_report(  # one parameter a side input
     path: str,
     plans: list[tuple[str, SplitPlan]],
-    rejected: KindRejects,
-    groups: list[tuple[str, int]],
-    inputs: list[tuple[str, InputRows]],
+    parts: list[Facts],
     classes: list[OfSplit],
     labels: LabelMap,
     table: FeatureTable,
     _: object,
     encoders: Iterable[TextEncoder] = (),
 ) -> None:
-    of_all = tally_rejects(rejected), [rows for _, rows in inputs]
-    report = report_plan(dict(plans), *of_all, classes, labels, table, dict(groups))
+    facts = add_facts(parts)
+    groups = {split: number for (split, metric), number in facts.counts.items() if metric == Metric.GROUPS.value}
+    of_all = tally_rejects(facts.rejects.items()), list(facts.inputs.values())
+    report = report_plan(dict(plans), *of_all, classes, labels, table, groups)
     report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
     storage_for(path).write(path, msgspec.json.encode(report))
 
@@ -110,3 +104,41 @@ def report_plan(
         inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
         features=() if LAYOUTS[table.layout].features else table.features,
     )
+
+
+class CountClasses(beam.PTransform):
+    """Convert (BlockKey, packed Block) to OfSplit."""
+
+    def __init__(self, splits: Sequence[str]):
+        super().__init__()
+        self._splits = tuple(splits)
+
+    def expand(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[OfSplit]:
+        return blocks | "Classes" >> beam.FlatMap(_classes, self._splits) | "AddClasses" >> beam.CombinePerKey(sum)
+
+
+def _classes(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[OfSplit]:
+    block = unpack_block(keyed[1])
+    found: Counter[tuple[int, int | str]] = Counter()
+    of_image = block.split.tolist()
+    if block.num_objects:
+        found.update(zip(block.split[block.image_of_object].tolist(), block.category_id.tolist(), strict=True))
+    names = (labels.class_name for labels in labels_of(block))
+    found.update((split, name) for split, name in zip(of_image, names, strict=True) if name is not None)
+    return (((splits[split], kind), number) for (split, kind), number in found.items())
+
+
+def class_counts(counts: Iterable[OfSplit], labels: LabelMap) -> dict[str, list[int]]:
+    """The numbers of each split by class index.
+
+    >>> from recordmill.schemas.annotations import Category
+    >>> class_counts([(("val", "dog"), 3)], LabelMap((Category(0, "cat"), Category(1, "dog"))))
+    {'val': [0, 3]}
+    """
+    of_id = labels.index_by_id()
+    of_name = {category.name: index for index, category in enumerate(labels.categories)}
+    by_split: dict[str, list[int]] = {}
+    for (split, kind), number in sorted(counts, key=str):
+        index: Mapping = of_name if isinstance(kind, str) else of_id
+        by_split.setdefault(split, [0] * len(labels.categories))[index[kind]] += number
+    return by_split

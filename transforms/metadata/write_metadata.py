@@ -2,6 +2,7 @@
 complete."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -13,14 +14,13 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.encoders import TextCounts, TextEncoder
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import InputRows, Manifest, SplitManifest, Unlisted, encode_json, manifest_of
+from recordmill.schemas.manifest import Manifest, SplitManifest, Unlisted, encode_json, manifest_of
 from recordmill.schemas.recipes import InputFile, Recipe
-from recordmill.schemas.rejects import Count, RejectTally
+from recordmill.schemas.rejects import RejectTally
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.join.compare_names import Names, SampleNames
+from recordmill.transforms.dataset.facts import CombineFacts, Facts, add_facts
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates, check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import forget
@@ -32,38 +32,20 @@ from recordmill.transforms.metadata.describe_split import (
     describe_split,
 )
 from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
-from recordmill.transforms.rejects.gather_rejects import MergeRejects
-from recordmill.transforms.rejects.write_rejects import (
-    KindRejects,
-    RejectList,
-    rejects_paths,
-    tally_rejects,
-    write_rejects,
-)
-from recordmill.transforms.statistics.add_statistics import sum_statistics
+from recordmill.transforms.rejects.write_rejects import RejectList, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.text.encode_captions import EncodedTexts, add_text_counts
 
-_UNLISTED_SHOWN = 5
-
 
 class Findings(NamedTuple):
-    """What the steps before the writing found, as PCollections.
+    """What the steps before the writing found.
 
     Attributes:
-        inputs: (split, InputRows).
-        rejected: (RejectKind, Rejects).
-        counted: (split, Count).
-        unlisted: UnreferencedFile.
-        unmatched: UnmatchedImage.
-        warnings: (split, text), of what is not likely to be meant.
+        facts: a PCollection of Facts, one element at most.
+        warnings: a PCollection of further (split, text), of what is not likely to be meant.
     """
 
-    inputs: PCollection
-    rejected: PCollection
-    counted: PCollection
-    unlisted: PCollection
-    unmatched: PCollection
+    facts: PCollection
     warnings: PCollection
 
 
@@ -87,30 +69,22 @@ class Outcome(NamedTuple):
     """The results of a job, to be written as metadata.
 
     Attributes:
-        shards, rejected, inputs: of all splits, each with its split.
-        counts: likewise: how many of each metric.
-        classes: likewise: how many objects, or images, of each class by its index.
-        warnings: likewise: for a person.
-        statistics: likewise, of all its shards.
-        texts: likewise: what was encoded of each column.
-        fingerprints: likewise: of pictures, by shard.
+        facts: of all steps.
+        shards, warnings, fingerprints: of all splits, each with its split.
+        texts: what was encoded, by split and column.
     """
 
     labels: LabelMap
     table: FeatureTable
+    facts: Facts
     shards: Iterable[tuple[str, ShardInfo]]
-    rejected: KindRejects
-    inputs: Iterable[tuple[str, InputRows]]
-    counts: Iterable[tuple[tuple[str, str], int]]
-    unlisted: Unlisted
-    classes: Iterable[tuple[tuple[str, int], int]]
     warnings: Iterable[tuple[str, str]] = ()
     encoders: Iterable[TextEncoder] = ()
     texts: Iterable[tuple[tuple[str, str], TextCounts]] = ()
-    statistics: Iterable[tuple[str, Statistics]] = ()
     fingerprints: Iterable[tuple[str, Fingerprints]] = ()
 
 
+@dataclass(eq=False, repr=False)
 class WriteMetadata(beam.PTransform):
     """Written becomes a PCollection of one Manifest, when everything is in its place.
 
@@ -121,71 +95,38 @@ class WriteMetadata(beam.PTransform):
         listings: InputFile of the folders that recipes name, where these have to be listed.
     """
 
-    def __init__(
-        self,
-        labels: PCollection,
-        table: PCollection,
-        findings: Findings,
-        target: Target,
-        texts: EncodedTexts | None = None,
-        listings: PCollection | None = None,
-    ):
-        super().__init__()
-        self._labels = labels
-        self._table = table
-        self._findings = findings
-        self._target = target
-        self._texts = texts
-        self._listings = listings
+    labels: PCollection
+    table: PCollection
+    findings: Findings
+    target: Target
+    texts: EncodedTexts | None = None
+    listings: PCollection | None = None
 
     def expand(self, written):
-        rejected = (written.rejected, self._findings.rejected) | "AllRejected" >> MergeRejects()
-        counted = (written.counted, self._findings.counted) | "AllCounted" >> beam.Flatten()
-        counts = counted | "ByMetric" >> beam.Map(_by_metric) | "AddCounts" >> beam.CombinePerKey(sum)
         outcome = {
-            "labels": AsSingleton(self._labels),
-            "table": AsSingleton(self._table),
+            "labels": AsSingleton(self.labels),
+            "table": AsSingleton(self.table),
             "shards": AsList(written.shards),
-            "rejected": AsList(rejected),
-            "inputs": AsList(self._findings.inputs),
-            "counts": AsList(counts),
-            "classes": AsList(written.classes | "AddClasses" >> beam.CombinePerKey(sum)),
-            "warnings": AsList(self._findings.warnings),
-            "statistics": AsList(written.statistics | "CombineStatistics" >> beam.CombinePerKey(sum_statistics)),
+            "found": AsList(self.findings.facts),
+            "of_shards": AsList(written.facts | "AddFacts" >> beam.CombineGlobally(CombineFacts()).without_defaults()),
+            "warnings": AsList(self.findings.warnings),
             "fingerprints": AsList(written.fingerprints),
-            "unlisted": AsSingleton(
-                self._findings.unlisted
-                | "UnlistedNames" >> beam.Map(_name)
-                | "SampleNames" >> beam.CombineGlobally(SampleNames(_UNLISTED_SHOWN))
-                | "Unlisted" >> beam.Map(_unlisted)
-            ),
         }
-        if texts := self._texts:
+        if texts := self.texts:
             outcome["encoders"] = AsList(texts.encoders)
             outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(add_text_counts))
-        if self._listings is not None:
-            outcome["listings"] = AsList(self._listings)
-        once = written.shards.pipeline | "Once" >> beam.Create([self._target])
+        if self.listings is not None:
+            outcome["listings"] = AsList(self.listings)
+        once = written.shards.pipeline | "Once" >> beam.Create([self.target])
         return once | "Write" >> beam.Map(_write, **outcome)
 
 
-def _write(target: Target, listings: Iterable[InputFile] = (), **outcome: Any) -> Manifest:
-    found = {file.path: file for file in listings}
-    recipes = tuple(recipe.with_listings(found) for recipe in target.recipes)
-    return write_metadata(target._replace(recipes=recipes), Outcome(**outcome))
-
-
-def _name(file: UnreferencedFile) -> str:
-    return file.name
-
-
-def _unlisted(names: Names) -> Unlisted:
-    return Unlisted(names.number, names.first)
-
-
-def _by_metric(of_split: tuple[str, Count]) -> tuple[tuple[str, str], int]:
-    split, counted = of_split
-    return (split, counted.what.value), counted.number
+def _write(
+    target: Target, found: list[Facts], of_shards: list[Facts], listings: Iterable[InputFile] = (), **outcome: Any
+) -> Manifest:
+    listed = {file.path: file for file in listings}
+    recipes = tuple(recipe.with_listings(listed) for recipe in target.recipes)
+    return write_metadata(target._replace(recipes=recipes), Outcome(facts=add_facts([*found, *of_shards]), **outcome))
 
 
 def write_metadata(target: Target, outcome: Outcome) -> Manifest:
@@ -200,14 +141,14 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         LostImagesError: see `describe_split.check_whole`.
         CategoryError, JobError: see `commit_splits`.
     """
-    rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], outcome.rejected)
+    rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], outcome.facts.rejects.items())
     files = _statistics_files(target.recipes, outcome)
     fingerprints = {split: of for split, of in _by_split(target.recipes, outcome.fingerprints).items() if of}
     prints = {split: fingerprint_lines(of_split) for split, of_split in fingerprints.items()}
     splits = _described(target.recipes, outcome, rejects, files, prints)
     for split in splits.values():
         check_whole(split, outcome.table)
-    _check(target, splits, tally_rejects(outcome.rejected))
+    _check(target, splits, tally_rejects(outcome.facts.rejects.items()))
     compared: set[str] = set()
     if target.duplicates != "report":
         compared = check_duplicates(target.output, fingerprints, outcome.table, target.duplicates)
@@ -244,12 +185,16 @@ def _described(
     statistics: Mapping[str, bytes],
     fingerprints: Mapping[str, bytes],
 ) -> dict[str, SplitManifest]:
-    shards, inputs = _by_split(recipes, outcome.shards), _by_split(recipes, outcome.inputs)
+    facts = outcome.facts
+    shards = _by_split(recipes, outcome.shards)
+    inputs = _by_split(recipes, ((split, rows) for (split, _, _), rows in facts.inputs.items()))
     class_counts = _class_counts(recipes, outcome)
-    warnings = _by_split(recipes, outcome.warnings)
+    warnings = _by_split(recipes, {*outcome.warnings, *facts.warnings})
+    unlisted = Unlisted(facts.unlisted.number, facts.unlisted.first)
     texts = _by_split(recipes, ((split, (column, counts)) for (split, column), counts in outcome.texts))
-    counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in outcome.counts))
-    findings = {split: {name: found.number for name, found in of.findings.items()} for split, of in outcome.statistics}
+    counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in facts.counts.items()))
+    statistics_of = facts.statistics.items()
+    findings = {split: {name: found.number for name, found in of.findings.items()} for split, of in statistics_of}
     return {
         recipe.split: describe_split(
             recipe,
@@ -257,7 +202,7 @@ def _described(
             rejects[recipe.split],
             inputs[recipe.split],
             dict(counts[recipe.split]),
-            outcome.unlisted,
+            unlisted,
             sha256(statistics[recipe.split]).hexdigest(),
             class_counts[recipe.split],
             warnings[recipe.split],
@@ -271,7 +216,7 @@ def _described(
 
 def _statistics_files(recipes: Sequence[Recipe], outcome: Outcome) -> dict[str, bytes]:
     """Each split's statistics-SPLIT.json."""
-    statistics, class_counts = dict(outcome.statistics), _class_counts(recipes, outcome)
+    statistics, class_counts = outcome.facts.statistics, _class_counts(recipes, outcome)
     return {
         split: encode_json(
             describe_statistics(statistics.get(split, Statistics()), outcome.labels, outcome.table, counts)
@@ -282,7 +227,7 @@ def _statistics_files(recipes: Sequence[Recipe], outcome: Outcome) -> dict[str, 
 
 def _class_counts(recipes: Sequence[Recipe], outcome: Outcome) -> dict[str, list[int]]:
     """How many objects, or images, of each split are of each class index."""
-    classes = _by_split(recipes, ((split, (index, number)) for (split, index), number in outcome.classes))
+    classes = _by_split(recipes, ((split, (index, number)) for (split, index), number in outcome.facts.classes.items()))
     indices = range(len(outcome.labels.categories))
     by_index = {split: dict(counts) for split, counts in classes.items()}
     return {split: [counts.get(index, 0) for index in indices] for split, counts in by_index.items()}

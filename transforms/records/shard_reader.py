@@ -1,4 +1,5 @@
-"""A shard's records, with what its manifest says of the file."""
+"""The records of TFRecord files: a shard's, with what its manifest says of the file; and anybody's, whatever they are
+called."""
 
 import hashlib
 import io
@@ -9,14 +10,16 @@ from typing import Any, BinaryIO
 from isal import igzip
 from isal.isal_zlib import IsalError
 
-from recordmill.schemas.errors import RecordError
+from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.tfrecord import FRAME_BYTES, ByteStream, read_records
+from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
 GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
 """What reading raises where a GZIP stream is damaged or cut."""
 
 _READ_BYTES = 1 << 20
+_HEADER_BYTES = 12
 
 
 class ShardReader:
@@ -82,3 +85,45 @@ class _Seen(io.RawIOBase):
         self._reader.sha256.update(data)
         self._reader.size += len(data)
         return len(data)
+
+
+def open_records(path: str, version: str = "") -> Iterator[bytes]:
+    """The records of a TFRecord file, checksums checked; GZIP by its content.
+
+    Args:
+        version: see `Storage.open`.
+
+    Raises:
+        ConfigError: it is no TFRecord file.
+        RecordError: at the first damaged record; it names the file, the record and its offset.
+        OSError: the file cannot be read.
+    """
+    with storage_for(path).open(path, version) as file:
+        start = file.read(_HEADER_BYTES)
+        file.seek(0)
+        is_packed = start.startswith(GZIP)
+        if start and len(start) < _HEADER_BYTES and not is_packed:
+            raise ConfigError(f"{path} is no TFRecord file: it has {len(start)} bytes, and a record has 16 or more")
+        stream: ByteStream = file  # without a larger buffer, out of which each record would be copied
+        if is_packed:
+            stream = igzip.IGzipFile(fileobj=file, mode="rb")  # a buffer around it would lose what comes before a fault
+        read = 0
+        try:
+            for record in read_records(stream):
+                yield record
+                read += 1
+        except RecordError as error:
+            raise _located(path, error, "" if is_packed else repr(start)) from error
+        except GZIP_FAULTS as error:  # type: ignore[misc]
+            raise RecordError(f"{path}: after {read:,} records its GZIP stream is damaged or cut ({error})") from error
+
+
+def _located(path: str, error: RecordError, start: str) -> Exception:
+    """The error with where it is; `start` is how the file begins, empty where it is GZIP's."""
+    if error.reason == "length_crc" and not error.record:
+        begins = f"it begins with {start}" if start else "unpacked from GZIP"
+        return ConfigError(
+            f"{path} is no TFRecord file: its first {_HEADER_BYTES} bytes are not the header of a record ({begins})"
+        )
+    where = f"at byte {error.offset:,}{'' if start else ' of what it unpacks to'}"
+    return RecordError(f"{path}: record {error.record} {where}: {error.detail}", None, error.reason, error.offset)

@@ -1,7 +1,7 @@
 """Rejects of one reason: their exact number, and a bounded list of them."""
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from itertools import islice, takewhile
 from operator import itemgetter
@@ -70,15 +70,20 @@ class RejectsBuilder:
     """Adds up rejects of one kind. Lists all lines, or the MOST_LISTED lines with the smallest checksums.
 
     Neither the order of arrival nor the bundles decide which lines are listed.
+
+    Attributes:
+        number: of rejects so far.
     """
 
-    def __init__(self) -> None:
-        self._number = self._annotations = 0
+    def __init__(self, *parts: Rejects) -> None:
+        self.number = self._annotations = 0
         self._lines: list[bytes] = []
         self._largest = 1 << 32  # checksum of the last line that a cut has left
+        for rejects in parts:
+            self.merge(rejects)
 
     def add(self, split: str, reject: Rejected) -> None:
-        self._number += 1
+        self.number += 1
         self._annotations += reject.annotations
         line = keyed_line(split, reject)
         if crc32(line) <= self._largest:
@@ -86,7 +91,7 @@ class RejectsBuilder:
             self._cut(MOST_LISTED // 4)
 
     def merge(self, rejects: Rejects) -> None:
-        self._number += rejects.number
+        self.number += rejects.number
         self._annotations += rejects.annotations
         self._lines += rejects.lines()
         self._cut(MOST_LISTED // 4)
@@ -95,10 +100,10 @@ class RejectsBuilder:
         self._cut()
         self._lines.sort()
         packed = isal_zlib.compress(_ENCODE_LINES(self._lines), 1)
-        return Rejects(self._number, self._annotations, self._lines[0], packed)
+        return Rejects(self.number, self._annotations, self._lines[0], packed)
 
     def __reduce__(self):  # Beam pickles accumulators
-        return _builder_of, (self.build(),)
+        return RejectsBuilder, (self.build(),)
 
     def _cut(self, spare: int = 0) -> None:
         """Cut the list if it has more than `spare` lines too many. Cutting at every line would take too long."""
@@ -108,12 +113,6 @@ class RejectsBuilder:
             within = bisect_left(self._lines, self._largest, key=crc32)
             ties = takewhile(lambda line: crc32(line) == self._largest, islice(self._lines, within, None))
             self._lines[within:] = sorted(ties)[: MOST_LISTED - within]
-
-
-def _builder_of(rejects: Rejects) -> RejectsBuilder:
-    builder = RejectsBuilder()
-    builder.merge(rejects)
-    return builder
 
 
 class KindsBuilder:
@@ -127,6 +126,13 @@ class KindsBuilder:
 
     def merge(self, kind: RejectKind, rejects: Rejects) -> None:
         self._builders[kind].merge(rejects)
+
+    def numbers_of_splits(self) -> Counter[str]:
+        """Number of rejects of each split."""
+        numbers: Counter[str] = Counter()
+        for (split, _, _), builder in self._builders.items():
+            numbers[split] += builder.number
+        return numbers
 
     def build(self) -> dict[RejectKind, Rejects]:
         return {kind: builder.build() for kind, builder in self._builders.items()}

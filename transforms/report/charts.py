@@ -75,15 +75,8 @@ def bar_chart(columns: Sequence[Column], label: str) -> Markup:
             if share:
                 height = max(1.0, share / most * down)
                 x, y = left + 0.07 * across + split * width, _TOP + down - height
-                of_bar = (
-                    split % COLOURS,
-                    x,
-                    y,
-                    max(width - 0.5, 0.5),
-                    height,
-                    f"{column.label}: {column.numbers[split]:,}",
-                )
-                parts.append(_BAR.format(*of_bar))
+                title = f"{column.label}: {column.numbers[split]:,}"
+                parts.append(_BAR.format(split % COLOURS, x, y, max(width - 0.5, 0.5), height, title))
         if index % every == 0:
             middle, half = left + across / 2, len(column.begin) * _CHARACTER_PX / 2
             at, anchor = (_WIDTH, "end") if middle + half > _WIDTH else (middle, "middle")

@@ -109,8 +109,11 @@ def render_page(parts: PageParts) -> bytes:
         pictures=_gallery(_WHY, parts.pictures),
         findings=_findings(parts.statistics, splits),
         comparison_of_classes=comparison,
-        in_one_split=_in_one_split(comparison),
-        drifting=_drifting(comparison),
+        in_one_split=[(each.name, each.split, each.images) for each in comparison.one_split_only[:_CLASSES_SHOWN]],
+        drifting=[
+            (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
+            for each in comparison.drifting[:_CLASSES_SHOWN]
+        ],
         finding_pictures=_gallery({name: (title, "") for name, title in _FOUND.items()}, parts.pictures),
         duplicates=duplicate_rows(manifest),
         leaks=manifest.duplicates.leaks if manifest.duplicates else 0,
@@ -264,26 +267,11 @@ def _findings(statistics: Mapping[str, SplitStatistics], splits: Sequence[str]) 
     return [(title, numbers) for title, numbers in rows if any(numbers)]
 
 
-def _in_one_split(comparison: SplitComparison) -> list[tuple[object, ...]]:
-    return [(each.name, each.split, each.images) for each in comparison.one_split_only[:_CLASSES_SHOWN]]
-
-
-def _drifting(comparison: SplitComparison) -> list[tuple[object, ...]]:
-    return [
-        (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
-        for each in comparison.drifting[:_CLASSES_SHOWN]
-    ]
-
-
 def _gallery(
     titles: Mapping[str, tuple[str, str]], pictures: Sequence[Thumbnail]
 ) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    found = []
-    for why, (title, meaning) in titles.items():
-        of_why = [_figure(each) for each in pictures if each.why == why]
-        if of_why:
-            found.append((title, meaning, of_why))
-    return found
+    found = {why: [_figure(each) for each in pictures if each.why == why] for why in titles}
+    return [(*titles[why], figures) for why, figures in found.items() if figures]
 
 
 def _figure(picture: Thumbnail) -> dict[str, Any]:

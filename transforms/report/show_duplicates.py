@@ -31,7 +31,13 @@ def chosen_duplicates(groups: Sequence[DuplicateGroup]) -> list[Chosen]:
 
 def duplicate_titles(groups: Sequence[DuplicateGroup]) -> dict[str, tuple[str, str]]:
     """Title and explanation of each group, by why its images are chosen."""
-    return {_name(number): (_title(group), _meaning(group)) for number, group in enumerate(groups)}
+    titles = {}
+    for number, group in enumerate(groups):
+        splits = sorted({image.split for image in group.images})
+        what = "The same picture" if group.kind is Likeness.EXACT else "Pictures that look alike"
+        meaning = f"{len(group.images):,} images{', with other labels' if group.labels is Agreement.DIFFER else ''}"
+        titles[_name(number)] = f"{what} in {' and '.join(splits)}", meaning
+    return titles
 
 
 def duplicate_rows(manifest: Manifest) -> list[tuple[str, ...]]:
@@ -54,14 +60,3 @@ def _name(number: int) -> str:
 def _first_of_splits(group: DuplicateGroup) -> list[DuplicateImage]:
     first = {image.split: image for image in reversed(group.images)}
     return [*sorted(first.values()), *(image for image in group.images if image is not first[image.split])]
-
-
-def _title(group: DuplicateGroup) -> str:
-    splits = sorted({image.split for image in group.images})
-    what = "The same picture" if group.kind is Likeness.EXACT else "Pictures that look alike"
-    return f"{what} in {' and '.join(splits)}"
-
-
-def _meaning(group: DuplicateGroup) -> str:
-    number = f"{len(group.images):,} images"
-    return f"{number}, with other labels" if group.labels is Agreement.DIFFER else number

@@ -42,7 +42,8 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
         rows.append(("Balance of classes", [_balance(each.class_counts) for _, each in of]))
     if any(each.images.rewritten for _, each in of):
         rows.append(("Pictures transcoded", [_transcoded(each) for _, each in of]))
-    formats = [_formats(statistics.get(name)) for name, _ in of]
+    found = [statistics[name].formats if name in statistics else {} for name, _ in of]
+    formats = [", ".join(f"{name} {number:,}" for name, number in of_split.items()) for of_split in found]
     if any(formats):
         rows.append(("Formats in records", formats))
     rows += [
@@ -74,10 +75,6 @@ def _transcoded(split: SplitManifest) -> str:
     more = "".join(f", {number:,} {what}" for what, number in kinds.items() if number)
     formats = ", ".join(f"{name} {number:,}" for name, number in rewritten.by_format.items())
     return f"{sum(rewritten.by_format.values()):,}: {formats}{more}"
-
-
-def _formats(statistics: SplitStatistics | None) -> str:
-    return ", ".join(f"{name} {number:,}" for name, number in statistics.formats.items()) if statistics else ""
 
 
 def _shard_sizes(split: SplitManifest) -> str:

@@ -11,10 +11,8 @@ from typing import Any
 from apache_beam.coders import Coder, registry
 from msgspec import msgpack
 
-from recordmill.schemas.coco import BlockRows
 from recordmill.schemas.encoders import Terms
-from recordmill.schemas.images import ImageTask, JoinSide
-from recordmill.schemas.shards import Measured, ShardKey
+from recordmill.schemas.shards import ShardKey
 
 pack: Callable[[Any], bytes] = msgpack.Encoder(order="deterministic").encode
 """A struct as MessagePack."""
@@ -26,13 +24,16 @@ def unpacker(struct: Any) -> Callable[[bytes], Any]:
     return msgpack.Decoder(struct).decode
 
 
-class _StructCoder(Coder):
-    """Base of the coders below; Beam's registry takes a class per type."""
+class StructCoder(Coder):
+    """The coder of a struct."""
 
-    struct: type
+    def __init__(self, struct: type):
+        self._struct = struct
+        self._decode = unpacker(struct)
 
-    def __init__(self):
-        self._decode = unpacker(self.struct)
+    @classmethod
+    def from_type_hint(cls, struct, registry):
+        return cls(struct)
 
     def encode(self, value):
         return pack(value)
@@ -44,41 +45,17 @@ class _StructCoder(Coder):
         return True
 
     def to_type_hint(self):
-        return self.struct
+        return self._struct
 
     def __reduce__(self):
-        return type(self), ()
+        return StructCoder, (self._struct,)
 
     def __eq__(self, other):
-        return type(self) is type(other)
+        return isinstance(other, StructCoder) and self._struct is other.to_type_hint()
 
     def __hash__(self):
-        return hash(type(self))
+        return hash(self._struct)
 
 
-class BlockRowsCoder(_StructCoder):
-    struct = BlockRows
-
-
-class ImageTaskCoder(_StructCoder):
-    struct = ImageTask
-
-
-class JoinSideCoder(_StructCoder):
-    struct = JoinSide
-
-
-class MeasuredCoder(_StructCoder):
-    struct = Measured
-
-
-class ShardKeyCoder(_StructCoder):
-    struct = ShardKey
-
-
-class TermsCoder(_StructCoder):
-    struct = Terms
-
-
-for _coder in (BlockRowsCoder, ImageTaskCoder, JoinSideCoder, MeasuredCoder, ShardKeyCoder, TermsCoder):
-    registry.register_coder(_coder.struct, _coder)
+for _struct in (ShardKey, Terms):
+    registry.register_coder(_struct, StructCoder)

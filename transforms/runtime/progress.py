@@ -172,10 +172,11 @@ def planned(images: int, shards: int, unit: str = "images") -> None:
         _progress.shards_planned += shards
 
 
-def wrote_image(bytes_: int) -> None:
-    _IMAGES_WRITTEN.inc()
+def wrote_images(images: int, bytes_: int) -> None:
+    """Images are in records; so many bytes of their files were read."""
+    _IMAGES_WRITTEN.inc(images)
     _BYTES_WRITTEN.inc(bytes_)
-    _add(images_done=1, bytes_done=bytes_)
+    _add(images_done=images, bytes_done=bytes_)
 
 
 def wrote_rows(rows: int) -> None:

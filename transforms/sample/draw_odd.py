@@ -37,51 +37,52 @@ def draw_odd(scene: Image.Image) -> Iterator[OddPicture]:  # long, as one table 
     grey = np.asarray(scene.convert("L"))
     deep = Image.fromarray(grey.astype(np.uint16) * 257)
     veil = np.dstack([np.asarray(scene), grey // 2 + 60])
-    jpeg = _encoded(scene, "JPEG", quality=90)
-    png = _encoded(scene, "PNG")
+    jpeg = encoded(scene, "JPEG", quality=90)
+    png = encoded(scene, "PNG")
     for name, data, becomes in (
-        ("progressive.jpg", _encoded(scene, "JPEG", progressive=True), PASSED),
-        ("cmyk.jpg", _encoded(scene.convert("CMYK"), "JPEG"), PASSED),
-        ("several.mpo", _encoded(scene, "MPO", save_all=True, append_images=[scene]), PASSED),
-        ("exif-not-meant.jpg", _encoded(scene, "JPEG", exif=_exif(6)), PASSED),
+        ("progressive.jpg", encoded(scene, "JPEG", progressive=True), PASSED),
+        ("cmyk.jpg", encoded(scene.convert("CMYK"), "JPEG"), PASSED),
+        ("several.mpo", encoded(scene, "MPO", save_all=True, append_images=[scene]), PASSED),
+        ("exif-not-meant.jpg", encoded(scene, "JPEG", exif=_exif(6)), PASSED),
         ("film-after-its-end.jpg", jpeg + b"\x00\x00\x00\x18ftypmp42", PASSED),
         ("a-png-really.jpg", png, PASSED),
         ("a-jpeg-really.png", jpeg, PASSED),
-        ("palette.png", _encoded(scene.quantize(16), "PNG"), PASSED),
-        ("see-through.png", _encoded(Image.fromarray(veil), "PNG"), PASSED),
-        ("sixteen-bits.png", _encoded(deep, "PNG"), PASSED),
-        ("one-bit.png", _encoded(scene.convert("1"), "PNG"), PASSED),
-        ("moving.png", _encoded(scene, "PNG", save_all=True, append_images=[scene.rotate(9)]), PASSED),
-        ("picture.webp", _encoded(scene, "WEBP", quality=95), "jpeg"),
-        ("see-through.webp", _encoded(Image.fromarray(veil), "WEBP", lossless=True), "png"),
-        ("moving.webp", _encoded(scene, "WEBP", save_all=True, append_images=[scene.rotate(9)]), "jpeg"),
-        ("picture.gif", _encoded(scene, "GIF"), "jpeg"),
-        ("moving.gif", _encoded(scene, "GIF", save_all=True, append_images=[scene.rotate(9)]), "jpeg"),
-        ("picture.bmp", _encoded(scene, "BMP"), "jpeg"),
-        ("one-bit.bmp", _encoded(scene.convert("1"), "BMP"), "jpeg"),
-        ("picture.tif", _encoded(scene, "TIFF"), "jpeg"),
-        ("cmyk.tif", _encoded(scene.convert("CMYK"), "TIFF"), "jpeg"),
-        ("sixteen-bits.tif", _encoded(deep, "TIFF"), "png"),
-        ("picture.ppm", _encoded(scene, "PPM"), "jpeg"),
-        ("picture.jp2", _encoded(scene, "JPEG2000"), "jpeg"),
-        ("floats.tif", _encoded(Image.fromarray(grey.astype(np.float32)), "TIFF"), Reason.UNSUPPORTED_FORMAT.value),
-        ("icon.ico", _encoded(scene, "ICO"), Reason.UNSUPPORTED_FORMAT.value),
+        ("palette.png", encoded(scene.quantize(16), "PNG"), PASSED),
+        ("see-through.png", encoded(Image.fromarray(veil), "PNG"), PASSED),
+        ("sixteen-bits.png", encoded(deep, "PNG"), PASSED),
+        ("one-bit.png", encoded(scene.convert("1"), "PNG"), PASSED),
+        ("moving.png", encoded(scene, "PNG", save_all=True, append_images=[scene.rotate(9)]), PASSED),
+        ("picture.webp", encoded(scene, "WEBP", quality=95), "jpeg"),
+        ("see-through.webp", encoded(Image.fromarray(veil), "WEBP", lossless=True), "png"),
+        ("moving.webp", encoded(scene, "WEBP", save_all=True, append_images=[scene.rotate(9)]), "jpeg"),
+        ("picture.gif", encoded(scene, "GIF"), "jpeg"),
+        ("moving.gif", encoded(scene, "GIF", save_all=True, append_images=[scene.rotate(9)]), "jpeg"),
+        ("picture.bmp", encoded(scene, "BMP"), "jpeg"),
+        ("one-bit.bmp", encoded(scene.convert("1"), "BMP"), "jpeg"),
+        ("picture.tif", encoded(scene, "TIFF"), "jpeg"),
+        ("cmyk.tif", encoded(scene.convert("CMYK"), "TIFF"), "jpeg"),
+        ("sixteen-bits.tif", encoded(deep, "TIFF"), "png"),
+        ("picture.ppm", encoded(scene, "PPM"), "jpeg"),
+        ("picture.jp2", encoded(scene, "JPEG2000"), "jpeg"),
+        ("floats.tif", encoded(Image.fromarray(grey.astype(np.float32)), "TIFF"), Reason.UNSUPPORTED_FORMAT.value),
+        ("icon.ico", encoded(scene, "ICO"), Reason.UNSUPPORTED_FORMAT.value),
         ("page.jpg", b"<!doctype html><title>404</title><script>alert(1)</script>", Reason.UNSUPPORTED_FORMAT.value),
         ("nothing.jpg", b"", Reason.IMAGE_UNREADABLE.value),
         ("cut.jpg", jpeg[: len(jpeg) // 2], Reason.IMAGE_UNREADABLE.value),
         ("cut.png", png[: len(png) // 2], Reason.IMAGE_UNREADABLE.value),
-        ("flipped.png", _with_flipped_bit(png), Reason.IMAGE_UNREADABLE.value),
-        ("twelve-bits.jpg", _with_precision(jpeg, 12), Reason.IMAGE_UNREADABLE.value),
+        ("flipped.png", _with_flipped_bit(png, b"IDAT", 40), Reason.IMAGE_UNREADABLE.value),
+        ("twelve-bits.jpg", _with_flipped_bit(jpeg, b"\xff\xc0", 4), Reason.IMAGE_UNREADABLE.value),
         ("marker-in-the-scan.jpg", _with_marker_in_scan(jpeg), Reason.IMAGE_UNREADABLE.value),
     ):
         yield OddPicture(name, data, becomes, width, height)
     # Stored lying, as cameras do; the JSON has the picture upright, as viewers show it.
     lying = scene.transpose(Image.Transpose.ROTATE_90)
-    yield OddPicture("upright.jpg", _encoded(lying, "JPEG", exif=_exif(6)), "jpeg", width, height)
+    yield OddPicture("upright.jpg", encoded(lying, "JPEG", exif=_exif(6)), "jpeg", width, height)
     yield OddPicture("smaller.jpg", jpeg, Reason.SIZE_MISMATCH.value, width // 2, height // 2)
 
 
-def _encoded(image: Image.Image, format_: str, **how) -> bytes:
+def encoded(image: Image.Image, format_: str, **how) -> bytes:
+    """The bytes of a picture in one of Pillow's formats."""
     stream = io.BytesIO()
     image.save(stream, format_, **how)
     return stream.getvalue()
@@ -93,15 +94,10 @@ def _exif(orientation: int) -> Image.Exif:
     return tags
 
 
-def _with_flipped_bit(png: bytes) -> bytes:
-    """Within the compressed pixels."""
-    offset = png.index(b"IDAT") + 40
-    return png[:offset] + bytes((png[offset] ^ 4,)) + png[offset + 1 :]
-
-
-def _with_precision(jpeg: bytes, bits: int) -> bytes:
-    offset = jpeg.index(b"\xff\xc0") + 4
-    return jpeg[:offset] + bytes((bits,)) + jpeg[offset + 1 :]
+def _with_flipped_bit(data: bytes, mark: bytes, offset: int) -> bytes:
+    """Within the compressed pixels of a PNG; in the precision of a JPEG it makes 12 bits of 8."""
+    offset += data.index(mark)
+    return data[:offset] + bytes((data[offset] ^ 4,)) + data[offset + 1 :]
 
 
 def _with_marker_in_scan(jpeg: bytes) -> bytes:

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.sample.draw_odd import draw_odd
+from recordmill.transforms.sample.draw_odd import draw_odd, encoded
 from recordmill.transforms.sample.draw_scene import (
     KEYPOINTS,
     SKELETON,
@@ -123,7 +123,7 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     image_id = 1000 + index * 7
     png = index % 4 == 1
     file_name = _file_name(index, image_id, "png" if png else "jpg")
-    data = _encoded(scene.image, "PNG" if png else "JPEG")
+    data = encoded(scene.image, "PNG") if png else encoded(scene.image, "JPEG", quality=90)
     if index == BROKEN:
         data = data[: len(data) // 2]
     if index != MISSING:
@@ -139,7 +139,7 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     rows["stuff"] += _stuff(scene, image_id)
     segments, mask = _panoptic(scene)
     mask_name = f"{image_id:012}.png"
-    storage.write(storage.join(files.panoptic_masks, mask_name), _encoded(mask, "PNG"))
+    storage.write(storage.join(files.panoptic_masks, mask_name), encoded(mask, "PNG"))
     rows["panoptic"].append({"image_id": image_id, "file_name": mask_name, "segments_info": segments})
 
 
@@ -150,7 +150,7 @@ def _write_object(folder: str, scene: Scene, row: dict) -> dict[str, str]:
     thing = scene.things[row["id"] % 100]
     name = thing.category.name
     cut_out, file = scene.image.crop((x, y, x + width, y + height)), f"{name}/{row['id']}.png"
-    storage.write(storage.join(folder, file), _encoded(cut_out, "PNG"))
+    storage.write(storage.join(folder, file), encoded(cut_out, "PNG"))
     around = f"with {len(scene.things) - 1} others around" if len(scene.things) > 1 else "alone"
     return {"image": file, "description": f"a {thing.colour} {name}, {around}", "label": name}
 
@@ -186,12 +186,6 @@ def _file_name(index: int, image_id: int, ending: str) -> str:
     if index % 10 == 8:
         return f"été {image_id} à la mer.{ending.upper()}"
     return f"{image_id:012}.{ending}"
-
-
-def _encoded(image: Image.Image, format_: str) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, format_, **({"quality": 90} if format_ == "JPEG" else {}))
-    return stream.getvalue()
 
 
 def _instances(scene: Scene, image_id: int) -> Iterator[dict]:

@@ -1,35 +1,44 @@
 """Pictures as they are, or transcoded, with their annotations: fetched ahead and checked by threads."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.block import Block
+from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.images import ImageTask, PictureRules
-from recordmill.schemas.rejects import Metric, Rejected
-from recordmill.transforms.examples.encode_examples import Encoded
+from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.blocks.image_tasks import image_tasks
+from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error
+from recordmill.transforms.examples.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.examples.encode_picture_rows import PictureRowEncoder
+from recordmill.transforms.examples.encoded import EncodedRun
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.examples.image_encoder import ImageEncoder, encoder_of
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file, fetch_for
 from recordmill.transforms.images.load_picture import load_picture
 from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.shards.record_maker import Made, RecordContext
+from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
 from recordmill.transforms.storage.interface import is_remote
 
 _BATCH_IMAGES = 8
 _BATCH_BYTES = 2_000_000
+_RUN_IMAGES = 512
+_RUN_BYTES = 8_000_000
+_TASKS_AT_ONCE = 512
+"""Images of a shard that are structs at the same time, besides those in hand: they take several times the memory."""
 
-NO_RECORD = Encoded((), {Metric.IMAGES_WITHOUT_RECORD: 1}, [])
-"""Of an image that is not read, as no record can come of it."""
+Result = TypeVar("Result")
 
 
 class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     """A RecordMaker.
 
     Attributes:
-        boxes: policy, see `recordmill.transforms.examples.boxes.fit_box`.
+        boxes: policy, see `recordmill.transforms.examples.boxes.fit_boxes`.
         pictures: what is done with image files.
     """
 
@@ -40,56 +49,160 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
         height, width = self.pictures.raw_size or (0, 0)
         return RecordEstimate(table, self.pictures.max_side, same_bytes=3 * height * width)
 
-    def start(self, of: RecordContext) -> Callable[[Sequence[ImageTask]], Iterator[Made]]:
-        return partial(
-            _encoded_ahead,
-            of=of,
-            encoder=encoder_of(of.labels, of.table, self.boxes),
-            size_of=self.estimate(of.table).bytes,
-            rules=self.pictures,
+    def start(self, of: RecordContext) -> EncodeBlock:
+        estimate = self.estimate(of.table)
+        if of.table.record_of is RecordOf.ROW:
+            rows = PictureRowEncoder(of.labels, of.table)
+            return partial(_encode_rows, of=of, encoder=rows, estimate=estimate, rules=self.pictures)
+        encoder = ExampleEncoder(of.labels, of.table, self.boxes)
+        return partial(_encode_images, of=of, encoder=encoder, estimate=estimate, rules=self.pictures)
+
+
+class Batch(NamedTuple):
+    """Neighbours in a shard that one thread fetches.
+
+    Attributes:
+        block: of these and other images.
+        first: row of the first of them.
+        tasks: what is known of each but for its objects.
+        bytes: expected size of their records.
+    """
+
+    block: Block
+    first: int
+    tasks: list[ImageTask]
+    bytes: int
+
+
+def _encode_images(
+    block: Block, split: str, of: RecordContext, encoder: ExampleEncoder, estimate: RecordEstimate, rules: PictureRules
+) -> Iterator[EncodedRun]:
+    """The records of a shard's images, by runs."""
+    block = with_objects(block)
+    is_read = block.objects_per_image > 0 if encoder.per_annotation else np.ones(len(block), bool)
+    fetch = _fetch_for(block if is_read.all() else block.take(is_read), split)
+    load = partial(_load_batch, encoder=encoder, rules=rules, fetch=fetch)
+    start, size = 0, 0
+    images: list[LoadedImage] = []
+    for batch, loaded in _ahead(load, block, split, estimate, of):
+        if images and (len(images) + len(loaded) > _RUN_IMAGES or size + batch.bytes > _RUN_BYTES):
+            yield _encode_run(encoder, block.cut(start, start + len(images)), images)
+            start, images, size = start + len(images), [], 0
+        images += loaded
+        size += batch.bytes
+    if images:
+        yield _encode_run(encoder, block.cut(start, len(block)), images)
+
+
+def _encode_run(encoder: ExampleEncoder, block: Block, images: list[LoadedImage]) -> EncodedRun:
+    try:
+        return encoder.encode(block, images)
+    except FORESEEN:
+        raise
+    except Exception as error:
+        rows, found = fewest(
+            lambda some: encoder.encode(block.take(some), [images[row] for row in some.tolist()]),
+            np.arange(len(images)),
+            error,
         )
+        raise step_error("encode images", found, [block.take(rows)]) from found
 
 
-def _encoded_ahead(
-    tasks: Sequence[ImageTask],
+def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch) -> list[LoadedImage]:
+    """Runs in a thread, so it counts nothing in Beam."""
+    loaded = []
+    for row, task in enumerate(batch.tasks, batch.first):
+        try:
+            loaded.append(_load(task, batch.block, row, encoder, rules, fetch))
+        except FORESEEN:
+            raise
+        except Exception as error:
+            raise step_error("read images", error, [batch.block.cut(row, row + 1)]) from error
+    return loaded
+
+
+def _load(
+    task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch
+) -> LoadedImage:
+    firsts = block.first_object_of_image
+    if encoder.per_annotation and firsts[row] == firsts[row + 1]:
+        return LoadedImage(task, None)
+    picture = load_picture(task, rules, fetch)
+    if isinstance(picture, Rejected):
+        return LoadedImage(task, picture)
+    return encoder.draw(task, block, row, picture, fetch)
+
+
+def _encode_rows(
+    block: Block,
+    split: str,
     of: RecordContext,
-    encoder: ImageEncoder,
-    size_of: Callable[[ImageTask], int],
+    encoder: PictureRowEncoder,
+    estimate: RecordEstimate,
     rules: PictureRules,
-) -> Iterator[Made]:
-    files = (file for task in tasks if encoder.wants_image(task) for file in task.files)
-    encode = partial(encode_batch, encoder=encoder, rules=rules, fetch=fetch_for(files))
-    return chain.from_iterable(
-        look_ahead(encode, batches(tasks, size_of), of.pool, of.threads, lambda batch: sum(map(size_of, batch)))
-    )
+) -> Iterator[EncodedRun]:
+    """The records of rows that name pictures."""
+    encode = partial(_encode_row_batch, encoder=encoder, rules=rules, fetch=_fetch_for(block, split))
+    made = (made for _, made in _ahead(encode, block, split, estimate, of))
+    return encode_runs(chain.from_iterable(made))
 
 
-def encode_batch(
-    tasks: list[ImageTask], encoder: ImageEncoder, rules: PictureRules, fetch: Fetch = fetch_file
-) -> list[Made]:
-    """Each task with its record, or with why there is none. Runs in a thread, so it counts nothing in Beam."""
+def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRules, fetch: Fetch) -> list[Made]:
     made: list[Made] = []
-    for task in tasks:
-        if not encoder.wants_image(task):
-            made.append((task, NO_RECORD))
-            continue
+    for task in batch.tasks:
         loaded = load_picture(task, rules, fetch)
-        made.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded, fetch)))
+        made.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
     return made
 
 
-def batches(tasks: Iterable[ImageTask], size_of: Callable[[ImageTask], int]) -> Iterator[list[ImageTask]]:
-    """Batches of neighbours, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images, threads would spend a
-    fifth of their time on taking tasks. An image in a bucket is a batch of its own, so that each thread has one."""
-    batch: list[ImageTask] = []
-    size = 0
-    for task in tasks:
-        task_size = size_of(task)
-        full = len(batch) == _BATCH_IMAGES or size + task_size > _BATCH_BYTES or is_remote(task.ref.path)
-        if batch and full:
-            yield batch
-            batch, size = [], 0
-        batch.append(task)
-        size += task_size
-    if batch:
-        yield batch
+def _fetch_for(block: Block, split: str) -> Fetch:
+    """How to fetch the files of a shard's images."""
+    columns = (column.values for column in (block.file_folder, block.labels) if column is not None)
+    if not any(b"://" in values.tobytes() for values in columns):
+        return fetch_file
+    return fetch_for(file for task in image_tasks(_without_objects(block), (split,)) for file in task.files)
+
+
+def _without_objects(block: Block) -> Block:
+    return Block(**dict(block.image_columns()))
+
+
+def _ahead(
+    work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, of: RecordContext
+) -> Iterator[tuple[Batch, Result]]:
+    """What threads make of batches, in order."""
+
+    def with_batch(batch: Batch) -> tuple[Batch, Result]:
+        return batch, work(batch)
+
+    return look_ahead(with_batch, _batches(block, split, estimate), of.pool, of.threads, lambda batch: batch.bytes)
+
+
+def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Batch]:
+    for start in range(0, len(block), _TASKS_AT_ONCE):
+        part = block.cut(start, min(start + _TASKS_AT_ONCE, len(block)))
+        tasks = image_tasks(_without_objects(part), (split,))
+        sizes = estimate.of_block(part)[0].tolist()
+        for first, last in batches(sizes, [is_remote(task.ref.path) for task in tasks]):
+            yield Batch(part, first, tasks[first:last], sum(sizes[first:last]))
+
+
+def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Where batches of neighbours start and end, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images,
+    threads would spend a fifth of their time on taking tasks. An image in a bucket is a batch of its own, so that each
+    thread has one.
+
+    Args:
+        sizes: bytes of each image.
+
+    >>> list(batches([1_000_000, 1_500_000, 9, 9], [False, False, False, True]))
+    [(0, 1), (1, 3), (3, 4)]
+    """
+    start = total = 0
+    for row, (size, in_bucket) in enumerate(zip(sizes, are_remote, strict=True)):
+        if row > start and (row - start == _BATCH_IMAGES or total + size > _BATCH_BYTES or in_bucket):
+            yield start, row
+            start, total = row, 0
+        total += size
+    if sizes:
+        yield start, len(sizes)

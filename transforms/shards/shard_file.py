@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import google_crc32c
 import msgspec
+import numpy as np
 
 from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
-from recordmill.schemas.statistics import RecordPlace
 from recordmill.schemas.tfrecord import FRAME_BYTES, frame
 from recordmill.transforms.index.read_index import index_path
 from recordmill.transforms.runtime.made_by import made_by
@@ -23,6 +23,9 @@ from recordmill.transforms.storage.resolve import storage_for
 
 _WRITE_BYTES = 1 << 20
 """Records are written and hashed in pieces of about this size: fewer turns at the interpreter's lock."""
+
+_COPIED_BYTES = 16_384
+"""Pieces of records that are smaller are joined before they are written."""
 
 _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slower and no smaller on JPEGs
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
@@ -61,7 +64,8 @@ class ShardFile:
     and not at all when it does not; and before it its index, unless it is compressed.
 
     Attributes:
-        examples: records that were appended.
+        examples: number of records that were appended.
+        framed_bytes: their size, with their frames.
         info: what is known of the file; once the block has ended.
     """
 
@@ -77,7 +81,7 @@ class ShardFile:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._size = 0
-        self._framed_bytes = 0
+        self.framed_bytes = 0
         self._lengths = array("q")
         self.info: ShardInfo
 
@@ -91,18 +95,20 @@ class ShardFile:
     def examples(self) -> int:
         return len(self._lengths)
 
-    def append(self, *record: bytes) -> RecordPlace:
-        """Add a record, which may be in pieces; where it is."""
+    def append(self, *record: bytes) -> None:
+        """Add a record, which may be in pieces."""
         before, after = frame(*record)
         size = sum(map(len, record)) + FRAME_BYTES
         self._pending += (before, *record, after)
         self._pending_bytes += size
+        self._lengths.append(size)
+        self.framed_bytes += size
         if self._pending_bytes >= _WRITE_BYTES:
             self._flush()
-        place = RecordPlace(self.examples, self._framed_bytes, size)
-        self._lengths.append(size)
-        self._framed_bytes += size
-        return place
+
+    def lengths(self, first: int) -> np.ndarray:
+        """Bytes of each framed record from record `first` on: int64."""
+        return np.array(self._lengths[first:], np.int64)
 
     def append_framed(self, data: bytes, lengths: Iterable[int]) -> None:
         """Records of these lengths, each with its frame around it."""
@@ -111,9 +117,19 @@ class ShardFile:
         self._flush()
 
     def _flush(self) -> None:
-        data = b"".join(self._pending)
-        self._pending, self._pending_bytes = [], 0
-        self._write(self._gzip.compress(data) if self._gzip else data)
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if self._gzip:
+            self._write(self._gzip.compress(b"".join(pending)))
+            return
+        small: list[bytes] = []
+        for data in pending:
+            if len(data) < _COPIED_BYTES:
+                small.append(data)
+                continue
+            self._write(b"".join(small))
+            self._write(data)
+            small.clear()
+        self._write(b"".join(small))
 
     def _write(self, data: bytes) -> None:
         self._upload.write(data)

@@ -4,56 +4,46 @@ earlier run has finished is found and kept."""
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import overload
+from collections.abc import Iterable
+from itertools import chain
 
 import msgspec
+import numpy as np
 
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
+from recordmill.schemas.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.blocks.image_tasks import NO_IMAGES
+from recordmill.transforms.blocks.order_images import hash_images, image_order
+from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack, unpacker
+from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.shards.encode_pictures import NO_RECORD
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
-from recordmill.transforms.shards.task_order import task_order
 from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)
 
 _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
 """Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
+_COUNTED_IMAGES = 1000
+"""Images that are counted together: NumPy takes as long for one as for hundreds."""
 
 
-class PlannedTasks(Sequence[ImageTask]):
-    """The tasks of a shard in order, each unpacked when it is taken: unpacked, they take six times as much memory.
-
-    Args:
-        packed: ImageTasks, as `pack` makes them.
-        seed: of the order.
-    """
-
-    def __init__(self, packed: Iterable[bytes], seed: int):
-        self._unpack = unpacker(ImageTask)
-        self.packed = sorted(packed, key=lambda task: task_order(seed, self._unpack(task)))
-
-    def __len__(self) -> int:
-        return len(self.packed)
-
-    @overload
-    def __getitem__(self, index: int) -> ImageTask: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ImageTask]: ...
-
-    def __getitem__(self, index: int | slice) -> ImageTask | list[ImageTask]:
-        found = self.packed[index]
-        return self._unpack(found) if isinstance(found, bytes) else list(map(self._unpack, found))
+def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
+    """Join the packed Blocks of a shard, in any order, to one Block of its images in order."""
+    blocks = [unpack_block(data) for data in packed if data]
+    if len(blocks) < 2:
+        return blocks[0] if blocks else NO_IMAGES
+    # Each Block is in order, and no other Block has images between its images.
+    firsts = join_blocks([block.cut(0, 1) for block in blocks])
+    order = image_order(firsts, hash_images(firsts.image_id, seed))
+    return join_blocks([blocks[index] for index in order.tolist()])
 
 
 class ShardWriter:
@@ -64,74 +54,119 @@ class ShardWriter:
         self.labels = of.labels
         self.table = of.table
         self._finished = FinishedShards(recipe)
-        self._make = recipe.maker.start(of)
+        self._encode = recipe.maker.start(of)
 
     def finish(self, key: ShardKey, packed: Iterable[bytes]) -> ShardResult:
         """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan and versions, and the
         file is there, with the same checksum.
 
         Args:
-            packed: the shard's ImageTasks, in any order.
+            packed: Blocks of the shard's images, in any order.
 
         Raises:
             OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
         """
-        ordered = PlannedTasks(packed, self.recipe.seed)
-        plan = self.plan_digest(key, ordered)
+        block = ordered_block(packed, self.recipe.seed)
+        block = block.having(split=np.zeros(len(block), np.int64))
+        plan = self.plan_digest(key, block)
         done = self._finished.find(key, plan)
         if done and not any(reject.reason in _MAY_PASS for reject in done.rejected):
             _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
-            progress.skipped_images(sum(not task.is_continuation for task in ordered))
+            continued = block.is_continuation
+            progress.skipped_images(len(block) - (0 if continued is None else int(continued.sum())))
         else:
-            done = self._write(key, ordered, plan)
+            done = self._write(key, block, plan)
             self._finished.note(done)
         progress.finished_shard()
         return done
 
-    def plan_digest(self, key: ShardKey, tasks: PlannedTasks) -> str:
+    def plan_digest(self, key: ShardKey, block: Block) -> str:
         """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they
-        were listed."""
+        were listed. It does not depend on the Blocks that the images came in."""
         digest = hashlib.sha256(pack((key, msgspec.structs.replace(self.recipe, output=""), self.labels, self.table)))
-        for task in tasks.packed:
-            digest.update(task)
+        for name, column in chain(block.image_columns(), block.object_columns()):
+            values = column.values if isinstance(column, Ragged) else column
+            if values.any():  # a Block may lack a column without values
+                digest.update(f"{name} {values.dtype.str}".encode())
+                digest.update(values.tobytes())
+                if isinstance(column, Ragged):
+                    digest.update(column.starts.tobytes())
+        digest.update(block.objects_per_image.tobytes())
         return digest.hexdigest()
 
-    def _write(self, key: ShardKey, tasks: PlannedTasks, plan: str) -> ShardResult:
+    def _write(self, key: ShardKey, block: Block, plan: str) -> ShardResult:
         counted: Counter[Metric] = Counter()
         classes: Counter[int] = Counter()
         rejected: list[Rejected] = []
-        images, fingerprints = ImageCounter(), ImageFingerprints()
+        facts = _ShardFacts()
         with ShardFile(self.recipe, key) as shard:
-            for task, made in self._make(tasks):
-                if isinstance(made, Rejected) and task.is_continuation:
-                    counted[Metric.OF_REJECTED_IMAGES] += made.annotations
-                    continue
-                if isinstance(made, Rejected):
-                    rejected.append(made)
-                    progress.rejected_image(task.ref.size_bytes)
-                    continue
-                places = [shard.append(*record) for record in made.records]
-                if places:
-                    size = sum(place.bytes for place in places)
-                    counted[Metric.RECORD_BYTES] += size - len(places) * FRAME_BYTES
-                    place = places[0]._replace(bytes=size)
-                    images.add(made.facts, place)
-                    fingerprints.add(made.facts, place)
-                rejected += made.rejected
-                counted.update(made.counted)
-                classes.update(made.class_counts)
-                if not task.is_continuation:
-                    progress.wrote_image(0 if made is NO_RECORD else task.ref.size_bytes)
+            for run in self._encode(block, key.split):
+                first, offset = shard.examples, shard.framed_bytes
+                for record in run.records:
+                    shard.append(*record)
+                lengths = shard.lengths(first)
+                counted.update(run.counted)
+                counted[Metric.RECORD_BYTES] += int(lengths.sum()) - len(lengths) * FRAME_BYTES
+                classes.update(run.class_counts)
+                rejected += run.rejected
+                if run.facts:
+                    facts.add(run.facts, find_places(run.records_per_image, lengths, first, offset))
+                progress.wrote_images(run.images, run.bytes)
+                for size in run.rejected_bytes:
+                    progress.rejected_image(size)
         for reject in rejected:
             progress.rejected(reject)
+        facts.count()
         return ShardResult(
             key,
             plan,
             made_by(self.recipe.layout),
             shard.info,
-            dict(counted),
+            dict(+counted),
             tuple(rejected),
-            images.statistics(shard.info.file),
+            facts.images.statistics(shard.info.file),
             dict(classes),
-            fingerprints.of_shard(shard.info.file) if has_picture(self.table) else None,
+            facts.fingerprints.of_shard(shard.info.file) if has_picture(self.table) else None,
         )
+
+
+def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:
+    """Where the records of images are that follow each other.
+
+    Args:
+        records_per_image: int64 [N].
+        lengths: int64, bytes of each framed record.
+        first, offset: index and offset of the first record in the shard.
+
+    >>> find_places(np.array([1, 2]), np.array([30, 40, 50]), first=7, offset=900)
+    RecordPlaces(record=array([7, 8]), offset=array([900, 930]), bytes=array([30, 90]))
+    """
+    rows = starts_of(records_per_image)
+    starts = starts_of(lengths)[rows]
+    return RecordPlaces(first + rows[:-1], offset + starts[:-1], np.diff(starts))
+
+
+class _ShardFacts:
+    """Statistics and fingerprints of a shard's images, of many images at a time."""
+
+    def __init__(self) -> None:
+        self.images, self.fingerprints = ImageCounter(), ImageFingerprints()
+        self._facts: list[FactColumns] = []
+        self._places: list[RecordPlaces] = []
+
+    def add(self, facts: FactColumns, places: RecordPlaces) -> None:
+        self._facts.append(facts)
+        self._places.append(places)
+        if sum(map(len, self._facts)) >= _COUNTED_IMAGES:
+            self.count()
+
+    def count(self) -> None:
+        """Count what was added since."""
+        if not self._facts:
+            return
+        facts = join_facts(self._facts)
+        places = RecordPlaces(*map(np.concatenate, zip(*self._places, strict=True)))
+        objects = None if facts.first_object_of_image is None else sort_objects(facts)
+        self.images.add(facts, places, objects)
+        self.fingerprints.add(facts, places, objects)
+        self._facts, self._places = [], []

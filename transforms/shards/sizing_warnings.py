@@ -1,10 +1,6 @@
 """Shards that are not likely to be meant: empty ones, those of an image each, far too many."""
 
 from collections.abc import Iterator
-from typing import Any
-
-import apache_beam as beam
-from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.shards import ShardSizing
 from recordmill.transforms.shards.split_plan import SplitPlan
@@ -16,26 +12,8 @@ _A_PICTURE = 10_000
 """Bytes; who asks for smaller shards has most likely left out a unit."""
 
 
-class WarnOfSizes(beam.PTransform):
-    """(split, SplitPlan) become (split, text); `what` is `image`, or `row` of a table."""
-
-    def __init__(self, asked: ShardSizing, what: str = "image"):
-        super().__init__()
-        self._asked = asked
-        self._what = what
-
-    def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[Any]:
-        # Of no type that Beam could tell from that of other warnings, with which they are flattened.
-        return plans | "Warn" >> beam.FlatMap(_of_split, self._asked, self._what).with_output_types(Any)
-
-
-def _of_split(of_split: tuple[str, SplitPlan], asked: ShardSizing, what: str) -> Iterator[tuple[str, str]]:
-    split, plan = of_split
-    return ((split, text) for text in sizing_warnings(split, plan, asked, what))
-
-
 def sizing_warnings(split: str, plan: SplitPlan, asked: ShardSizing, what: str = "image") -> Iterator[str]:
-    """What is odd about a plan, a sentence each with its numbers and a cure; `what` as of WarnOfSizes."""
+    """What is odd about a plan, a sentence each with its numbers and a cure; `what` is `image`, or `row` of a table."""
     gives = f"{_flag(asked)} gives split {split} {plan.shards:,} shards for {plan.images:,} {what}s"
     empty = plan.shards - plan.images
     if empty > 0 and asked.num_shards is not None:

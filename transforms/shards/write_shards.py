@@ -16,10 +16,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.rejects import Count
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
-from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects, count_rejects
+from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
@@ -29,7 +28,7 @@ from recordmill.transforms.shards.shard_writer import ShardWriter
 
 
 class WriteShards(beam.PTransform):
-    """ShardPlans become Written.
+    """Convert (ShardKey, packed Block) to Written. An empty shard has empty bytes.
 
     Args:
         checked: a PCollection of one element, before which no picture is read.
@@ -47,57 +46,39 @@ class WriteShards(beam.PTransform):
         self._recipe = recipe
         self._threads = threads
 
-    def expand(self, plans):
+    def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
         write = _WriteShard(self._recipe, self._threads)
-        full = plans.placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed ImageTask])
-        empty = plans.empty | "NoImages" >> beam.Map(_without_images)
-        results = (
-            full | "Write" >> beam.ParDo(write, *sides),
-            empty | "WriteEmpty" >> beam.ParDo(write, *sides),
-        ) | "Results" >> beam.Flatten()
+        grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
+        results = grouped | "Write" >> beam.ParDo(write, *sides)
         return written_of(results)
 
 
-def written_of(results: PCollection) -> Written:
+def written_of(results: PCollection[ShardResult]) -> Written:
     """What ShardResults say."""
     return Written(
-        results | "Shards" >> beam.Map(_shard),
-        # Of the types of what `outputs.of_split` gives, with which they are flattened.
-        results | "Counted" >> beam.FlatMap(_counted).with_output_types(Any),
-        results | "Rejected" >> beam.FlatMap(_rejected).with_output_types(tuple[RejectKind, Rejects]),
-        results | "Classes" >> beam.FlatMap(_classes),
-        results | "Statistics" >> beam.Map(statistics_of),
+        results | "Shards" >> beam.Map(shard_of),
+        results | "Facts" >> beam.Map(facts_of),
         results | "Fingerprints" >> beam.FlatMap(_fingerprints).with_output_types(Any),
     )
 
 
-def _shard(result: ShardResult) -> tuple[str, ShardInfo]:
+def shard_of(result: ShardResult) -> tuple[str, ShardInfo]:
     return result.key.split, result.info
 
 
-def _counted(result: ShardResult) -> list[tuple[str, Count]]:
-    return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]
-
-
-def _rejected(result: ShardResult) -> Iterable[tuple[RejectKind, Rejects]]:
-    return count_rejects((result.key.split, reject) for reject in result.rejected).items()
-
-
-def _classes(result: ShardResult) -> list[tuple[tuple[str, int], int]]:
-    return [((result.key.split, index), number) for index, number in result.class_counts.items()]
-
-
-def statistics_of(result: ShardResult) -> tuple[str, Statistics]:
-    return result.key.split, result.statistics
+def facts_of(result: ShardResult) -> Facts:
+    split = result.key.split
+    return Facts(
+        counts={(split, metric.value): number for metric, number in result.counted.items()},
+        rejects=count_rejects((split, reject) for reject in result.rejected),
+        classes={(split, index): number for index, number in result.class_counts.items()},
+        statistics={split: result.statistics},
+    )
 
 
 def _fingerprints(result: ShardResult) -> list[tuple[str, Fingerprints]]:
     return [(result.key.split, result.fingerprints)] if result.fingerprints else []
-
-
-def _without_images(key: ShardKey) -> tuple[ShardKey, list[bytes]]:
-    return key, []
 
 
 class _WriteShard(ThreadedDoFn):

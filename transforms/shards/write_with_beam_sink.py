@@ -7,6 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 import msgspec
+import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -15,17 +16,17 @@ from recordmill.schemas.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.examples.encode_examples import Encoded
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
-from recordmill.transforms.shards.shard_writer import PlannedTasks
+from recordmill.transforms.shards.shard_writer import ordered_block
 from recordmill.transforms.storage.resolve import storage_for
 
 RESULTS = "results"
@@ -33,8 +34,8 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class MakeRecords(ThreadedDoFn):
-    """Convert (ShardKey, [packed ImageTask]) to (split, record) and, tagged RESULTS, a ShardResult per image without
-    its file."""
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged RESULTS, a ShardResult per run of images
+    without its file."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
@@ -44,15 +45,17 @@ class MakeRecords(ThreadedDoFn):
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[Any]:
         key, packed = group
-        make = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
-        for _, made in make(PlannedTasks(packed, self._recipe.seed)):
-            encoded = Encoded((), {}, [made]) if isinstance(made, Rejected) else made
-            for reject in encoded.rejected:
+        encode = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
+        block = ordered_block(packed, self._recipe.seed)
+        for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
+            for reject in run.rejected:
                 progress.rejected(reject)
-            records = list(map(b"".join, encoded.records))
-            yield from ((key.split, record) for record in records)
-            counted = {**encoded.counted, Metric.RECORD_BYTES: sum(map(len, records))}
-            rest = tuple(encoded.rejected), Statistics(), encoded.class_counts
+            record_bytes = 0
+            for record in map(b"".join, run.records):
+                record_bytes += len(record)
+                yield key.split, record
+            counted = dict(+run.counted) | {Metric.RECORD_BYTES: record_bytes}
+            rest = tuple(run.rejected), Statistics(), run.class_counts
             yield TaggedOutput(RESULTS, ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest))
 
 
@@ -88,8 +91,8 @@ def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
     return [item[1]] if item[0] == split else []
 
 
-def only_counted(sunk: tuple[str, ShardInfo]) -> tuple[str, Statistics]:
-    return sunk[0], Statistics(sunk[1].examples)
+def only_counted(sunk: tuple[str, ShardInfo]) -> Facts:
+    return Facts(statistics={sunk[0]: Statistics(sunk[1].examples)})
 
 
 def _describe(path: str, split: str) -> TimestampedValue:

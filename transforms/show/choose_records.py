@@ -3,7 +3,6 @@
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -16,12 +15,11 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
-from recordmill.transforms.records.open_records import open_records
 from recordmill.transforms.records.parse_example import parse_example
 from recordmill.transforms.records.record_values import first_line
-from recordmill.transforms.show.describe_values import Meanings
+from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.show.describe_values import Meanings, meanings, terms
 from recordmill.transforms.show.find_shards import Shard, Shards
-from recordmill.transforms.show.meanings import meanings, terms
 from recordmill.transforms.show.recognise_layout import Found, recognise, values_by_source
 
 CATEGORY = "category"
@@ -246,12 +244,9 @@ def _forms_of_id(id_: str) -> list[bytes]:
 def _nearest(word: str, names: set[str], what: str) -> str:
     if near := difflib.get_close_matches(word, sorted(names), 1, 0.5):
         return f"the nearest {what} is {near[0]}"
-    shown = ", ".join(islice(sorted(names), _NAMED))
-    return (
-        f"there is no {what}"
-        if not names
-        else f"there are {len(names):,}: {shown}{' …' if len(names) > _NAMED else ''}"
-    )
+    if not names:
+        return f"there is no {what}"
+    return f"there are {len(names):,}: {', '.join(sorted(names)[:_NAMED])}{' …' if len(names) > _NAMED else ''}"
 
 
 def _texts(values: Any) -> Sequence[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.schemas.manifest import Manifest, SplitManifest
+from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.draw.open_record_picture import picture_size
 from recordmill.transforms.records.parse_example import Values
@@ -40,19 +40,18 @@ def _data_set(manifest: Manifest) -> dict[str, Any]:
         "layout": manifest.layout,
         "parts": [part.value for part in manifest.parts],
         "classes": [category.name for category in manifest.categories],
-        "splits": {name: _split(split) for name, split in manifest.splits.items()},
-    }
-
-
-def _split(split: SplitManifest) -> dict[str, Any]:
-    return {
-        "records": split.examples,
-        "images": split.images.written,
-        "annotations": split.annotations.in_records,
-        "shards": len(split.shards),
-        "bytes": split.bytes,
-        "class_counts": split.class_counts,
-        "rejected": {"images": split.images.rejected, "annotations": split.annotations.rejected},
+        "splits": {
+            name: {
+                "records": split.examples,
+                "images": split.images.written,
+                "annotations": split.annotations.in_records,
+                "shards": len(split.shards),
+                "bytes": split.bytes,
+                "class_counts": split.class_counts,
+                "rejected": {"images": split.images.rejected, "annotations": split.annotations.rejected},
+            }
+            for name, split in manifest.splits.items()
+        },
     }
 
 

@@ -1,4 +1,4 @@
-"""Values of records in words."""
+"""Values of records in words, and what the integers in them stand for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.encoders import TextForm, decode_encoder
+from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import size_text
 from recordmill.transforms.draw.open_record_picture import picture_size
 from recordmill.transforms.records.parse_example import Values
 from recordmill.transforms.show.recognise_layout import Found
+from recordmill.transforms.storage.resolve import storage_for
 
 _MOST_VALUES = 24
 """More numbers than that are told by their range."""
@@ -21,6 +25,9 @@ _MOST_VALUES = 24
 Meanings = Mapping[str, Sequence[str]]
 """What the integers of a feature stand for, classes or terms, by the feature's name."""
 HEX_SHOWN = 8
+_OF_CLASSES = ("objects.class_index", "image.class_index")
+_PADDING = ("(padding)", "(unknown)")
+"""The token ids before those of terms."""
 
 
 class ValueRow(NamedTuple):
@@ -111,3 +118,38 @@ def text_of(value: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if re.search(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]", text) else text
+
+
+def meanings(table: FeatureTable, labels: LabelMap) -> dict[str, Sequence[str]]:
+    """Names of classes, of panoptic segments, and of enums, by the feature that has their numbers."""
+    names = tuple(category.name for category in labels.categories)
+    found: dict[str, Sequence[str]] = {}
+    for feature in table.features:
+        if feature.source in _OF_CLASSES or feature.source.startswith(CLASS_OF_ROW):
+            found[feature.name] = names
+        elif feature.source == "segments.class_index":
+            found[feature.name] = tuple(category.name for category in labels.segments)
+        elif feature.values:
+            found[feature.name] = feature.values
+    return found
+
+
+def terms(folder: str, manifest: Manifest) -> dict[str, Sequence[str]]:
+    """The terms of texts that were encoded, by the feature that has their indices, or token ids.
+
+    Raises:
+        ConfigError: an encoder's file is gone, or none.
+    """
+    storage = storage_for(folder)
+    found: dict[str, Sequence[str]] = {}
+    for info in manifest.encoders:
+        path = storage.join(folder, info.file)
+        if storage.size(path) is None:
+            continue  # the numbers are still shown; verify says that it is gone
+        vocabulary = decode_encoder(storage.read(path), path).vocabulary
+        is_tokens = info.form is TextForm.TOKENS
+        source = f"{info.column}.{'tokens' if is_tokens else 'index'}"
+        for feature in manifest.table.features:
+            if feature.source == source:
+                found[feature.name] = (*_PADDING, *vocabulary) if is_tokens else vocabulary
+    return found

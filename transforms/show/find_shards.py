@@ -59,8 +59,13 @@ def find_shards(path: str, split: str) -> Shards:
     """
     storage = storage_for(path)
     is_folder = storage.is_folder(path)
-    folder = path if is_folder else _folder_of(path)
-    manifest = read_manifest(folder) if is_folder else _manifest_beside(folder)
+    folder = path if is_folder else path.rpartition("/")[0] if "://" in path else os.path.dirname(path) or "."
+    try:
+        manifest = read_manifest(folder)
+    except ConfigError:
+        if is_folder:
+            raise
+        manifest = None  # beside files that were named; other tools call files so, too
     if is_folder and manifest is not None:
         shards = _listed(folder, manifest)
     elif is_folder:
@@ -89,18 +94,6 @@ def find_shards(path: str, split: str) -> Shards:
 def _files(names: Sequence[str]) -> Sequence[str]:
     """Without indexes of them; an index that is named alone is left, to be told what it is."""
     return [name for name in names if not name.endswith(_INDEXES)] or names
-
-
-def _folder_of(path: str) -> str:
-    return path.rpartition("/")[0] if "://" in path else os.path.dirname(path) or "."
-
-
-def _manifest_beside(folder: str) -> Manifest | None:
-    """That of the folder of files that were named; other tools call files so, too."""
-    try:
-        return read_manifest(folder)
-    except ConfigError:
-        return None
 
 
 def _listed(folder: str, manifest: Manifest) -> list[Shard]:

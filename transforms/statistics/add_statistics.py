@@ -43,10 +43,7 @@ def _add_histograms(one: Histogram, other: Histogram) -> Histogram:
     least = [each.least for each in (one, other) if each.least is not None]
     largest = [each.largest for each in (one, other) if each.largest is not None]
     return Histogram(
-        one.total + other.total,
-        min(least, default=None),
-        max(largest, default=None),
-        _add(one.bins, other.bins),
+        one.total + other.total, min(least, default=None), max(largest, default=None), _add(one.bins, other.bins)
     )
 
 

@@ -1,14 +1,13 @@
 """Images are counted as their records are written or read."""
 
-import heapq
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from itertools import chain
 
 import msgspec
 import numpy as np
 
+from recordmill.schemas.image_facts import FactColumns, RecordPlaces, SortedObjects
 from recordmill.schemas.statistics import (
     FINDING_EXAMPLES,
     GALLERY,
@@ -18,16 +17,12 @@ from recordmill.schemas.statistics import (
     Example,
     Finding,
     Histogram,
-    ImageFacts,
     PixelMeasures,
-    RecordPlace,
     Statistics,
 )
 from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
 from recordmill.transforms.statistics.add_statistics import add_statistics
 
-_AT_ONCE = 1024
-"""Images that are counted together: numpy takes as long for one as for hundreds."""
 _ODD_ASPECT = 2
 _THIN = 4
 """Pixels; detectors do not learn boxes that are thinner."""
@@ -43,26 +38,22 @@ _OVERLAP, _OFF = 0.8, 2
 pixels. 2 of 1,350 objects of COCO's are both (0.15 %), 26 have an edge so far off, and none of its 13 crowds."""
 _KEY_BYTES = 6  # which any reader of JSON takes
 
-_NO_MASK = (np.nan,) * 4
-
-Placed = tuple[ImageFacts, RecordPlace]
+_EXACT = 1 << 62
+"""Numbers whose sums, or products with SCALE, may be larger are Python's integers."""
 
 
 class ImageCounter:
     """Counts the images of a shard."""
 
     def __init__(self) -> None:
-        self._pending: list[Placed] = []
         self._counted = Statistics()
 
-    def add(self, facts: ImageFacts, place: RecordPlace) -> None:
-        self._pending.append((facts, place))
-        if len(self._pending) == _AT_ONCE:
-            self._count()
+    def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
+        """Count some images, whose objects are sorted: None if records have no objects."""
+        self._counted = add_statistics(self._counted, count_images(facts, places, objects))
 
     def statistics(self, shard: str) -> Statistics:
         """Of all images; `shard` is the name of the file that their records are in."""
-        self._count()
         counted = self._counted
 
         def placed(examples: Iterable[Example]) -> tuple[Example, ...]:
@@ -74,26 +65,24 @@ class ImageCounter:
             findings={name: Finding(found.number, placed(found.examples)) for name, found in counted.findings.items()},
         )
 
-    def _count(self) -> None:
-        self._counted = add_statistics(self._counted, count_images(self._pending))
-        self._pending = []
 
-
-def count_images(images: Sequence[Placed]) -> Statistics:
-    """Statistics of images, whose shard has no name yet."""
-    first = [facts for facts, _ in images if not facts.is_continuation]
-    boxes = _Boxes([facts for facts, _ in images])
-    numbers = _of_images(first) | boxes.numbers()
+def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> Statistics:
+    """Statistics of images, whose shard has no name yet. Numpy takes as long for one image as for hundreds."""
+    first = np.flatnonzero(~facts.is_continuation)
+    boxes = None if objects is None else _Boxes(facts, objects)
+    numbers = _of_images(facts, first, objects) | (boxes.numbers() if boxes else {})
+    formats = Counter(facts.format[image] for image in first.tolist() if facts.format[image])
+    pointers = _Pointers(facts, places)
     return Statistics(
         len(first),
         {name: histogram(values) for name, values in numbers.items() if len(values)},
-        boxes.centres(),
-        dict(Counter(facts.format for facts in first if facts.format)),
-        dict(Counter(index for facts, _ in images for index in set(facts.classes))),
-        dict(Counter(index for facts, _ in images for index in set(facts.segments))),
-        _examples(images, boxes),
-        _findings(images, boxes),
-        sum(facts.measures is not None for facts in first),
+        boxes.centres() if boxes else {},
+        dict(formats),
+        {} if objects is None else _numbers_of(objects.rows[objects.is_new_class, 0].astype(np.int64)),
+        _images_of_segment(facts),
+        _examples(facts, boxes, pointers),
+        _findings(facts, boxes, pointers),
+        sum(facts.measures[image] is not None for image in first.tolist()),
     )
 
 
@@ -101,29 +90,51 @@ def histogram(numbers: np.ndarray) -> Histogram:
     """A histogram of float64 numbers that are not negative, one at least."""
     fractions, exponents = np.frexp(numbers)
     bins = np.where(numbers > 0, 4 * (exponents - 1) + np.floor(8 * fractions).astype(np.int64) - 4, ZERO_BIN)
-    indices, counts = np.unique(bins, return_counts=True)
-    total = sum(np.rint(numbers * SCALE).astype(np.int64).tolist())  # of Python's integers, which do not overflow
-    found = dict(zip(indices.tolist(), counts.tolist(), strict=True))
-    return Histogram(total, float(numbers.min()), float(numbers.max()), found)
+    return Histogram(scaled_sum(numbers), float(numbers.min()), float(numbers.max()), _numbers_of(bins))
 
 
-def _of_images(images: Sequence[ImageFacts]) -> dict[str, np.ndarray]:
-    sizes = [(facts.width, facts.height, facts.bytes) for facts in images if facts.width]
-    width, height, size = _floats(sizes).reshape(-1, 3).T
-    of_objects = [facts for facts in images if facts.boxes is not None]
-    return {
+def scaled_sum(numbers: np.ndarray) -> int:
+    """The exact sum of float64 numbers, each times SCALE and rounded.
+
+    >>> scaled_sum(np.array([0.5, 1e30])) == SCALE // 2 + int(1e30) * SCALE
+    True
+    """
+    scaled = np.rint(numbers * SCALE)
+    if len(scaled) and float(scaled.max()) * len(scaled) >= _EXACT:
+        return sum(map(int, scaled.tolist()))
+    return int(scaled.astype(np.int64).sum())
+
+
+def _numbers_of(numbers: np.ndarray) -> dict[int, int]:
+    """How often each number is among int64 ones."""
+    found, counts = np.unique(numbers, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _images_of_segment(facts: FactColumns) -> dict[int, int]:
+    if facts.segments is None:
+        return {}
+    image = np.repeat(np.arange(len(facts)), facts.segments.lengths)
+    return _numbers_of(np.unique(np.column_stack((image, facts.segments.values)), axis=0)[:, 1])
+
+
+def _of_images(facts: FactColumns, first: np.ndarray, objects: SortedObjects | None) -> dict[str, np.ndarray]:
+    """The numbers of histograms that are one an image, of those images that are counted here first."""
+    has_size = first[facts.size_px[first, 0] > 0]
+    width, height = facts.size_px[has_size].astype(np.float64).T
+    numbers = {
         "image_width": width,
         "image_height": height,
         "image_aspect": width / height,
-        "image_bytes": size,
-        "objects_an_image": _floats(len(facts.boxes[0]) for facts in of_objects if facts.boxes),
-        "classes_an_image": _floats(len(set(facts.classes)) for facts in of_objects),
-        "captions_an_image": _floats(facts.captions for facts in images if facts.captions is not None),
+        "image_bytes": facts.num_bytes[has_size].astype(np.float64),
     }
-
-
-def _floats(numbers: Iterable) -> np.ndarray:
-    return np.array(list(numbers), np.float64)
+    if objects is not None:
+        classes = np.bincount(objects.image[objects.is_new_class], minlength=len(facts))
+        numbers["objects_an_image"] = np.diff(facts.first_object_of_image)[first].astype(np.float64)
+        numbers["classes_an_image"] = classes[first].astype(np.float64)
+    if facts.num_captions is not None:
+        numbers["captions_an_image"] = facts.num_captions[first].astype(np.float64)
+    return numbers
 
 
 class _Boxes:
@@ -134,52 +145,35 @@ class _Boxes:
         sides: of each box: the square root of its area in pixels.
     """
 
-    def __init__(self, images: Sequence[ImageFacts]):
-        annotated = [facts for facts in images if facts.boxes]
-        boxes = [facts.boxes for facts in images if facts.boxes]
-        edges = [
-            # As records have them, so that those that are read back give the same.
-            np.array([value for each in boxes for value in each[edge]], np.float32).astype(np.float64)
-            for edge in range(4)
-        ]
-        self._ymin, self._xmin, self._ymax, self._xmax = edges
-        self.of_image = [len(facts.boxes[0]) if facts.boxes else 0 for facts in images]
-        self._height = np.repeat(_floats(facts.height for facts in images), self.of_image)
-        self._width = np.repeat(_floats(facts.width for facts in images), self.of_image)
+    def __init__(self, facts: FactColumns, objects: SortedObjects):
+        self._objects = objects
+        self._ymin, self._xmin, self._ymax, self._xmax = facts.yxyx_frac.T.astype(np.float64)
+        self._masks = facts.mask_bounds_px
+        self.of_image = np.diff(facts.first_object_of_image)
+        self._width, self._height = facts.size_px[objects.image].T.astype(np.float64)
+        self._share = (self._ymax - self._ymin) * (self._xmax - self._xmin)
+        self._width_px = (self._xmax - self._xmin) * self._width
+        self._height_px = (self._ymax - self._ymin) * self._height
         self.sides = np.sqrt(self._share * self._width * self._height)
-        self._masks = np.array([edges for facts in annotated for edges in _mask_edges(facts)], np.float64).reshape(
-            -1, 4
-        )
-        self._classes = _floats(index for facts in annotated for index in facts.classes)
-        self._image = np.repeat(np.arange(len(images)), self.of_image)
-
-    @property
-    def _share(self) -> np.ndarray:
-        return (self._ymax - self._ymin) * (self._xmax - self._xmin)
-
-    @property
-    def _sides_px(self) -> tuple[np.ndarray, np.ndarray]:
-        """Width and height."""
-        return (self._xmax - self._xmin) * self._width, (self._ymax - self._ymin) * self._height
 
     def numbers(self) -> dict[str, np.ndarray]:
-        width, height = self._sides_px
-        is_area = (width > 0) & (height > 0)
-        return {"box_side": self.sides, "box_share": self._share, "box_aspect": width[is_area] / height[is_area]}
+        is_area = (self._width_px > 0) & (self._height_px > 0)
+        aspect = self._width_px[is_area] / self._height_px[is_area]
+        return {"box_side": self.sides, "box_share": self._share, "box_aspect": aspect}
 
     def thin(self) -> np.ndarray:
         """How many boxes of each image are less than `_THIN` pixels wide or high."""
         # Rounded, as a box of 4 pixels is a little less once its edges are fractions.
-        return self._number(np.minimum(*self._sides_px).round(2) < _THIN)
+        return self._number(np.minimum(self._width_px, self._height_px).round(2) < _THIN)
 
     def repeated(self) -> np.ndarray:
         """How many boxes of each image are equal to another of the same class."""
-        all_of = np.stack([self._image, self._classes, self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
-        _, first = np.unique(all_of, axis=0, return_index=True)
-        return self._number(~np.isin(np.arange(len(all_of)), first))
+        return self._number(self._objects.is_repeated)
 
     def not_around_mask(self) -> np.ndarray:
         """How many boxes of each image have other bounds than their mask; what has no mask is none of them."""
+        if self._masks is None:
+            return np.zeros(len(self.of_image), np.int64)
         size = np.stack([self._height, self._width] * 2, axis=1)
         edges = np.stack([self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
         boxes = np.clip(edges, 0, 1) * size  # where masks are, which end with their image
@@ -189,21 +183,20 @@ class _Boxes:
         return self._number(is_off & (common < _OVERLAP * union))
 
     def _number(self, which: np.ndarray) -> np.ndarray:
-        return np.bincount(self._image[which], minlength=len(self.of_image))
+        return np.bincount(self._objects.image[which], minlength=len(self.of_image))
 
     def centres(self) -> dict[int, int]:
         row, column = (
             np.clip(np.floor((low + high) / 2 * HEAT_SIDE), 0, HEAT_SIDE - 1).astype(np.int64)
             for low, high in ((self._ymin, self._ymax), (self._xmin, self._xmax))
         )
-        places, counts = np.unique(row * HEAT_SIDE + column, return_counts=True)
-        return dict(zip(places.tolist(), counts.tolist(), strict=True))
+        return _numbers_of(row * HEAT_SIDE + column)
 
-
-def _mask_edges(facts: ImageFacts) -> Iterable[Sequence[float]]:
-    """Of each object's mask; NaN of an object without one."""
-    bounds = [None] * len(facts.classes) if facts.mask_bounds is None else facts.mask_bounds
-    return (_NO_MASK if each is None else each for each in bounds)
+    def smallest(self, images: np.ndarray) -> np.ndarray:
+        """The smallest side of the boxes of images that have some, times SCALE: int64, or Python's integers."""
+        first = (np.cumsum(self.of_image) - self.of_image)[images]
+        scaled = np.rint(np.minimum.reduceat(self.sides, first) * SCALE)
+        return scaled.astype(np.int64) if float(scaled.max()) < _EXACT else np.array(list(map(int, scaled)), object)
 
 
 def _areas(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -211,36 +204,82 @@ def _areas(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.maximum(high - low, 0).prod(axis=1)
 
 
-def _examples(images: Sequence[Placed], boxes: _Boxes) -> dict[str, tuple[Example, ...]]:
+class _Pointers:
+    """Makes Examples of images.
+
+    Attributes:
+        key: int64 [N], by which images of equal rank are ordered.
+    """
+
+    def __init__(self, facts: FactColumns, places: RecordPlaces):
+        digests = (blake2b(name, digest_size=_KEY_BYTES).digest() for name in facts.name.rows())
+        self.key = np.array([int.from_bytes(digest, "big") for digest in digests], np.int64)
+        self._places = places
+
+    def first(self, number: int, images: np.ndarray, ranks: np.ndarray) -> tuple[Example, ...]:
+        """The images of the lowest ranks.
+
+        Args:
+            images: int64 [n], rows.
+            ranks: int64 [n], of each of them; or Python's integers.
+        """
+        _, order = np.unique(ranks, return_inverse=True)  # lexsort takes no objects
+        chosen = np.lexsort((self._places.record[images], self.key[images], order))[:number]
+        columns = (self.key, *self._places)
+        places = (column[images[chosen]].tolist() for column in columns)
+        return tuple(
+            Example(rank, key, "", *place) for rank, key, *place in zip(ranks[chosen].tolist(), *places, strict=True)
+        )
+
+
+def _examples(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> dict[str, tuple[Example, ...]]:
     """The images that serve best for each of GALLERY."""
-    chosen: dict[str, list[tuple[int, int, RecordPlace]]] = {why: [] for why in GALLERY}
-    ends = np.cumsum(boxes.of_image)
-    for (facts, place), objects, end in zip(images, boxes.of_image, ends, strict=True):
-        if facts.is_continuation or not facts.width:
-            continue
-        key = _key(facts)
-        for why, rank in _ranks(facts, key, boxes.sides[end - objects : end]):
-            chosen[why].append((rank, key, place))
-    return {why: _first(GALLERY[why], found) for why, found in chosen.items() if found}
+    short, long = _sides(facts)
+    is_counted = ~facts.is_continuation & (facts.size_px[:, 0] > 0)
+    sample = np.flatnonzero(is_counted)
+    odd = np.flatnonzero(is_counted & (long >= _ODD_ASPECT * short))
+    ranks = {"sample": (sample, pointers.key[sample]), "odd": (odd, _elongation(short[odd], long[odd]))}
+    if boxes:
+        annotated = np.flatnonzero(is_counted & (boxes.of_image > 0))
+        ranks["crowded"] = annotated, -boxes.of_image[annotated]
+        if len(annotated):
+            with_boxes = np.flatnonzero(boxes.of_image)
+            small = boxes.smallest(with_boxes)
+            ranks["small"] = annotated, small[np.searchsorted(with_boxes, annotated)]
+    return {why: pointers.first(GALLERY[why], *ranked) for why, ranked in ranks.items() if len(ranked[0])}
 
 
-def _findings(images: Sequence[Placed], boxes: _Boxes) -> dict[str, Finding]:
+def _sides(facts: FactColumns) -> tuple[np.ndarray, np.ndarray]:
+    """The shorter and the longer side of each image, pixels."""
+    return facts.size_px.min(axis=1), facts.size_px.max(axis=1)
+
+
+def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
+    """A rank: the longer an image for its width, the smaller."""
+    return -(long * SCALE // short)
+
+
+def _findings(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> dict[str, Finding]:
     """What FINDINGS names, with the images that have the most of it."""
-    numbers: Counter[str] = Counter()
-    chosen: dict[str, list[tuple[int, int, RecordPlace]]] = defaultdict(list)
-    counts = {
-        "thin_boxes": boxes.thin(),
-        "repeated_boxes": boxes.repeated(),
-        "box_mask_mismatch": boxes.not_around_mask(),
-    }
-    for (facts, place), *of_image in zip(images, *(each.tolist() for each in counts.values()), strict=True):
-        of_boxes = ((name, number, -number) for name, number in zip(counts, of_image, strict=True))
-        of_picture = () if facts.is_continuation else chain(_odd_pixels(facts.measures), _odd_shape(facts))
-        for name, number, rank in chain(of_boxes, ((name, 1, rank) for name, rank in of_picture)):
-            if number:
-                numbers[name] += number
-                chosen[name].append((rank, _key(facts), place))
-    return {name: Finding(numbers[name], _first(FINDING_EXAMPLES, found)) for name, found in chosen.items()}
+    found: dict[str, Finding] = {}
+    if boxes:
+        of_boxes = (boxes.thin(), boxes.repeated(), boxes.not_around_mask())
+        for name, number in zip(("thin_boxes", "repeated_boxes", "box_mask_mismatch"), of_boxes, strict=True):
+            images = np.flatnonzero(number)
+            if len(images):
+                found[name] = Finding(int(number.sum()), pointers.first(FINDING_EXAMPLES, images, -number[images]))
+    ranks: dict[str, dict[int, int]] = {}
+    for image in np.flatnonzero(~facts.is_continuation).tolist():
+        for name, rank in _odd_pixels(facts.measures[image]):
+            ranks.setdefault(name, {})[image] = rank
+    short, long = _sides(facts)
+    odd = np.flatnonzero(~facts.is_continuation & (short < _LEAST_ASPECT * long))
+    if len(odd):
+        ranks["odd_aspect"] = dict(zip(odd.tolist(), _elongation(short[odd], long[odd]).tolist(), strict=True))
+    for name, rank_of in ranks.items():
+        images, ranked = (np.array(list(each), np.int64) for each in (rank_of.keys(), rank_of.values()))
+        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranked))
+    return found
 
 
 def _odd_pixels(measures: PixelMeasures | None) -> Iterator[tuple[str, int]]:
@@ -258,28 +297,3 @@ def _odd_pixels(measures: PixelMeasures | None) -> Iterator[tuple[str, int]]:
         yield "bright", -measures.dark
     if measures.sharpness < _BLURRED:
         yield "blurred", round(measures.sharpness * SCALE)
-
-
-def _odd_shape(facts: ImageFacts) -> Iterator[tuple[str, int]]:
-    short, long = sorted((facts.width, facts.height))
-    if short < _LEAST_ASPECT * long:
-        yield "odd_aspect", -(long * SCALE // short)
-
-
-def _key(facts: ImageFacts) -> int:
-    """A number by which images of equal rank are ordered."""
-    return int.from_bytes(blake2b(facts.name.encode(), digest_size=_KEY_BYTES).digest(), "big")
-
-
-def _first(number: int, found: Iterable[tuple[int, int, RecordPlace]]) -> tuple[Example, ...]:
-    return tuple(Example(rank, key, "", *place) for rank, key, place in heapq.nsmallest(number, found))
-
-
-def _ranks(facts: ImageFacts, key: int, sides: np.ndarray) -> Iterator[tuple[str, int]]:
-    yield "sample", key
-    if len(sides):
-        yield "crowded", -len(sides)
-        yield "small", round(float(sides.min()) * SCALE)
-    short, long = sorted((facts.width, facts.height))
-    if long >= _ODD_ASPECT * short:
-        yield "odd", -(long * SCALE // short)

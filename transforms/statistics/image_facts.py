@@ -1,51 +1,39 @@
-"""What statistics count of an image, from the values of its record."""
+"""Facts of images whose records have no objects, from the values of these records."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from recordmill.schemas.block import ragged_bytes
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
-from recordmill.schemas.statistics import ImageFacts, PixelMeasures
-
-EDGES = ("ymin", "xmin", "ymax", "xmax")
+from recordmill.schemas.image_facts import NO_CLASS, FactColumns
+from recordmill.schemas.statistics import PixelMeasures
 
 
 class FactsOfValues:
-    """Facts of images whose records are of one table."""
+    """Facts of an image without objects, from the values of its record."""
 
     def __init__(self, table: FeatureTable):
-        self._has_objects = "objects.class_index" in table.sources
-        self._has_captions = "captions.text" in table.sources
         self._class = class_source(table)
 
-    def __call__(
-        self,
-        values: Mapping[str, Any],
-        is_continuation: bool = False,
-        measures: PixelMeasures | None = None,
-        mask_bounds: Sequence[tuple[int, int, int, int] | None] | None = None,
-    ) -> ImageFacts:
-        """
+    def __call__(self, values: Mapping[str, Any], measures: PixelMeasures | None = None) -> FactColumns:
+        """Return the facts of one image.
+
         Args:
-            values: as `recordmill.transforms.examples.encode_examples` makes them, by source.
+            values: by source, see `recordmill.schemas.layouts`.
         """
-        return ImageFacts(
-            values["image.file_name"].decode(),
-            values.get("image.width", 0),
-            values.get("image.height", 0),
-            values.get("image.format", b"").decode(),
-            len(values.get("image.encoded", b"")),
-            tuple(values[f"objects.{edge}"] for edge in EDGES) if self._has_objects else None,  # type: ignore[arg-type]
-            values["objects.class_index"] if self._has_objects else (),
-            len(values["captions.text"]) if self._has_captions else None,
-            values.get("segments.class_index", ()),
-            is_continuation,
-            measures,
-            mask_bounds,
-            _sha256(values),
-            int(np.ravel(values[self._class])[0]) if self._class in values else None,
+        image_class = int(np.ravel(values[self._class])[0]) if self._class in values else NO_CLASS
+        return FactColumns(
+            name=ragged_bytes([values["image.file_name"]]),
+            size_px=np.array([[values.get("image.width", 0), values.get("image.height", 0)]], np.int64),
+            format=[values.get("image.format", b"").decode()],
+            num_bytes=np.array([len(values.get("image.encoded", b""))], np.int64),
+            sha256=[_sha256(values)],
+            is_continuation=np.zeros(1, bool),
+            measures=[measures],
+            image_class=np.array([image_class], np.int64),
         )
 
 

@@ -103,14 +103,33 @@ class _OpenFiles:
 _OPEN = _OpenFiles()
 
 
-def _read(file: FileIO, length: int) -> bytes:
+def _read(descriptor: int, length: int) -> bytes:
     """So many bytes, fewer only at the file's end."""
-    pieces = [file.read(length) or b""]
-    read = len(pieces[0])
-    while _READ_AT_ONCE <= read < length and pieces[-1]:
-        pieces.append(file.read(length - read) or b"")
+    data = os.read(descriptor, length)
+    if not _READ_AT_ONCE <= len(data) < length:
+        return data
+    pieces, read = [data], len(data)
+    while read < length and pieces[-1]:
+        pieces.append(os.read(descriptor, length - read))
         read += len(pieces[-1])
     return b"".join(pieces)
+
+
+def _read_file(descriptor: int, path: str, version: str, most_bytes: int | None) -> bytes:
+    status = os.fstat(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise _no_file(path)
+    if version and str(status.st_mtime_ns) != version:
+        raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
+    if most_bytes is not None and status.st_size > most_bytes:
+        raise too_large(path, status.st_size, most_bytes)
+    # No more than that, whatever comes: somebody may be writing to it, and some of /proc have no end.
+    data = _read(descriptor, status.st_size + 1)
+    if len(data) != status.st_size:
+        raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
+    return data
 
 
 class LocalStorage:
@@ -174,19 +193,11 @@ class LocalStorage:
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         try:
-            with open(path, "rb", buffering=0, opener=_open_at_once) as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-                    raise _no_file(path)
-                if version and str(status.st_mtime_ns) != version:
-                    raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
-                if most_bytes is not None and status.st_size > most_bytes:
-                    raise too_large(path, status.st_size, most_bytes)
-                # No more than that, whatever comes: somebody may be writing to it, and some of /proc have no end.
-                data = _read(file, status.st_size + 1)
-                if len(data) != status.st_size and stat.S_ISREG(status.st_mode):
-                    raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
-                return data
+            file = _open_at_once(path, os.O_RDONLY | os.O_CLOEXEC)  # `open` takes twice as long
+            try:
+                return _read_file(file, path, version, most_bytes)
+            finally:
+                os.close(file)
         except (ChangedFileError, UnreadableFileError):
             raise
         except OSError as error:
@@ -201,8 +212,8 @@ class LocalStorage:
         with open(path, "rb", buffering=0) as file:
             if version and str(os.fstat(file.fileno()).st_mtime_ns) != version:
                 raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
-            file.seek(start)
-            return _read(file, length)
+            os.lseek(file.fileno(), start, os.SEEK_SET)
+            return _read(file.fileno(), length)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         file = _OPEN.get(path, version)

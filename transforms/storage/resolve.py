@@ -55,6 +55,8 @@ _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 def archive_of(path: str) -> str:
     """The .zip that `path` is in, or is; empty where there is none. Folders may be called so, too."""
+    if not _ARCHIVE.search(path):
+        return ""
     candidates = (path[: match.end()] for match in _ARCHIVE.finditer(path))
     is_file = _is_remote_file if is_remote(path) else os.path.isfile
     return next(filter(is_file, candidates), "")

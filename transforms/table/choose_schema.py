@@ -13,7 +13,7 @@ from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, 
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.table.row_batch import Seen, shown
-from recordmill.transforms.text.encoder_warnings import encoder_warnings
+from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 _MOST_LABEL_BYTES = 200
 _SHOWN_COLUMNS = 8

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType
+from recordmill.schemas.tables import Column, ColumnType
 from recordmill.transforms.table.convert_columns import Fault, convert_column
 from recordmill.transforms.table.encode_rows import FeatureColumn
 from recordmill.transforms.table.row_batch import shown
@@ -71,12 +71,3 @@ def column_texts(
             texts.append(None)
             faults.append(Fault(place, Reason.OTHER_TYPE, f"column {column.name}: {shown(data)} is no UTF-8 text"))
     return texts, faults
-
-
-def text_columns(columns: Sequence[Column]) -> dict[str, list[Column]]:
-    """What each column of texts becomes, by its name."""
-    found: dict[str, list[Column]] = {}
-    for column in columns:
-        if column.type in TEXT_PARTS:
-            found.setdefault(column.name, []).append(column)
-    return found

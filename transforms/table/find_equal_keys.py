@@ -10,8 +10,7 @@ import numpy as np
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.table.plan_row_shards import rows_before
-from recordmill.transforms.table.spill_file import RANGES, Spill, read_index
+from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before
 
 _SLICE_ROWS = 1 << 20
 """That are looked at together, at 20 bytes each."""
@@ -43,19 +42,15 @@ class FindEqualKeys(beam.PTransform):
     def expand(self, spills: PCollection[Spill]) -> PCollection[EqualKeys]:
         return (
             spills.pipeline
-            | "OnceSpilled" >> beam.Create([None])
-            | "Slices" >> beam.FlatMap(_slices, AsList(spills)).with_output_types(tuple[int, int])
+            | "OnceSpilled" >> beam.Create([_SLICE_ROWS])
+            | "Slices" >> beam.FlatMap(slices, AsList(spills)).with_output_types(tuple[int, int])
             | "SpreadSlices" >> beam.Reshuffle()
             | "Compare" >> beam.Map(_equal_keys, AsList(spills)).with_output_types(EqualKeys)
             | "AddUp" >> beam.CombineGlobally(added)
         )
 
 
-def _slices(_: None, spills: list[Spill]) -> Iterator[tuple[int, int]]:
-    return slices(spills)
-
-
-def slices(spills: Sequence[Spill], rows: int = _SLICE_ROWS) -> Iterator[tuple[int, int]]:
+def slices(rows: int, spills: Sequence[Spill]) -> Iterator[tuple[int, int]]:
     """First and end of ranges of the hash that hold about so many rows; all that has one key is in one of them."""
     before = rows_before(spills)
     first = 0

@@ -1,6 +1,7 @@
 """The texts of one split's rows become the encoders of their columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -30,6 +31,7 @@ class RowTexts(NamedTuple):
     default: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class FitTexts(beam.PTransform):
     """RowsFile become TextEncoder, one for each of `sources`.
 
@@ -38,29 +40,20 @@ class FitTexts(beam.PTransform):
         defaults: by column.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[EncoderSource],
-        splits: RowSplits,
-        defaults: Mapping[str, str],
-        encoding: str,
-        chosen: PCollection,
-    ):
-        super().__init__()
-        self._sources = sources
-        self._splits = splits
-        self._defaults = defaults
-        self._encoding = encoding
-        self._chosen = chosen
+    sources: Sequence[EncoderSource]
+    splits: RowSplits
+    defaults: Mapping[str, str]
+    encoding: str
+    chosen: PCollection
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[TextEncoder]:
-        saved = [source.saved for source in self._sources if source.saved]
-        fitted = [source for source in self._sources if not source.saved]
+        saved = [source.saved for source in self.sources if source.saved]
+        fitted = [source for source in self.sources if not source.saved]
         create = beam.Create(saved).with_output_types(TextEncoder)
         encoders = [files.pipeline | "Saved" >> create] if saved else []
         if fitted:
-            wanted = [RowTexts(each.column, each.fit_split, self._defaults.get(each.column)) for each in fitted]
-            texts = beam.FlatMap(_texts, wanted, self._splits, self._encoding, AsSingleton(self._chosen))
+            wanted = [RowTexts(each.column, each.fit_split, self.defaults.get(each.column)) for each in fitted]
+            texts = beam.FlatMap(_texts, wanted, self.splits, self.encoding, AsSingleton(self.chosen))
             tags = [str(number) for number in range(len(wanted))]
             found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts.with_outputs(*tags)
             encoders += [

@@ -8,19 +8,23 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.schemas.encoders import TextEncoder
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import RowSplits
-from recordmill.schemas.tables import TEXT_PARTS, ColumnType, TableSchema
+from recordmill.schemas.splits import RowSplits, split_name_fault
+from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.folder.read_labels import picture_name
 from recordmill.transforms.table.convert_columns import Fault, convert_column
-from recordmill.transforms.table.convert_texts import convert_texts, text_columns
+from recordmill.transforms.table.convert_texts import convert_texts
 from recordmill.transforms.table.encode_rows import encode_rows
-from recordmill.transforms.table.observe_columns import class_name
+from recordmill.transforms.table.observe_columns import class_name, observe
+from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import BadRow, RowBatch, python_values, shown
 from recordmill.transforms.table.spill_file import Records, record_orders
 from recordmill.transforms.text.encode_texts import TextVectorizer
+
+_MOST_SPLITS = 20
 
 
 class BatchRecords(NamedTuple):
@@ -85,7 +89,10 @@ class RecordMaker:
         self._splits = splits
         self._borders = borders
         self._seed = seed
-        self._texts_of = text_columns(schema.columns)
+        self._texts_of: dict[str, list[Column]] = {}  # what each column of texts becomes
+        for column in schema.columns:
+            if column.type in TEXT_PARTS:
+                self._texts_of.setdefault(column.name, []).append(column)
         self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in encoders}
 
     def class_positions(self, batch: RowBatch) -> dict[int, np.ndarray]:
@@ -221,6 +228,37 @@ def split_name(value: str) -> str:
     'train'
     """
     return value.strip().lower()
+
+
+def named_splits(files: Iterable[RowsFile], column: str, encoding: str) -> tuple[str, ...]:
+    """The splits that `column` names in any row, sorted.
+
+    Raises:
+        ConfigError: a file has no such column; its values are no names of splits, or too many.
+    """
+    found: set[str] = set()
+    for file in files:
+        rows, is_there = 0, False
+        for batch in read_rows(file, (column,), encoding):
+            rows += len(batch.lines)
+            if column not in batch.columns:  # of JSON Lines, where no row of the batch has a value
+                continue
+            is_there = True
+            values = observe(batch, file.number, (column,)).columns[column].distinct
+            found |= {split_name(value) for value in values or () if value}
+            if values is None or len(found) > _MOST_SPLITS:
+                raise ConfigError(
+                    f"--split-column {column} has more than {_MOST_SPLITS} values, or a very long one; is it the "
+                    "column of splits?"
+                )
+        if rows and not is_there:
+            raise ConfigError(f"--split-column: {file.path} has no column {column!r}")
+    if not found:
+        raise ConfigError(f"--split-column {column} names no split in any row")
+    for name in sorted(found):
+        if fault := split_name_fault(name):
+            raise ConfigError(f"--split-column {column}: a split cannot be called {name!r}, as that {fault}")
+    return tuple(sorted(found))
 
 
 def _name(identity: bytes, is_text: bool) -> str:

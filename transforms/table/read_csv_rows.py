@@ -193,9 +193,7 @@ def _open(stream: _QuoteCounter, names: list[str], delimiter: str, malformed: _M
             arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=names),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=malformed),
             arrow_csv.ConvertOptions(
-                check_utf8=False,
-                column_types=dict.fromkeys(names, pa.large_binary()),
-                strings_can_be_null=False,
+                check_utf8=False, column_types=dict.fromkeys(names, pa.large_binary()), strings_can_be_null=False
             ),
         )
     except pa.ArrowInvalid as error:

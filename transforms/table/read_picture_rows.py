@@ -4,17 +4,21 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow, TableRow
-from recordmill.schemas.images import JoinSide
+from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, SplitReject
 from recordmill.schemas.splits import name_id
 from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.blocks.image_tasks import label_column
+from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.read_labels import path_below, picture_name
-from recordmill.transforms.runtime import coders, progress  # noqa: F401  coders: for the coder of JoinSide
-from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
+from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_columns import Fault
 from recordmill.transforms.table.make_records import RecordMaker
@@ -22,10 +26,15 @@ from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import shown
 from recordmill.transforms.table.spill_rows import OF_FILE, FileCounts, OfFile, RowsRecipe
 
+BUCKETS = 64
+"""Of names, in which rows meet their files."""
+_ROWS_AT_ONCE = 1000
+
 
 class ReadPictureRows(beam.PTransform):
-    """RowsFile become (name, JoinSide) of image rows in the output `images`; further outputs are `rejected`
-    (SplitReject) and `of_file` (OfFile).
+    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`.
+
+    Further outputs are `facts` and `of_file` (OfFile).
 
     Args:
         chosen: a PCollection of one ChosenSchema.
@@ -44,7 +53,7 @@ class ReadPictureRows(beam.PTransform):
         return (
             files
             | "SpreadFiles" >> beam.Reshuffle()
-            | "Read" >> read.with_output_types(tuple[str, JoinSide]).with_outputs(REJECTED, OF_FILE, main="images")
+            | "Read" >> read.with_output_types(tuple[int, bytes]).with_outputs(FACTS, OF_FILE, main="rows")
         )
 
 
@@ -57,13 +66,33 @@ class PictureColumn(NamedTuple):
 
 def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, where: PictureColumn) -> Iterator[Any]:
     progress.set_step("reading rows")
+    facts = FactsBuilder()
+    rows: list[AnnotatedImage] = []
     for item in picture_rows(file, chosen, recipe, where):
         if isinstance(item, OfFile):
             yield TaggedOutput(OF_FILE, item)
         elif isinstance(item, AnnotatedImage):
-            yield item.image.file_name, JoinSide(item)
+            rows.append(item)
+            if len(rows) == _ROWS_AT_ONCE:
+                yield from _packed(rows, recipe.splits.names)
+                rows = []
         else:
-            yield from route_outputs([item])
+            facts.reject(*item)
+    if rows:
+        yield from _packed(rows, recipe.splits.names)
+    yield tagged(facts)
+
+
+def _packed(rows: list[AnnotatedImage], splits: tuple[str, ...]) -> Iterator[tuple[int, bytes]]:
+    names = [row.image.file_name for row in rows]
+    block = Block(
+        image_id=np.array([row.image.id for row in rows], np.int64),
+        file_name=ragged_texts(names),
+        image_size_px=np.zeros((len(rows), 2), np.int64),
+        split=np.array([splits.index(row.split) for row in rows], np.int64),
+        labels=label_column([row.labels for row in rows]),
+    )
+    return pack_parts(block, name_buckets(names, "path", BUCKETS))
 
 
 def picture_rows(

@@ -7,7 +7,7 @@ workers is only where these files are.
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -135,6 +135,11 @@ def read_index(spill: Spill, first: int, end: int) -> np.ndarray:
     if not rows:
         return np.zeros(0, _INDEX)
     return np.frombuffer(_range(spill, start * _INDEX.itemsize, rows * _INDEX.itemsize), _INDEX)
+
+
+def rows_before(spills: Iterable[Spill]) -> np.ndarray:
+    """int64 [RANGES + 1]: how many rows of all `spills` lie ahead of each range."""
+    return sum((np.frombuffer(spill.rows_before, np.int64) for spill in spills), np.zeros(RANGES + 1, np.int64))
 
 
 def _range(spill: Spill, start: int, size: int) -> bytes:

@@ -14,10 +14,10 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import SplitReject
 from recordmill.schemas.splits import RowSplits
 from recordmill.schemas.tables import RowsFile
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.runtime.outputs import REJECTED, route_outputs
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
@@ -88,7 +88,7 @@ class FileCounts:
 
 
 class SpillRows(beam.PTransform):
-    """RowsFile become Spill; further outputs are `rejected` (SplitReject) and `of_file` (OfFile).
+    """Convert RowsFile to Spill; further outputs are `facts` and `of_file` (OfFile).
 
     Args:
         chosen: a PCollection of one ChosenSchema.
@@ -101,15 +101,18 @@ class SpillRows(beam.PTransform):
 
     def expand(self, files: PCollection[RowsFile]):
         spill = beam.FlatMap(_spill, AsSingleton(self._chosen), self._recipe)
-        return (
-            files | "SpreadFiles" >> beam.Reshuffle() | "Spill" >> spill.with_outputs(REJECTED, OF_FILE, main="spills")
-        )
+        return files | "SpreadFiles" >> beam.Reshuffle() | "Spill" >> spill.with_outputs(FACTS, OF_FILE, main="spills")
 
 
 def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
     progress.set_step("reading rows")
+    facts = FactsBuilder()
     for item in spill_file(file, chosen, recipe):
-        yield TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else next(route_outputs([item]))
+        if isinstance(item, SplitReject):
+            facts.reject(*item)
+        else:
+            yield TaggedOutput(OF_FILE, item) if isinstance(item, OfFile) else item
+    yield tagged(facts)
 
 
 def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:

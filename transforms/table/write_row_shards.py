@@ -1,9 +1,10 @@
-"""Sorted files of records become shards."""
+"""Sorted files of records become shards: a shard is a range of ranks in the order of its split."""
 
 import hashlib
 import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import apache_beam as beam
@@ -15,8 +16,8 @@ import pyarrow.compute as pc
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.rejects import Count, Metric
-from recordmill.schemas.shards import ShardInfo, ShardResult
+from recordmill.schemas.rejects import Metric
+from recordmill.schemas.shards import ShardKey, ShardResult, ShardSizing
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, head, masked
 from recordmill.transforms.runtime import progress
@@ -24,16 +25,29 @@ from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace
 from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.plan_row_shards import RowShard, row_shards
-from recordmill.transforms.table.spill_file import Records, Spill, read_spill
+from recordmill.transforms.table.spill_file import Records, Spill, read_spill, rows_before
 
 _LOGGER = logging.getLogger(__name__)
 
 _READS = 16
 """Files that are read at once."""
 _PIECE_ROWS = 1 << 14
+_head = lru_cache(1 << 14)(head)
 
 
+class RowShard(msgspec.Struct, frozen=True):
+    """A shard to write: the rows of rank `first` up to `end`; those of rank `before` on are in ranges from
+    `first_range` up to `end_range`."""
+
+    key: ShardKey
+    first: int
+    end: int
+    before: int
+    first_range: int
+    end_range: int
+
+
+@dataclass(eq=False, repr=False)
 class WriteRowShards(beam.PTransform):
     """(split, SplitPlan) become ShardResult.
 
@@ -44,25 +58,21 @@ class WriteRowShards(beam.PTransform):
         recipes: of the splits.
     """
 
-    def __init__(
-        self, spills: PCollection, checked: PCollection, chosen: PCollection, recipes: Sequence[Recipe], output: str
-    ):
-        super().__init__()
-        self._spills = spills
-        self._checked = checked
-        self._chosen = chosen
-        self._recipes = {recipe.split: recipe for recipe in recipes}
-        self._output = output
+    spills: PCollection
+    checked: PCollection
+    chosen: PCollection
+    recipes: Sequence[Recipe]
+    output: str
 
     def expand(self, plans: PCollection[tuple[str, SplitPlan]]):
-        spills = AsList(self._spills)
+        spills, recipes = AsList(self.spills), {recipe.split: recipe for recipe in self.recipes}
         return (
             plans
             | "RowShards" >> beam.FlatMap(_shards, spills).with_output_types(RowShard)
             | "SpreadShards" >> beam.Reshuffle()
             | "WriteShard"
             >> beam.Map(
-                _write, self._output, self._recipes, spills, AsSingleton(self._chosen), AsSingleton(self._checked)
+                _write, self.output, recipes, spills, AsSingleton(self.chosen), AsSingleton(self.checked)
             ).with_output_types(ShardResult)
         )
 
@@ -70,6 +80,41 @@ class WriteRowShards(beam.PTransform):
 def _shards(of_split: tuple[str, SplitPlan], spills: list[Spill]) -> Iterable[RowShard]:
     split, plan = of_split
     return row_shards(split, plan, [spill for spill in spills if spill.split == split])
+
+
+def plan_rows(spills: Iterable[Spill], sizing: ShardSizing) -> SplitPlan:
+    """A split cut into shards. Sizes are exact, as the records are made already; a size in bytes is met in the mean, as
+    shards get equal numbers of rows."""
+    spills = list(spills)
+    rows = int(rows_before(spills)[-1])
+    size = sum(spill.bytes for spill in spills) + rows * FRAME_BYTES
+    if sizing.num_shards is not None:
+        shards = sizing.num_shards
+    elif sizing.examples_per_shard is not None:
+        shards = max(1, -(-rows // sizing.examples_per_shard))
+    else:
+        largest = max((spill.largest for spill in spills), default=0) + FRAME_BYTES
+        sizing = ShardSizing(shard_bytes=max(sizing.shard_bytes or 1, largest))
+        shards = max(1, min(rows, round(size / (sizing.shard_bytes or 1))))
+    return SplitPlan(sizing, shards, rows, size, rows)
+
+
+def row_shards(split: str, plan: SplitPlan, spills: Iterable[Spill]) -> Iterable[RowShard]:
+    """The shards of a split, the empty ones too."""
+    before = rows_before(spills)
+    rows = plan.images
+    for index in range(plan.shards):
+        if plan.sizing.examples_per_shard is not None:
+            first, end = (min(rows, (index + more) * plan.sizing.examples_per_shard) for more in (0, 1))
+        else:  # the borders of rank * shards // rows
+            first, end = (-(-(index + more) * rows // plan.shards) for more in (0, 1))
+        key = ShardKey(split, index, plan.shards)
+        if first == end:
+            yield RowShard(key, 0, 0, 0, 0, 0)
+            continue
+        first_range = int(np.searchsorted(before, first, "right")) - 1
+        end_range = int(np.searchsorted(before, end, "left"))
+        yield RowShard(key, first, end, int(before[first_range]), first_range, end_range)
 
 
 def _write(
@@ -137,16 +182,3 @@ def framed(records: pa.LargeBinaryArray) -> bytes:
         heads, records, tails.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary())
     )
     return whole.buffers()[2].to_pybytes()
-
-
-@lru_cache(1 << 14)
-def _head(length: int) -> bytes:
-    return head(length)
-
-
-def shard_of(result: ShardResult) -> tuple[str, ShardInfo]:
-    return result.key.split, result.info
-
-
-def counted_in(result: ShardResult) -> list[tuple[str, Count]]:
-    return [(result.key.split, Count(metric, number)) for metric, number in result.counted.items()]

@@ -1,7 +1,7 @@
 """The captions of each image become numbers, by an encoder that is fitted on those of one split, or saved."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -11,9 +11,10 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
+from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder
-from recordmill.schemas.images import ImageTask
-from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of ImageTask
+from recordmill.transforms.blocks.image_tasks import label_column, labels_of
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.text.encode_texts import TextVectorizer
 from recordmill.transforms.text.fit_encoder import FitEncoder
 
@@ -33,41 +34,45 @@ class EncodedTexts(NamedTuple):
 
 
 class EncodedCaptions(NamedTuple):
-    """ImageTask whose captions are encoded, and what else is known of that."""
+    """(BlockKey, packed Block) whose captions are encoded, and what else is known of that."""
 
-    tasks: PCollection
+    blocks: PCollection
     texts: EncodedTexts
 
 
 class EncodeCaptions(beam.PTransform):
-    """ImageTask become EncodedCaptions. The captions of an image are one text."""
+    """Convert (BlockKey, packed Block) to EncodedCaptions. The captions of an image are one text."""
 
-    def __init__(self, source: EncoderSource):
+    def __init__(self, source: EncoderSource, splits: Sequence[str]):
         super().__init__()
         self._source = source
+        self._splits = tuple(splits)
 
-    def expand(self, tasks: PCollection[ImageTask]):
-        encoder = self._encoder(tasks)
-        encode = beam.ParDo(_EncodeCaptions(self._source.column), AsSingleton(encoder)).with_output_types(ImageTask)
-        encoded = tasks | "Encode" >> encode.with_outputs(_COUNTS, main="tasks")
-        return EncodedCaptions(encoded.tasks, EncodedTexts(encoder, encoded[_COUNTS]))
+    def expand(self, blocks: PCollection[tuple[int, bytes]]):
+        encoder = self._encoder(blocks)
+        encode = beam.ParDo(_EncodeCaptions(self._source.column, self._splits), AsSingleton(encoder))
+        encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(_COUNTS, main="blocks")
+        return EncodedCaptions(encoded.blocks, EncodedTexts(encoder, encoded[_COUNTS]))
 
-    def _encoder(self, tasks: PCollection[ImageTask]) -> PCollection[TextEncoder]:
+    def _encoder(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[TextEncoder]:
         source = self._source
         if source.saved:
-            return tasks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
-        texts = tasks | "TextsToFit" >> beam.FlatMap(_texts_of, source.fit_split).with_output_types(list[str])
+            return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
+        split = self._splits.index(source.fit_split) if source.fit_split in self._splits else -1
+        texts = blocks | "TextsToFit" >> beam.FlatMap(_texts_of, split).with_output_types(list[str])
         return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split, source.known)
 
 
-def _texts_of(task: ImageTask, split: str) -> Iterator[list[str]]:
-    if task.split == split and task.labels.captions:
-        yield [caption_text(task)]
+def _texts_of(keyed: tuple[int, bytes], split: int) -> Iterator[list[str]]:
+    block = unpack_block(keyed[1])
+    labels = labels_of(block.take(block.split == split))
+    if texts := [caption_text(each) for each in labels if each.captions]:
+        yield texts
 
 
-def caption_text(task: ImageTask) -> str:
+def caption_text(labels: ImageLabels) -> str:
     """All captions of an image as one text, a line each, in the order of their ids."""
-    return "\n".join(caption.caption for caption in task.labels.captions)
+    return "\n".join(caption.caption for caption in labels.captions)
 
 
 class _EncodeCaptions(beam.DoFn):
@@ -75,22 +80,26 @@ class _EncodeCaptions(beam.DoFn):
 
     _vectorizer_of: tuple[TextEncoder, TextVectorizer] | None = None
 
-    def __init__(self, column: str):
+    def __init__(self, column: str, splits: Sequence[str]):
         self._column = column
+        self._splits = splits
 
     def start_bundle(self):
         self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
 
-    def process(self, task: ImageTask, encoder: TextEncoder) -> Iterator[ImageTask]:
-        if not task.labels.captions:
-            yield task
-            return
-        vectors = self._vectorizer(encoder)([caption_text(task)])
-        counts = self._counts[task.split]
-        counts[:] = map(int.__add__, counts, vectors.counts[0].tolist())
-        index, value = tuple(vectors.indices.tolist()), tuple(vectors.values.tolist())
-        labels = msgspec.structs.replace(task.labels, caption_index=index, caption_value=value)
-        yield msgspec.structs.replace(task, labels=labels)
+    def process(self, keyed: tuple[int, bytes], encoder: TextEncoder) -> Iterator[tuple[int, bytes]]:
+        key, packed = keyed
+        block = unpack_block(packed)
+        encode, encoded = self._vectorizer(encoder), []
+        for labels, split in zip(labels_of(block), block.split.tolist(), strict=True):
+            if labels.captions:
+                vectors = encode([caption_text(labels)])
+                counts = self._counts[self._splits[split]]
+                counts[:] = map(int.__add__, counts, vectors.counts[0].tolist())
+                index, value = tuple(vectors.indices.tolist()), tuple(vectors.values.tolist())
+                labels = msgspec.structs.replace(labels, caption_index=index, caption_value=value)
+            encoded.append(labels)
+        yield key, pack_block(block.having(labels=label_column(encoded)))
 
     def _vectorizer(self, encoder: TextEncoder) -> TextVectorizer:
         """That of the encoder, made once for as long as Beam hands in the same."""

@@ -23,12 +23,15 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.schemas.encoders import FORMAT, EncoderInfo, Terms, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import VocabularyError
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of Terms
-from recordmill.transforms.text.split_terms import AT_ONCE, TermSplitter
+from recordmill.transforms.text.split_terms import AT_ONCE, TermSplitter, never_tokens
 
 _HELD_TERMS = 200_000
 """Distinct terms that a worker counts before it passes the counts on."""
 _SHARES = 512
 """Into how many the distinct terms are divided. Passing on terms one by one takes ten times as long."""
+_MANY_TERMS = 1_000_000
+_SHOWN = 5
+_FITTED_ON = "train"
 
 
 class FitEncoder(beam.PTransform):
@@ -260,3 +263,25 @@ def _nothing_left(texts: int, distinct: int, settings: TextSettings, column: str
         f"{found} have no word of two letters or more, so there is no vocabulary; give texts, or another split by "
         "--fit-split"
     )
+
+
+def encoder_warnings(encoder: TextEncoder) -> Iterator[str]:
+    """What is odd about an encoder, a sentence each with its numbers and a cure."""
+    column, settings = encoder.column, encoder.settings
+    if encoder.split != _FITTED_ON:
+        yield (
+            f"the vocabulary of {column} is of split {encoder.split}, not of {_FITTED_ON}: a model that is tested on "
+            f"{encoder.split} knows all its words; write {_FITTED_ON} first, or give --encoders"
+        )
+    if words := never_tokens(settings):
+        shown = ", ".join(words[:_SHOWN]) + (" …" if len(words) > _SHOWN else "")
+        yield (
+            f"{len(words):,} of the {len(settings.stop_words):,} stop words are no tokens ({shown}), so nothing is "
+            "left out for them: tokens have two letters or more, no apostrophe or hyphen, and no capitals unless "
+            "--no-lower; write them as texts are split, don for don't"
+        )
+    if len(encoder.vocabulary) > _MANY_TERMS:
+        yield (
+            f"the vocabulary of {column} has {len(encoder.vocabulary):,} terms, which every worker holds, and a model "
+            "has a weight for; give --text-features or --min-df"
+        )

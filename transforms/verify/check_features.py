@@ -11,7 +11,7 @@ from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
+from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks
 from recordmill.transforms.records.record_values import RecordFault, RecordParser
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.storage.resolve import storage_for
@@ -53,7 +53,9 @@ def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> 
     tasks = [_task(number, values, how.folders) for number, values in enumerate(found)]
     faults = [(number, task) for number, task in enumerate(tasks) if not isinstance(task, ImageTask)]
     differences = []
-    for task, made in how.maker.start(of)([task for task in tasks if isinstance(task, ImageTask)]):
+    encoder = FeatureEncoder(of.labels, of.table, how.maker.dtype)
+    pictures = [task for task in tasks if isinstance(task, ImageTask)]
+    for task, made in embed_tasks(pictures, how.maker, of, encoder):
         number = task.image_id
         if isinstance(made, Rejected):
             faults.append((number, ("picture", f"{made.detail} ({made.reason.value})")))
@@ -62,7 +64,12 @@ def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> 
         difference = _difference(found[number], RecordParser(of.table)(b"".join(record)))
         differences.append(difference)
         if difference > how.tolerance:
-            faults.append((number, ("feature_differs", _detail(task, difference, how.tolerance))))
+            detail = (
+                f"{task.file_name!r}: the model makes other numbers of it, which differ by {difference:.2g} of the "
+                f"largest where {how.tolerance:g} is tolerated: another model, weights, preprocessing or picture made "
+                "the record"
+            )
+            faults.append((number, ("feature_differs", detail)))
     return Recomputed(len(differences), max(differences, default=0.0), sorted(faults))
 
 
@@ -76,13 +83,6 @@ def _task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageT
             labels = ImageLabels(class_name=values["image.class_name"].decode())
             return ImageTask(number, name, None, None, ref, "", (), labels)
     return "picture", f"{name!r} is not in {', '.join(folders)}; give the folder that has it by --images"
-
-
-def _detail(task: ImageTask, difference: float, tolerance: float) -> str:
-    return (
-        f"{task.file_name!r}: the model makes other numbers of it, which differ by {difference:.2g} of the largest "
-        f"where {tolerance:g} is tolerated: another model, weights, preprocessing or picture made the record"
-    )
 
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> float:

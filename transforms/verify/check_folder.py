@@ -1,6 +1,6 @@
 """What a data set's folder has besides its shards is held against its manifest, and the manifest against itself."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -48,29 +48,21 @@ def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
     """
     manifest, storage = require_manifest(folder), storage_for(folder)
     names = set(storage.names(folder))
-    links = _links(manifest)
+    named = ((shard_names(manifest.name, name, manifest.layout), split) for name, split in manifest.splits.items())
+    links = {link for names_of_split, split in named for link in shard_links(names_of_split, split)}
     return [
         *_manifest_faults(storage, folder, manifest),
         *(fault for name, split in manifest.splits.items() for fault in _count_faults(name, split, manifest, checks)),
-        *_companion_faults(folder, manifest, links.keys() - names),
+        *_companion_faults(folder, manifest, links - names),
         *(fault for name, split in manifest.splits.items() for fault in _split_faults(folder, name, split)),
         *_statistics_faults(folder, manifest),
-        *_encoder_faults(folder, manifest),
-        *_duplicate_faults(folder, manifest),
-        *_unlisted_faults(manifest, names - links.keys(), indexed_shards(folder)),
+        *(fault for file, digest in _listed_files(manifest) for fault in _digest_faults(folder, file, digest)),
+        *_unlisted_faults(manifest, names - links, indexed_shards(folder)),
     ]
 
 
 _OTHER_CONTENT = "its content is not what was written: its SHA-256 is another"
 _GONE = "it is gone, or no file that can be read"
-
-
-def _links(manifest: Manifest) -> Mapping[str, str]:
-    return {
-        link: target
-        for name, split in manifest.splits.items()
-        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
-    }
 
 
 def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Iterator[Fault]:
@@ -83,10 +75,11 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
     except ConfigError as error:
         yield Fault(MANIFEST, None, "split_manifest", str(error))
         return
-    for name in manifest.splits:
+    for name, split in manifest.splits.items():
+        expected = msgspec.structs.replace(manifest, splits={name: split}, duplicates=msgspec.UNSET)
         if name not in alone:
             yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
-        elif encode_manifest(alone[name]) != encode_manifest(_of_one(manifest, name)):
+        elif encode_manifest(alone[name]) != encode_manifest(expected):
             yield Fault(split_manifest(name), None, "edited", f"it says otherwise than {MANIFEST}")
         elif not is_as_written(folder, split_manifest(name), alone[name]):
             yield Fault(split_manifest(name), None, "edited", _OTHER_CONTENT)
@@ -94,11 +87,6 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
         yield Fault(
             split_manifest(name), None, "unlisted", f"{MANIFEST} has no such split, and will have with the next run"
         )
-
-
-def _of_one(manifest: Manifest, split: str) -> Manifest:
-    """What the manifest of one split alone says."""
-    return msgspec.structs.replace(manifest, splits={split: manifest.splits[split]}, duplicates=msgspec.UNSET)
 
 
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
@@ -164,14 +152,12 @@ def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
         yield Fault(STATISTICS, None, "edited", "it says otherwise than the statistics of the splits")
 
 
-def _encoder_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
+def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Files of all splits whose digests are in the manifest."""
     for encoder in manifest.encoders:
-        yield from _digest_faults(folder, encoder.file, encoder.sha256)
-
-
-def _duplicate_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
+        yield encoder.file, encoder.sha256
     if manifest.duplicates is not msgspec.UNSET:
-        yield from _digest_faults(folder, DUPLICATES, manifest.duplicates.sha256)
+        yield DUPLICATES, manifest.duplicates.sha256
 
 
 def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.schemas.encoders import EncoderInfo
+from recordmill.schemas.encoders import UNKNOWN_ID, EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.plan_report import Check
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
-from recordmill.transforms.verify.check_texts import text_faults
 from recordmill.transforms.verify.decoders import OPENERS, Opener, TensorFlowParser, UndecodableError
 
 
@@ -124,6 +123,22 @@ def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]
     if "image.channels" in values and found.channels != values["image.channels"].item():
         said_channels = values["image.channels"].item()
         yield "image_channels", f"decodes to {found.channels} channels, the record says {said_channels}"
+
+
+def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[RecordFault]:
+    """What is wrong with a text as numbers, by the encoder that has made them: an index that the vocabulary has not, or
+    out of order; a weight that is none."""
+    index, value = values.get(f"{encoder.column}.index"), values.get(f"{encoder.column}.value")
+    tokens = values.get(f"{encoder.column}.tokens")
+    found = tokens if index is None else index
+    least = 0 if tokens is None else UNKNOWN_ID
+    if found is not None and found.size and not (least <= found.min() and found.max() < encoder.size):
+        what = f"{encoder.column}: {found.min()} .. {found.max()}"
+        yield "text", f"{what} is not within {least} .. {encoder.size - 1}, the encoder's"
+    if index is not None and (np.diff(index) <= 0).any():
+        yield "text", f"{encoder.column}: the indices of its terms do not ascend"
+    if value is not None and not (np.isfinite(value) & (value > 0)).all():
+        yield "text", f"{encoder.column}: a term weighs {value.min():g}"
 
 
 def _feature_faults(values: dict[str, Any], table: FeatureTable) -> Iterator[RecordFault]:

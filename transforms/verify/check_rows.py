@@ -12,8 +12,7 @@ from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Check
 from recordmill.schemas.tables import TEXT_PARTS, Column
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, first_line
-from recordmill.transforms.verify.check_records import image_faults
-from recordmill.transforms.verify.check_texts import text_faults
+from recordmill.transforms.verify.check_records import image_faults, text_faults
 from recordmill.transforms.verify.decoders import OPENERS
 
 _Column = tuple[np.ndarray | None, np.ndarray]

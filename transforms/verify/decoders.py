@@ -1,6 +1,7 @@
 """What parses records and opens their pictures while they are checked: TensorFlow, as training does, or without it."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from recordmill.schemas.features import FeatureTable, parse_spec
@@ -23,24 +24,16 @@ class UndecodableError(ValueError):
     """Why a picture cannot be decoded."""
 
 
-def read_header(encoded: bytes, channels: int) -> Opened:
-    """As `decode`, without its pixels."""
-    return _inspected(encoded, channels, "header")
-
-
-def decode(encoded: bytes, channels: int) -> Opened:
-    """Decode a JPEG or PNG by the rules of what writes records: what TensorFlow does not decode is refused.
+def inspect(encoded: bytes, channels: int, check: str) -> Opened:
+    """Look at a JPEG or PNG by the rules of what writes records: what TensorFlow does not decode is refused.
 
     Args:
         channels: of the decoded picture; 0 for its own.
+        check: `header`, or `decode` for its pixels, too.
 
     Raises:
         UndecodableError
     """
-    return _inspected(encoded, channels, "decode")
-
-
-def _inspected(encoded: bytes, channels: int, check: str) -> Opened:
     try:
         kind, width, height = inspect_picture(encoded, check)
     except UnusableError as error:
@@ -49,7 +42,7 @@ def _inspected(encoded: bytes, channels: int, check: str) -> Opened:
 
 
 def decode_by_tensorflow(encoded: bytes, channels: int) -> Opened:
-    """As `decode`."""
+    """As `inspect`, with its pixels."""
     import tensorflow as tf
 
     try:
@@ -61,8 +54,8 @@ def decode_by_tensorflow(encoded: bytes, channels: int) -> Opened:
 
 Opener = Callable[[bytes, int], Opened]
 OPENERS: Mapping[Check, Opener] = {
-    Check.HASHES: read_header,
-    Check.DECODE: decode,
+    Check.HASHES: partial(inspect, check="header"),
+    Check.DECODE: partial(inspect, check="decode"),
     Check.TENSORFLOW: decode_by_tensorflow,
 }
 

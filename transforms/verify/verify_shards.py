@@ -10,7 +10,7 @@ import msgspec
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.encoders import EncoderInfo
-from recordmill.schemas.features import FeatureTable, RecordOf
+from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.plan_report import Check, Fault, ShardCheck
 from recordmill.schemas.shard_index import encode_index, index_file, index_of
@@ -83,11 +83,13 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     file = expected.info.file
     is_of_rows = expected.table.record_of is RecordOf.ROW
     measured = _of_rows(expected) if is_of_rows else _of_pictures(expected)
+    has_pictures = any(map(is_of_picture, expected.table.features))
+    at_once = (_PICTURES_AT_ONCE if has_pictures else _ROWS_AT_ONCE) if is_of_rows else 1
     faults = FaultList()
     damage: list[Fault] = []
     examples = objects = record_bytes = 0
 
-    records = _batches(readable_records(expected, reader, damage), _records_at_once(expected.table))
+    records = _batches(readable_records(expected, reader, damage), at_once)
     checked = chain.from_iterable(look_ahead(measured, records, pool, threads))
     for number, (size, count, record_faults) in enumerate(checked):
         examples += 1
@@ -122,12 +124,6 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
         return
     if found != encode_index(index_of(reader.lengths)):
         yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it anew")
-
-
-def _records_at_once(table: FeatureTable) -> int:
-    if table.record_of is not RecordOf.ROW:
-        return 1
-    return _PICTURES_AT_ONCE if any(map(is_of_picture, table.features)) else _ROWS_AT_ONCE
 
 
 def _of_pictures(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:

@@ -37,7 +37,7 @@ def test_numbers_add_up():
     progress.set_step("reading annotations")
     progress.planned(10, 2)
     progress.planned(5, 1)
-    progress.wrote_image(90)
+    progress.wrote_images(1, 90)
     progress.rejected_image(30)
     progress.skipped_images(3)
     progress.finished_shard()
@@ -47,7 +47,7 @@ def test_numbers_add_up():
 
 
 def _write(size: int) -> None:
-    progress.wrote_image(size)
+    progress.wrote_images(1, size)
 
 
 def test_beam_counts_the_same():

@@ -1,5 +1,3 @@
-"""Boxes of every format become x, y, width, height in pixels."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +10,7 @@ _, XYXY, REL_XYWH, REL_XYXY = BoxFormat
 
 @pytest.mark.parametrize(
     ("format_", "numbers"),
-    [
-        (XYXY, (20.0, 10.0, 80.0, 35.0)),
-        (REL_XYWH, (0.25, 0.25, 0.75, 0.625)),
-        (REL_XYXY, (0.25, 0.25, 1.0, 0.875)),
-    ],
+    [(XYXY, (20.0, 10.0, 80.0, 35.0)), (REL_XYWH, (0.25, 0.25, 0.75, 0.625)), (REL_XYXY, (0.25, 0.25, 1.0, 0.875))],
 )
 def test_one_box_in_each_format(format_, numbers):
     assert box_xywh_px(numbers, format_, 80, 40) == (20.0, 10.0, 60.0, 25.0)

@@ -1,5 +1,3 @@
-"""A file that has not what its flag says is refused, with the flag that reads it."""
-
 import json
 from pathlib import Path
 

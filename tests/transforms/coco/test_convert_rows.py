@@ -1,5 +1,3 @@
-"""Rows of each kind of COCO file become annotations, or rejects that say what is wrong with them."""
-
 import json
 import math
 from pathlib import Path
@@ -20,7 +18,7 @@ from recordmill.schemas.annotations import (
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
 from recordmill.schemas.errors import AnnotationFileError, WrongFlagError
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault, segments_fault
+from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
 from tests.transforms.coco.whole_files import read_whole
 
 IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
@@ -148,11 +146,6 @@ def test_a_segmentation_is_kept_as_text_where_masks_are_wanted_and_not_looked_at
     assert plain.segmentation == b""
 
 
-def test_an_object_without_a_segmentation_has_no_text(tmp_path):
-    read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], masks=True)
-    assert read.part.annotations == (Annotation(7, 1, (1.0, 2.0, 3.5, 4.0), 12.5, False, b""),)
-
-
 # Keypoints
 
 
@@ -170,11 +163,6 @@ def test_keypoints_of_an_object(tmp_path, keypoints, expected):
     read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "keypoints": keypoints}])
     assert read.part.annotations == (Annotation(7, 1, (1.0, 2.0, 3.5, 4.0), 12.5, False, b"", expected),)
     assert read.rejected == []
-
-
-def test_an_object_of_a_keypoints_file_may_have_none(tmp_path):
-    read = Read(tmp_path, AnnotationKind.KEYPOINTS, [OBJECT, {**OBJECT, "id": 8, "category_id": 2, "keypoints": []}])
-    assert [(annotation.id, annotation.keypoints_xyv) for annotation in read.part.annotations] == [(7, ()), (8, ())]
 
 
 @pytest.mark.parametrize(
@@ -358,20 +346,6 @@ def test_a_panoptic_row_with_a_malformed_segment_is_rejected(tmp_path, segments)
     assert read.reasons == [("annotation", None, Reason.MALFORMED_PANOPTIC, 1)]
 
 
-@pytest.mark.parametrize(
-    ("segments", "fault"),
-    [
-        ((), ""),
-        ((Segment(1, 5, False), Segment(2, 5, True, (0.0, 0.0, 0.0, 0.0), 0.0)), ""),
-        ((Segment(1, 5, False), Segment(1, 6, False)), "two of its segments have the same id"),
-        ((Segment(9, 5, False, (0.0, 0.0, -1.0, 1.0)),), "segment 9: bbox has a negative width or height"),
-        ((Segment(9, 5, False, None, math.nan),), "segment 9: area is nan"),
-    ],
-)
-def test_segments_fault(segments, fault):
-    assert segments_fault(segments) == fault
-
-
 BOX_NUMBERS = st.floats() | st.floats(-2e18, 2e18)
 
 
@@ -413,12 +387,3 @@ def test_lvis_s_images_are_called_as_their_address_ends(tmp_path):
     image = {**without(IMAGE, "file_name"), "coco_url": "http://images.cocodataset.org/train2017/000000391895.jpg"}
     read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], image=image)
     assert [row.file_name for row in read.part.rows] == ["000000391895.jpg"]
-
-
-def test_a_category_s_odd_fields_do_not_cost_the_file(tmp_path):
-    odd = [
-        {**TREE, "supercategory": 0},
-        {"id": 3, "name": "cat", "skeleton": "none", "keypoints": 7, "isthing": "yes"},
-    ]
-    read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], categories=odd)
-    assert read.file.categories == (Category(2, "tree"), Category(3, "cat"))

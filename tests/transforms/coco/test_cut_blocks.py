@@ -1,7 +1,4 @@
-"""A COCO file is cut between rows, wherever its text is cut."""
-
 import json
-import math
 import re
 import tracemalloc
 
@@ -99,14 +96,6 @@ def test_a_fault_is_told_with_the_same_place_whatever_the_blocks(data, size):
         return re.sub(r"near .*?;", "", str(caught.value))
 
     assert fault(size) == fault(5000)
-
-
-def test_a_row_that_ends_within_a_text_or_a_nested_list_is_not_taken_for_one():
-    rows = [{"segments_info": [{"id": index, "x": "}, {"} for index in range(30)], "id": math.nan}] * 9
-    data = json.dumps({"images": rows}).encode()
-    blocks = cut(data, 900)
-    assert len(blocks) > 5
-    assert sum(block.rows for block in blocks) == 9
 
 
 @pytest.mark.parametrize("text", ["", "}, {", '"}]', "\\", '\\"}'])

@@ -1,5 +1,3 @@
-"""A text is cut where a value ends, and a list where a row does; never where it only looks so."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""The JSON of COCO files, whole, cut and of the wrong kind."""
-
 import json
 import math
 

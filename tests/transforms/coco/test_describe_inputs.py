@@ -1,12 +1,11 @@
-"""What no record carries, of files that are read as of one kind or several, in layouts that hold more or less."""
-
+import msgspec
 import pytest
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
-from recordmill.transforms.coco.describe_inputs import describe_inputs, divide_inputs
+from recordmill.transforms.coco.describe_inputs import describe_inputs, input_facts
 
 
 def file(path: str, kind: AnnotationKind, unread=None, optional=None) -> AnnotationFile:
@@ -48,11 +47,7 @@ LVIS = {"neg_category_ids": 2, "not_exhaustive_category_ids": 1}
 
 @pytest.mark.parametrize(
     ("layout", "expected"),
-    [
-        ("detection", {}),
-        ("tfds", {"images": LVIS}),
-        ("keras", {"annotations": {"iscrowd": 3}, "images": LVIS}),
-    ],
+    [("detection", {}), ("tfds", {"images": LVIS}), ("keras", {"annotations": {"iscrowd": 3}, "images": LVIS})],
 )
 def test_what_a_layout_has_no_feature_for(layout, expected):
     given = file("a", AnnotationKind.INSTANCES, {}, {"images": LVIS, "annotations": {"iscrowd": 3}})
@@ -60,16 +55,11 @@ def test_what_a_layout_has_no_feature_for(layout, expected):
     assert isinstance(describe_inputs([given], LAYOUTS[layout])[0], InputRows)
 
 
-def test_rows_are_divided_and_the_first_split_has_what_no_other_has():
-    whole = InputRows("a.json", "instances", 10, 30, {"file": {"info": 1}})
-    counts = {("val", "a.json", "instances"): (3, 9), ("val", "a.json", "captions"): (7, 7)}
-    divided = dict(divide_inputs([whole], ("train", "val", "test"), counts))
-    assert {split: (rows.images, rows.annotations) for split, rows in divided.items()} == {
-        "train": (7, 21),
-        "val": (3, 9),
-        "test": (0, 0),
+def test_input_facts():
+    warned = msgspec.structs.replace(file("a.json", AnnotationKind.INSTANCES, {"file": {"info": 1}}), warnings=("odd",))
+    facts = input_facts([warned], LAYOUTS["detection"], ("train", "val"))
+    assert facts.inputs == {
+        ("train", "a.json", "instances"): InputRows("a.json", "instances", 4, 9, {"file": {"info": 1}}),
+        ("val", "a.json", "instances"): InputRows("a.json", "instances", 0, 0, {"file": {"info": 1}}),
     }
-    assert {(rows.path, rows.kind, str(rows.uncarried)) for rows in divided.values()} == {
-        ("a.json", "instances", str(whole.uncarried))
-    }
-    assert list(divide_inputs([whole], ("train",), {})) == [("train", whole)]
+    assert facts.warnings == {("train", "odd")}

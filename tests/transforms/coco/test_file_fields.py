@@ -1,7 +1,4 @@
-"""What a file has besides what is read of it, counted."""
-
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -26,8 +23,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 EMPTY = st.recursive(
-    st.sampled_from([None, False, 0, 0.0, -0.0, ""]),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.sampled_from([None, False, 0, 0.0, -0.0, ""]), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
 )
 
 
@@ -97,17 +93,9 @@ def test_rows_that_differ_and_names_that_no_type_can_have_are_counted():
         (AnnotationKind.INSTANCES, True, "caption keypoints num_keypoints segments_info"),
         (AnnotationKind.KEYPOINTS, False, "caption segmentation segments_info"),
         (AnnotationKind.KEYPOINTS, True, "caption segments_info"),
-        (
-            AnnotationKind.CAPTIONS,
-            False,
-            "area bbox category_id keypoints num_keypoints segmentation segments_info",
-        ),
+        (AnnotationKind.CAPTIONS, False, "area bbox category_id keypoints num_keypoints segmentation segments_info"),
         (AnnotationKind.STUFF, False, "area bbox caption keypoints num_keypoints segments_info"),
-        (
-            AnnotationKind.PANOPTIC,
-            False,
-            "area bbox caption category_id id keypoints num_keypoints segmentation",
-        ),
+        (AnnotationKind.PANOPTIC, False, "area bbox caption category_id id keypoints num_keypoints segmentation"),
     ],
 )
 def test_what_a_kind_does_not_read_of_a_row_that_has_all(kind, masks, expected, with_bad_row):
@@ -144,10 +132,3 @@ def test_an_address_that_gave_the_name_is_not_carried_whole(with_bad_row):
     images = [{"id": 1, "coco_url": "http://x/a.jpg"}, {"id": 2, "coco_url": "http://x/b.jpg", "file_name": "b"}]
     bad = [5, {"id": "x", "coco_url": "http://x/c.jpg"}] if with_bad_row else []
     assert unread({"images": images + bad, "annotations": []}) == {"images": {"coco_url": 2 + with_bad_row}}
-
-
-def test_reading_does_not_depend_on_what_was_read_before(tmp_path: Path):
-    plain = {"images": [IMAGE], "annotations": [ROW]}
-    assert unread(plain) == {}
-    assert unread({**plain, "annotations": [{**ROW, "score": 1}]}) == {"annotations": {"score": 1}}
-    assert unread(plain) == {}

@@ -1,5 +1,3 @@
-"""Boxes of another format are recognised, and those of COCO's format are not taken for any other."""
-
 import random
 from itertools import pairwise
 
@@ -77,17 +75,6 @@ def test_many_boxes_are_known_by_where_they_are(format_, found, area):
         areas = {"box": box[2] * box[3], "mask": 0.6 * box[2] * box[3], "product": numbers[2] * numbers[3]}
         rows.append(row(numbers, areas.get(area)))
     assert formats(rows) == found
-
-
-def test_what_speaks_for_it_is_told_in_numbers():
-    boxes = scattered(20)
-    corners = [written(box, XYXY) for box in boxes]
-    across = sum(x + xmax > 640 * 1.01 + 1 or y + ymax > 480 * 1.01 + 1 for x, y, xmax, ymax in corners)
-    assert guess([row(box) for box in corners]).evidence == f"{across} of 20 boxes reach beyond the edge of their image"
-    rows = [row(written(box, XYXY), box[2] * box[3]) for box in boxes]
-    assert guess(rows).evidence == "20 of 20 boxes have the `area` of (x2 - x1) * (y2 - y1)"
-    rows = [row(written(box, REL_XYXY)) for box in boxes]
-    assert guess(rows).evidence == "20 of 20 boxes have no number above 1"
 
 
 # Of a few boxes, or without the sizes of images

@@ -1,5 +1,3 @@
-"""What Python's json writes and JSON does not have is read."""
-
 import pytest
 
 from recordmill.transforms.coco.odd_json import quote_nan

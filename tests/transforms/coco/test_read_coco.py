@@ -1,5 +1,3 @@
-"""COCO files, good and bad, read as they are."""
-
 import gzip
 import json
 import math
@@ -8,6 +6,7 @@ from pathlib import Path
 
 import apache_beam as beam
 import msgspec
+import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -16,17 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Annotation, Category, ImageRow
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, BlockRows, FileAnnotations
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco.convert_rows import box_fault
-from recordmill.transforms.coco.merge_blocks import merge_blocks
-from recordmill.transforms.coco.read_coco import ReadCoco, cut_file, read_block
-from recordmill.transforms.runtime.coders import BlockRowsCoder
-from recordmill.transforms.storage import gcs_storage, zip_storage
-from recordmill.transforms.storage.interface import UnreadableFileError
-from tests.gcs_stand_in import Fault, Kind, running
+from recordmill.transforms.blocks.image_tasks import image_paths
+from recordmill.transforms.blocks.order_images import hash_images, ranges_of
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, cut_file, read_block
+from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.runtime.coders import unpacker
+from recordmill.transforms.storage import zip_storage
 from tests.transforms.coco.whole_files import read_whole
+from tests.transforms.rejects.kinds import kind_rejects
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
@@ -72,16 +72,6 @@ def test_rows_become_structs(tmp_path):
     assert read.parts == {1: ((ImageRow(1, "a.jpg", 40, 30),), (annotation,))}
     assert read.rejected == []
     assert read.file == AnnotationFile(read.path, AnnotationKind.INSTANCES, 1, 1, (Category(3, "dog", "animal"),))
-
-
-def test_rows_are_gathered_by_image_id(tmp_path):
-    images = [{"id": 5, "file_name": "b.jpg"}, IMAGE, {"id": 5, "file_name": "c.jpg"}]
-    annotations = [ROW, {**ROW, "id": 8, "image_id": 99}, {**ROW, "id": 9}, {**ROW, "id": 2, "image_id": 99}]
-    read = Read(tmp_path, document(images, annotations))
-    assert {
-        image_id: ([row.file_name for row in rows], {annotation.id for annotation in annotations})
-        for image_id, (rows, annotations) in read.parts.items()
-    } == {1: (["a.jpg"], {7, 9}), 5: (["b.jpg", "c.jpg"], set()), 99: ([], {8, 2})}
 
 
 @pytest.mark.parametrize("content", [document([], [], []), {"images": []}, {"images": [], "annotations": []}])
@@ -182,21 +172,6 @@ def test_a_category_without_a_usable_id_stops_the_file(tmp_path, id_):
         Read(tmp_path, document(categories=[{**CATEGORY, "id": id_}]))
 
 
-@pytest.mark.parametrize("id_", [INT64_MIN, -1, 0, INT64_MAX])
-def test_parts_at_the_edges_of_int64_cross_a_shuffle(tmp_path, id_):
-    path = tmp_path / "instances.json"
-    row = {**IMAGE, "id": id_, "width": INT64_MAX}
-    path.write_text(json.dumps(document([row], [{**ROW, "id": id_, "image_id": id_}])))
-    items = [item for block in cut_file(instances(path)) for item in read_block(block)]
-    coder = BlockRowsCoder()
-    rows = [item for item in items if isinstance(item, BlockRows)]
-    assert [coder.decode(coder.encode(of_range)) for of_range in rows] == rows
-    assert (
-        [image.id for of_range in rows for image in of_range.images],
-        *(of_range.image_ids for of_range in rows),
-    ) == ([id_], (), (id_,))
-
-
 # Missing and malformed fields
 
 
@@ -227,10 +202,7 @@ def test_rows_that_are_no_objects_are_rejected(tmp_path, row):
     assert (read.file.images, read.file.annotations) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("area", "expected"),
-    [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)],
-)
+@pytest.mark.parametrize(("area", "expected"), [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)])
 def test_the_area_is_the_json_s_or_the_box_s(tmp_path, area, expected):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}]))
     assert [annotation.area_px2 for annotation in read.parts[1][1]] == [expected]
@@ -241,11 +213,6 @@ def test_an_area_that_is_no_number_of_pixels_costs_its_row(tmp_path, area):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}, {**ROW, "id": 8}]))
     assert read.reasons == [("annotation", 7, "malformed_annotation", 1)]
     assert [annotation.id for annotation in read.parts[1][1]] == [8]
-
-
-def test_an_area_that_is_not_given_is_the_box_s(tmp_path):
-    read = Read(tmp_path, document(annotations=[without(ROW, "area")]))
-    assert [annotation.area_px2 for annotation in read.parts[1][1]] == [14.0]
 
 
 @pytest.mark.parametrize(
@@ -279,21 +246,6 @@ def test_a_malformed_box_is_rejected_and_shown(tmp_path, bbox):
     assert [annotation.id for annotation in read.parts[1][1]] == [8]
 
 
-@pytest.mark.parametrize(
-    ("bbox", "fault"),
-    [
-        ((0.0, 0.0, 0.0, 0.0), ""),
-        ((-5.0, -5.0, 1e18, 1e18), ""),
-        ((0.0, 0.0, -1.0, 1.0), "bbox has a negative width or height"),
-        ((math.nan, 0.0, 1.0, 1.0), "bbox has a number that is beyond any image"),
-        ((0.0, -math.inf, 1.0, 1.0), "bbox has a number that is beyond any image"),
-        ((0.0, 0.0, 1.1e18, 1.0), "bbox has a number that is beyond any image"),
-    ],
-)
-def test_box_fault(bbox, fault):
-    assert box_fault(bbox) == fault
-
-
 # Annotation ids
 
 
@@ -325,11 +277,6 @@ def test_words_that_are_no_json_are_read_outside_of_strings_only(tmp_path):
     assert read.parts == {1: ((ImageRow(1, 'NaN "-Infinity" \\.jpg', IMAGE["width"], IMAGE["height"]),), (annotation,))}
     assert read.reasons == [("annotation", 8, "malformed_box", 1)]
     assert read.file.categories == (Category(3, "Infinity", "animal"),)
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        list(read_whole(instances(tmp_path / "gone.json")))
 
 
 # The fast way and the slow one
@@ -387,31 +334,65 @@ NO_BOX = "bbox is not a list of four numbers: []"
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_the_transform_sorts_its_outputs_and_rejects_go_with_their_image(tmp_path, pack):
+def test_read_coco(tmp_path, pack):
     path = str(tmp_path / "instances")
     rows = [ROW, {**ROW, "id": 8, "bbox": []}, {**ROW, "id": 9, "bbox": [], "image_id": 5}, {"id": 10}]
     rows.append({"id": 11, "image_id": 6, "category_id": 3})
-    Path(path).write_bytes(pack(json.dumps(document(annotations=rows)).encode()))
-    annotation = Annotation(7, 3, (1.0, 2.0, 3.5, 4.0), 12.5, False)
-    image = ImageRow(1, "a.jpg", 40, 30)
+    images = [IMAGE, {**IMAGE, "id": 2, "file_name": "./b.jpg"}]
+    Path(path).write_bytes(pack(json.dumps(document(images, rows)).encode()))
+    source = AnnotationSource(AnnotationKind.INSTANCES, path)
+    Path(tmp_path / "captions").write_text(json.dumps(document((), (), ())))
+    captions = AnnotationSource(AnnotationKind.CAPTIONS, str(tmp_path / "captions"))
+    rules = ReadRules((captions, source), False, 3, "path", 1, "pics", "train")
     bad = [Rejected("annotation", id_, Reason.MALFORMED_BOX, NO_BOX, image_id) for id_, image_id in ((8, 1), (9, 5))]
     detail = "annotation row: Object missing required field `bbox`"
     bad.append(Rejected("annotation", 11, Reason.MALFORMED_ANNOTATION, detail, 6))
-    parts = [
-        (1, FileAnnotations(1, path, AnnotationKind.INSTANCES, (image,), (annotation,), rejected=(bad[0],))),
-        *((id_, FileAnnotations(id_, path, AnnotationKind.INSTANCES, (), rejected=(bad[id_ - 4],))) for id_ in (5, 6)),
+    of_images = [
+        (int(name_buckets([name], "path", 8)[0]), 1, 0, id_, f"pics/{name}")
+        for id_, name in ((1, "a.jpg"), (2, "b.jpg"))
     ]
-    file = AnnotationFile(path, AnnotationKind.INSTANCES, 1, 5, (Category(3, "dog", "animal"),))
+    ranges = ranges_of(hash_images(np.array([1, 5, 6]), 1), 3).tolist()
+    of_annotations = [
+        (ranges[0], 1, 1, 1, [7], bad[:1]),
+        *((ranges[n], 1, 1, 4 + n, [], bad[n : n + 1]) for n in (1, 2)),
+    ]
+    files = [
+        AnnotationFile(path, AnnotationKind.INSTANCES, 2, 5, (Category(3, "dog", "animal"),)),
+        AnnotationFile(captions.path, AnnotationKind.CAPTIONS, 0, 0, ()),
+    ]
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        coco = p | beam.Create([instances(path)]) | ReadCoco(masks=False)
-        joined = coco.parts | beam.GroupByKey() | beam.FlatMapTuple(lambda _, blocks: merge_blocks(blocks))
-        numbers = coco.parts | beam.Map(lambda part: part[1].block) | beam.Distinct()
-        assert_that(numbers, equal_to([0, 1]), "Blocks")
-        assert_that(joined, equal_to([(id_, [part]) for id_, part in parts]), "Parts")
-        assert_that(coco.files, equal_to([file]), "Files")
-        assert_that(coco.rejected, equal_to([reject]), "Rejected")
+        coco = p | ReadCoco(rules)
+        assert_that(coco.rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(of_images), "Rows")
+        assert_that(
+            coco.annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(of_annotations), "Found"
+        )
+        assert_that(coco.files, equal_to(files), "Files")
+        rejected = coco.facts | beam.Flatten() | beam.FlatMap(lambda facts: facts.rejects.items())
+        assert_that(rejected, equal_to(kind_rejects([("train", reject)])), "Rejected")
+
+
+def image_rows(bucket: int, packed: bytes) -> list[tuple]:
+    """Bucket, source, part, id and assumed path of each image row."""
+    block = unpack_block(packed)
+    columns = block.source.tolist(), block.part.tolist(), block.image_id.tolist(), image_paths(block)
+    return [(bucket, *row) for row in zip(*columns, strict=True)]
+
+
+def annotation_rows(number: int, packed: bytes) -> list[tuple]:
+    """Range, source, part, image id, annotation ids and rejects of each image."""
+    block = unpack_block(packed)
+    rejected = block.rejected.rows() if block.rejected is not None else [b""] * len(block)
+    return [
+        (
+            number,
+            *(int(column[row]) for column in (block.source, block.part, block.image_id)),
+            block.cut(row, row + 1).object_id.tolist(),
+            unpacker(list[Rejected])(bad) if bad else [],
+        )
+        for row, bad in enumerate(rejected)
+    ]
 
 
 @pytest.mark.parametrize("kind", AnnotationKind)
@@ -426,10 +407,14 @@ def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
 def test_no_runner_has_to_hold_the_text_of_a_packed_file():
     """Two steps of one stage pass on what is made as it is made; a Flatten or a shuffle begins another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
-    _ = p | beam.Create([instances("a.json.gz")]) | ReadCoco(masks=False)
-    steps = [step for step in p.to_runner_api().components.transforms.values() if not step.subtransforms]
-    (text,) = (step.outputs["in place"] for step in steps if "in place" in step.outputs)
-    assert [step.spec.urn for step in steps if text in step.inputs.values()] == ["beam:transform:pardo:v1"]
+    sources = instances("a.json.gz"), instances("b.json")
+    _ = p | ReadCoco(ReadRules(sources, False, 3, "path", 1, "", "train"))
+    steps = {step.unique_name: step for step in p.to_runner_api().components.transforms.values()}
+    cut, spread = (steps[f"ReadCoco/{name}"].outputs for name in ("CutPackedFiles", "CutFiles"))
+    for outputs, taken_by in ((cut, "ReadCoco/ReadPackedFiles"), (spread, "ReadCoco/SpreadFiles")):
+        (text,) = outputs.values()
+        users = [name for name, step in steps.items() if text in step.inputs.values() and name.count("/") == 1]
+        assert users == [taken_by]
 
 
 def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):
@@ -438,17 +423,7 @@ def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):
     images, *_ = cut_file(instances(path))
     path.write_text(path.read_text().replace("a.jpg", "b.jpg"))
     with pytest.raises(OSError, match="not those that it was cut at"):
-        list(read_block(images))
-
-
-def test_a_bucket_s_file_that_is_damaged_on_its_way_is_told_as_such(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 64)
-        server.put("instances.json", json.dumps(document()).encode())
-        server.faults = [Fault(Kind.CORRUPTED, "read", times=99)]
-        with pytest.raises(OSError, match="checksum"):
-            list(cut_file(instances("gs://bucket/instances.json"), block_bytes=64))
+        read_block(images)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -465,19 +440,6 @@ def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method)
         assert len(blocks) > 10
         has_text = path.parent.suffix == ".zip" and method != zipfile.ZIP_STORED
         assert {bool(block.text) for block in blocks if block.list} == {has_text}
-        rows = [item for block in blocks for item in read_block(block) if isinstance(item, BlockRows)]
-        replace = msgspec.structs.replace
-        cut = [replace(block, source=instances(""), text=b"") for block in blocks]
-        found.append((cut, [replace(of_block, source="") for of_block in rows]))
+        cut = [msgspec.structs.replace(block, source=instances(""), text=b"") for block in blocks]
+        found.append((cut, list(map(read_block, blocks))))
     assert found[0] == found[1]
-
-
-def test_a_damaged_member_is_told_as_such_and_not_as_wrong_json(tmp_path, monkeypatch):
-    monkeypatch.setattr(zip_storage, "WHOLE_BYTES", 0)
-    data = json.dumps(document()).encode()
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("a.json", data)
-    content = (tmp_path / "a.zip").read_bytes()
-    (tmp_path / "a.zip").write_bytes(content.replace(b'"images": [', b'"images": }', 1))
-    with pytest.raises(UnreadableFileError, match="its checksum is not that of the directory"):
-        list(cut_file(instances(tmp_path / "a.zip" / "a.json"), 16))

@@ -3,34 +3,43 @@
 from collections.abc import Iterator
 
 import msgspec
+import numpy as np
 
-from recordmill.schemas.coco import AnnotationFile, AnnotationSource, BlockRows, FileAnnotations
+from recordmill.schemas.block import join_blocks
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.coco.block_columns import annotation_block, image_block
 from recordmill.transforms.coco.complete_annotations import complete_annotations
+from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES
-from recordmill.transforms.coco.describe_file import BlockSummary, describe_file
-from recordmill.transforms.coco.merge_blocks import merge_blocks
-from recordmill.transforms.coco.read_coco import cut_file, read_block
-from recordmill.transforms.join.join_images import categories_by_id
-from recordmill.transforms.join.merge_categories import merge_categories
+from recordmill.transforms.coco.describe_file import describe_file, summarize
+from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, NO_ROWS, parts_of
+from recordmill.transforms.coco.merge_categories import merge_categories
+from recordmill.transforms.coco.read_coco import cut_file, read_block, with_origin
 
 
 def read_whole(
     source: AnnotationSource, masks: bool = False, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:
     """What a file says of each image, what is rejected, and its summary."""
-    blocks, summaries = [], []
+    images, annotations, summaries = [NO_ROWS], [NO_ANNOTATIONS], []
     for block in cut_file(source, block_bytes):
-        for item in read_block(block, masks):
-            if isinstance(item, BlockRows):
-                blocks.append(item)
-            elif isinstance(item, BlockSummary):
-                summaries.append(item)
-            else:
-                yield item
+        rows = read_block(block, masks)
+        summaries.append(summarize(block, rows))
+        yield from (reject for reject in rows.rejected if reject.image_id is None)
+        rejected = [reject for reject in rows.rejected if reject.image_id is not None]
+        found = [(images, image_block(rows.images))] if rows.images else []
+        if source.kind is not AnnotationKind.IMAGE_INFO and (rows.annotations or rejected):
+            convert = row_converter(source)
+            found.append((annotations, annotation_block(source, rows.annotations, rejected, convert)))
+        for blocks, each in found:
+            blocks.append(unpack_block(pack_block(with_origin(each, block, [source]))))
     file = describe_file(source, summaries)
-    categories = categories_by_id(merge_categories([file]))
-    for _, (part,) in merge_blocks(blocks):
+    categories = {category.id: category for category in merge_categories([file]).categories}
+    of_images, of_annotations = join_blocks(images), join_blocks(annotations)
+    ids = np.unique(np.concatenate([of_images.image_id, of_annotations.image_id]))
+    for _, (part,), _ in parts_of(ids, of_images, of_annotations, [source]):
         completed = complete_annotations(part, categories)
         yield from completed.rejected
         yield msgspec.structs.replace(completed, rejected=(), bbox_format=None)

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.transforms.draw.colours import class_colour, ink_on
 from recordmill.transforms.draw.draw_shapes import draw_shapes, drawn_size, middle_of
-from recordmill.transforms.draw.overlay import Shape
+from recordmill.transforms.draw.overlay import Shape, class_colour, ink_on
 
 RED, BLUE, GROUND = (255, 0, 0), (0, 0, 255), (128, 128, 128)
 

@@ -5,8 +5,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TABLE, TFDS
-from recordmill.transforms.draw.colours import class_colour
-from recordmill.transforms.draw.overlay import Overlay
+from recordmill.transforms.draw.overlay import Overlay, class_colour
 from recordmill.transforms.draw.read_overlay import OverlayReader
 from recordmill.transforms.masks.bitmaps import run_lengths
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle

@@ -1,5 +1,3 @@
-"""Groups of images that show the same, whatever splits and shards they are in."""
-
 import random
 
 import msgspec

@@ -1,5 +1,3 @@
-"""What is kept of each image, by which others that show the same are found."""
-
 import hashlib
 
 import msgspec
@@ -7,10 +5,13 @@ import numpy as np
 import pytest
 
 from recordmill.schemas.duplicates import NO_HASH
-from recordmill.schemas.statistics import ImageFacts, PixelMeasures, RecordPlace
-from recordmill.transforms.duplicates import fingerprint_images as module
-from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints, image_class, label_digest
+from recordmill.schemas.statistics import PixelMeasures
+from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints, image_class, label_digests
 from recordmill.transforms.images.perceptual_hash import perceptual_hashes
+from tests.oracles import fingerprint_images
+from tests.oracles.fact_columns import fact_columns, fingerprinted, sorted_objects
+from tests.oracles.image_facts import ImageFacts, RecordPlace
+from tests.oracles.random_facts import draw_facts
 
 GREY = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
 
@@ -20,17 +21,15 @@ def facts(name: str = "a.jpg", grey: bytes = b"", **more) -> ImageFacts:
     return ImageFacts(name, sha256=hashlib.sha256(name.encode()).hexdigest(), measures=measures, **more)
 
 
-@pytest.mark.parametrize("at_once", [2, 1024])
-def test_an_image_has_its_name_digest_hash_and_place(at_once, monkeypatch):
-    monkeypatch.setattr(module, "_AT_ONCE", at_once)
-    found = ImageFingerprints()
+def test_an_image_has_its_name_digest_hash_and_place():
+    images, places = [], []
     for index in range(5):
         width, height = ((0, 0), (50, 50), (80, 40), (900, 30), (1, 900))[index]
         grey = GREY[index].tobytes() if index != 3 else b""
-        found.add(facts(f"{index}.jpg", grey, width=width, height=height), RecordPlace(index, 7 * index, 9))
-    found.add(ImageFacts("no picture"), RecordPlace(5, 0, 0))
-    found.add(facts("0.jpg", is_continuation=True), RecordPlace(6, 0, 0))
-    of = found.of_shard("s")
+        images.append(facts(f"{index}.jpg", grey, width=width, height=height))
+        places.append(RecordPlace(index, 7 * index, 9))
+    images += ImageFacts("no picture"), facts("0.jpg", is_continuation=True)
+    of = fingerprinted(*images, places=[*places, RecordPlace(5, 0, 0), RecordPlace(6, 0, 0)])
     names = [f"{index}.jpg" for index in range(5)]
     assert (of.shard, msgspec.json.decode(of.names)) == ("s", names)
     assert [row["picture"].tobytes() for row in of.array] == [
@@ -51,9 +50,14 @@ def test_of_no_image_there_is_nothing():
     assert (bytes(found.names), found.rows) == (b"[]", b"")
 
 
+def digest(image: ImageFacts) -> int:
+    columns = fact_columns([image])
+    return int(label_digests(columns, sorted_objects(columns))[0])
+
+
 def of_objects(*objects: tuple[int, float, float, float, float]) -> int:
     edges = tuple(zip(*(each[1:] for each in objects), strict=True)) or ((), (), (), ())
-    return label_digest(facts(boxes=edges, classes=[each[0] for each in objects]))
+    return digest(facts(boxes=edges, classes=[each[0] for each in objects]))
 
 
 def classes(digest: int) -> int:
@@ -78,5 +82,21 @@ def test_boxes_are_those_of_the_record():
 
 
 def test_of_images_of_one_class_the_class_is_known():
-    assert classes(label_digest(facts(image_class=7))) == 7
-    assert label_digest(facts()) not in {label_digest(facts(image_class=index)) for index in range(3)}
+    assert classes(digest(facts(image_class=7))) == 7
+    assert digest(facts()) not in {digest(facts(image_class=index)) for index in range(3)}
+
+
+@pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes", "features"])
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_fingerprint_images_of_structs(seed, kind):
+    images, places = draw_facts(seed, kind=kind)
+    oracle = fingerprint_images.ImageFingerprints()
+    for each in zip(images, places, strict=True):
+        oracle.add(*each)
+    assert fingerprinted(*images, places=places) == oracle.of_shard("s")
+
+
+def test_many_classes_and_images_are_sorted_without_a_key_of_64_bits():
+    images = [facts(boxes=((0.5, 0.1), (0, 0), (1, 1), (1, 1)), classes=[1 << 40, 70_000])]
+    columns = fact_columns(images)
+    assert label_digests(columns, sorted_objects(columns)).tolist() == [fingerprint_images.label_digest(images[0])]

@@ -1,5 +1,3 @@
-"""Near hashes are found, all of them, and no others."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""A shard's pictures go through the model in batches, and each becomes a record."""
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,10 +19,11 @@ from recordmill.schemas.models import ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.embed import embed_pictures
-from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, in_batches
+from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks, in_batches
 from recordmill.transforms.embed.load_model import LoadedModel, load_model
 from recordmill.transforms.shards.record_maker import RecordContext
 from tests.conftest import draw_jpeg
+from tests.oracles.encode_tasks import expected_amount
 from tests.tiny_models import saved, tiny
 
 LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
@@ -111,7 +110,8 @@ def maker(tmp_path) -> Callable[..., EmbedPictures]:
 def make(maker: EmbedPictures, tasks: list[ImageTask], threads: int = 2) -> list:
     table = features_table(maker.model.feature_shape, maker.dtype)
     with ThreadPoolExecutor(threads) as pool:
-        return list(maker.start(RecordContext(LABELS, table, pool, threads))(tasks))
+        context = RecordContext(LABELS, table, pool, threads)
+        return list(embed_tasks(tasks, maker, context, FeatureEncoder(LABELS, table, maker.dtype)))
 
 
 def drawn(folder: Path, number: int) -> list[ImageTask]:
@@ -170,5 +170,5 @@ def test_sizes_are_known_before(tmp_path, maker, dtype):
     feature = np.zeros((7, 7, 1280), np.float32)
     (record,) = FeatureEncoder(LABELS, table, dtype).encode(task(1 << 62), feature).records
     estimate = made.estimate(table)
-    assert estimate.bytes(task(1 << 62)) == pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.001)
-    assert estimate.examples(task(1)) == 1
+    size, examples = expected_amount(estimate, task(1 << 62))
+    assert (size, examples) == (pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.001), 1)

@@ -1,5 +1,3 @@
-"""A model that is chosen is found, or it is said in a line why not."""
-
 import hashlib
 import random
 import threading
@@ -241,10 +239,7 @@ def test_a_model_that_cannot_be_used_so(tmp_path, model, choice, told):
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
-        (
-            ModelChoice("efficientnet-b9", "none"),
-            "no model of keras.applications.*did you mean EfficientNet",
-        ),
+        (ModelChoice("efficientnet-b9", "none"), "no model of keras.applications.*did you mean EfficientNet"),
         (ModelChoice("mobilenet", "none", input_size=(8, 8)), "MobileNet of 8x8 pixels cannot be made"),
         (ModelChoice("{folder}/none.keras"), "no .keras file that can be loaded"),
         (ModelChoice("{folder}/text.keras"), "no .keras file that can be loaded"),

@@ -1,8 +1,5 @@
-"""Pictures and annotations become records that TensorFlow reads."""
-
 import io
 import json
-import pickle
 import struct
 import tracemalloc
 
@@ -22,13 +19,18 @@ from recordmill.schemas.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
-from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.examples import encode_examples as module
-from recordmill.transforms.examples.encode_examples import Encoded, ExampleEncoder
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.rejects import Metric, Reason
+from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
+from recordmill.transforms.examples import draw_masks, encode_examples, encoded
+from recordmill.transforms.examples.encoded import EncodedRun
+from recordmill.transforms.statistics.count_images import ImageCounter
+from tests.oracles import count_images, fingerprint_images, random_tasks
+from tests.oracles.encode_tasks import encode_one_by_one, encode_tasks
+from tests.oracles.fact_columns import record_places, sorted_objects, usual_places
 
 LABELS = LabelMap(
     (Category(0, "été", keypoints=("nose", "tail")), Category(3, "dog", keypoints=("nose",)), Category(90, "dog")),
@@ -51,13 +53,64 @@ def read(record: bytes) -> dict[str, list]:
     return {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
 
 
-def encode(task: ImageTask, policy: str = "clip", table=PLAIN) -> Encoded:
-    return ExampleEncoder(LABELS, table, policy).encode(task, PICTURE)
+def encode(task: ImageTask, policy: str = "clip", table=PLAIN, picture: Picture = PICTURE) -> EncodedRun:
+    return encode_tasks(LABELS, table, policy, [(task, picture)])
 
 
-def only(encoded: Encoded) -> dict[str, list]:
+def only(encoded: EncodedRun) -> dict[str, list]:
     (record,) = encoded.records
     return read(b"".join(record))
+
+
+TABLES = {
+    "detection": PLAIN,
+    "ids": DETECTION.with_parts((Part.LVIS, Part.CATEGORY_ID)),
+    "masks": DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS)),
+    "captions": DETECTION.with_parts((Part.CAPTIONS, Part.CAPTION_TERMS, Part.SEMANTIC, Part.MASK_RLE)),
+    "keras": KERAS,
+    "tfds": TFDS.with_parts((Part.CAPTIONS, Part.CAPTION_TOKENS, Part.PANOPTIC)),
+    "classification": CLASSIFICATION,
+}
+
+
+def assert_equals_encoding_one_by_one(labels: LabelMap, table: FeatureTable, policy: str, loaded: list) -> None:
+    expected = encode_one_by_one(labels, table, policy, loaded)
+    found = encode_tasks(labels, table, policy, loaded)
+    assert list(map(b"".join, found.records)) == expected.records
+    assert dict(+found.counted) == expected.counted
+    for name in ("rejected", "class_counts", "images", "bytes", "rejected_bytes"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.records_per_image.tolist() == expected.records_per_image
+    statistics, fingerprints = count_images.ImageCounter(), fingerprint_images.ImageFingerprints()
+    places = usual_places(expected.facts)
+    for each in zip(expected.facts, places, strict=True):
+        statistics.add(*each)
+        fingerprints.add(*each)
+    counted = ImageCounter(), ImageFingerprints()
+    for each in counted:
+        each.add(found.facts, record_places(places), sorted_objects(found.facts))
+    assert str(counted[0].statistics("s")) == str(statistics.statistics("s"))
+    assert counted[1].of_shard("s") == fingerprints.of_shard("s")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("policy", ["clip", "drop", "keep"])
+@pytest.mark.parametrize("labels", [random_tasks.LABELS, random_tasks.SHIFTED], ids=["labels", "shifted"])
+@pytest.mark.parametrize("table", TABLES)
+def test_equals_encoding_one_by_one(table, labels, policy, seed):
+    assert_equals_encoding_one_by_one(labels, TABLES[table], policy, random_tasks.draw_tasks(seed, labels))
+
+
+@pytest.mark.parametrize("table", [PLAIN, KERAS])
+def test_many_objects(table):
+    loaded = random_tasks.draw_tasks(0, images=3, most=20_000)
+    assert sum(len(task.annotations) for task, _ in loaded) >= 20_000
+    assert_equals_encoding_one_by_one(random_tasks.LABELS, table, "clip", loaded)
+
+
+def test_an_unknown_category_is_an_error_of_ours():
+    with pytest.raises(KeyError, match="2"):
+        encode(task(msgspec.structs.replace(INSIDE, category_id=2)))
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -95,14 +148,7 @@ def test_labels_begin_at_1_where_a_category_has_id_0_and_ids_are_kept_beside_the
     assert found["image/object/class/label"] == [1, 3]
     assert found["image/object/category_id"] == [0, 90]
     from_1 = msgspec.structs.replace(LABELS, categories=LABELS.categories[1:])
-    (record,) = ExampleEncoder(from_1, PLAIN, "clip").encode(task(INSIDE), PICTURE).records
-    assert read(b"".join(record))["image/object/class/label"] == [90]
-
-
-@pytest.mark.parametrize("image_id", [0, -1, (1 << 63) - 1, -(1 << 63)])
-def test_the_source_id_is_a_number_that_model_garden_can_read(image_id):
-    (source_id,) = only(encode(task(image_id=image_id)))["image/source_id"]
-    assert tf.strings.to_number(source_id, tf.int64).numpy() == image_id
+    assert only(encode_tasks(from_1, PLAIN, "clip", [(task(INSIDE), PICTURE)]))["image/object/class/label"] == [90]
 
 
 @pytest.mark.parametrize(
@@ -117,18 +163,8 @@ def test_box_policies(policy, ids, xmax, clipped, rejected):
     encoded = encode(task(INSIDE, CROSSING, OUTSIDE), policy)
     found = only(encoded)
     assert (found["image/object/id"], found["image/object/bbox/xmax"]) == (ids, xmax)
-    assert encoded.counted == {
-        Metric.IMAGES: 1,
-        Metric.OBJECTS: len(ids),
-        **clipped,
-    }
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: len(ids), **clipped}
     assert {reject.id: reject.reason for reject in encoded.rejected} == rejected
-
-
-def test_a_rejected_box_is_shown_with_its_image():
-    (reject,) = encode(task(OUTSIDE)).rejected
-    detail = "box x 200, y 0, 10.5x10 in an image of 100x50"
-    assert reject == Rejected("annotation", 9, Reason.EMPTY_BOX, detail, 139)
 
 
 @pytest.mark.parametrize(
@@ -164,33 +200,8 @@ def test_every_feature_of_the_layout_keras():
             "id": [8],
         },
     ]
-    assert encoded.counted == {
-        Metric.IMAGES: 1,
-        Metric.OBJECTS: 2,
-        Metric.BOXES_CLIPPED: 1,
-    }
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: 2, Metric.BOXES_CLIPPED: 1}
     assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
-
-
-def test_a_box_that_is_not_clipped_keeps_the_json_s_own_numbers():
-    """Through fractions and back they would differ in their last bits."""
-    odd = msgspec.structs.replace(INSIDE, bbox_xywh_px=(0.1, 0.7, 33.3, 11.1))
-    single = [struct.unpack("f", struct.pack("f", number))[0] for number in (0.1, 0.7, 33.3, 11.1)]
-    assert only(encode(task(odd), table=KERAS))["bbox"] == single
-
-
-@pytest.mark.parametrize("annotations", [(), (OUTSIDE,)])
-def test_an_image_without_an_object_gives_no_record_of_an_annotation(annotations):
-    encoded = encode(task(*annotations), table=KERAS)
-    assert (list(encoded.records), encoded.counted) == ([], {Metric.IMAGES_WITHOUT_RECORD: 1})
-    assert [reject.id for reject in encoded.rejected] == [annotation.id for annotation in annotations]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_image_is_wanted_where_a_record_can_come_of_it(layout):
-    encoder = ExampleEncoder(LABELS, LAYOUTS[layout], "clip")
-    assert encoder.wants_image(task(OUTSIDE))
-    assert encoder.wants_image(task()) == (layout != "keras")
 
 
 def test_every_feature_of_the_layout_tfds():
@@ -211,45 +222,6 @@ def test_every_feature_of_the_layout_tfds():
         "objects/label": [2, 0],
     }
     assert encoded.counted[Metric.CAPTIONS] == 2
-
-
-# Keypoints and captions
-
-
-def test_keypoints_of_objects_that_have_some_fewer_or_none():
-    table = DETECTION.with_parts((Part.KEYPOINTS,))
-    both = msgspec.structs.replace(CROSSING, keypoints_xyv=(25.0, 25.0, 2.0, 90.0, 10.0, 0.0))
-    one = Annotation(10, 3, (0.0, 0.0, 5.0, 5.0), 25.0, False, b"", (50.0, 40.0, 1.0))
-    found = only(encode(task(both, one, INSIDE), table=table))
-    assert {name.rpartition("/")[2]: values for name, values in found.items() if "/keypoint/" in name} == {
-        "num": [1, 1, 0],
-        "text": [b"nose", b"tail", b"nose", b"", b"", b""],
-        "visibility": [2, 0, 1, 0, 0, 0],
-        "x": [0.25, 0.0, 0.5, 0.0, 0.0, 0.0],
-        "y": pytest.approx([0.5, 0.0, 0.8, 0.0, 0.0, 0.0]),
-    }
-
-
-def test_an_object_that_is_rejected_takes_its_keypoints_along():
-    table = DETECTION.with_parts((Part.KEYPOINTS,))
-    outside = msgspec.structs.replace(OUTSIDE, keypoints_xyv=(1.0, 1.0, 2.0))
-    found = only(encode(task(outside, INSIDE), table=table))
-    assert found["image/object/keypoint/num"] == [0]
-    assert found["image/object/keypoint/visibility"] == [0, 0]
-
-
-def test_captions_are_there_only_where_they_are_asked_for():
-    captioned = task(captions=(Caption(4, "one"), Caption(6, "two")))
-    encoded = encode(captioned, table=DETECTION.with_parts((Part.CAPTIONS,)))
-    assert only(encoded)["image/caption"] == [b"one", b"two"]
-    assert encoded.counted[Metric.CAPTIONS] == 2
-    assert encode(captioned) == encode(task())
-
-
-def test_lvis_s_lists_stay_apart_and_may_be_empty():
-    table = DETECTION.with_parts((Part.LVIS,))
-    found = only(encode(task(neg_category_ids=(5, 2)), table=table))
-    assert (found["image/neg_category_ids"], found["image/not_exhaustive_category_ids"]) == ([5, 2], [])
 
 
 # Masks
@@ -309,12 +281,6 @@ def test_an_object_whose_mask_is_malformed_is_rejected_and_the_others_stay(segme
     assert (encoded.counted[Metric.OBJECTS], encoded.counted[Metric.MASKS]) == (2, 1)
 
 
-def test_a_segmentation_is_not_looked_at_where_no_mask_is_asked_for():
-    encoded = encode(task(masked(2, "nonsense")))
-    assert (only(encoded)["image/object/id"], encoded.rejected) == ([2], [])
-    assert Metric.MASKS not in encoded.counted
-
-
 # Stuff
 
 SEMANTIC = DETECTION.with_parts((Part.SEMANTIC,))
@@ -335,32 +301,10 @@ def test_stuff_becomes_a_semantic_mask_where_the_later_of_two_is_seen():
     assert encoded.counted[Metric.REGIONS] == 2
 
 
-def test_an_image_without_stuff_is_all_to_be_ignored():
-    encoded = encode(task(INSIDE), table=SEMANTIC)
-    assert np.array_equal(
-        pixels(only(encoded)["image/segmentation/class/encoded"][0]), np.full((50, 100), 255, np.uint8)
-    )
-    assert Metric.REGIONS not in encoded.counted
-
-
-@pytest.mark.parametrize(("segmentation", "reason"), BAD_MASKS[:4] + BAD_MASKS[-3:])
-def test_a_region_whose_mask_is_malformed_is_rejected_and_the_others_stay(segmentation, reason):
-    regions = (region(5, 92, segmentation), region(6, 100, {"counts": RUNS, "size": [50, 100]}))
-    encoded = encode(task(regions=regions), table=SEMANTIC)
-    found = pixels(only(encoded)["image/segmentation/class/encoded"][0])
-    assert np.array_equal(found, np.where(FIRST_COLUMN, 10, 255))
-    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(5, reason)]
-    assert encoded.counted[Metric.REGIONS] == 1
-
-
 # PanopticAnnotation
 
 PANOPTIC = DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC))
-MASK_NAMES = (
-    "image/panoptic/category_mask",
-    "image/panoptic/instance_mask",
-    "image/segmentation/class/encoded",
-)
+MASK_NAMES = ("image/panoptic/category_mask", "image/panoptic/instance_mask", "image/segmentation/class/encoded")
 
 
 @pytest.fixture
@@ -386,86 +330,58 @@ def test_a_panoptic_annotation_becomes_three_masks(panoptic):
     assert (encoded.counted[Metric.PANOPTIC], encoded.rejected) == (1, [])
 
 
-def test_panoptic_features_of_the_layout_tfds(panoptic):
-    encoded = encode(task(panoptic=(panoptic,)), table=TFDS.with_parts((Part.PANOPTIC,)))
-    found = {name: values for name, values in only(encoded).items() if name.startswith("panoptic")}
-    with open(panoptic.path, "rb") as file:
-        data = file.read()
-    assert found == {
-        "panoptic_image": [data],
-        "panoptic_image/filename": [b"p.png"],
-        "panoptic_objects/area": [2000, 1999],
-        "panoptic_objects/bbox": pytest.approx([0.0, 0.6, 1.0, 1.0, 0.0, 0.0, 1.0, 0.4]),
-        "panoptic_objects/id": [65536, 263],
-        "panoptic_objects/is_crowd": [0, 1],
-        "panoptic_objects/label": [2, 0],
-    }
-
-
 @pytest.mark.parametrize("rows", [(), (PanopticAnnotation("gone.png", "gone.png", ()),)])
 def test_without_a_usable_panoptic_annotation_all_is_void(rows):
     encoded = encode(task(INSIDE, panoptic=rows), table=PANOPTIC)
     found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
     for mask, void in zip(found, (0, 0, 255), strict=True):
         assert np.array_equal(mask, np.full((50, 100), void))
-    assert Metric.PANOPTIC not in encoded.counted
+    assert Metric.PANOPTIC not in +encoded.counted
     assert [(reject.what, reject.id, reject.reason, reject.image_id) for reject in encoded.rejected] == [
         ("annotation", None, Reason.MASK_MISSING, 139) for _ in rows
     ]
 
 
-def test_a_void_panoptic_image_of_the_layout_tfds_is_black_and_of_the_image_s_size():
-    found = only(encode(task(), table=TFDS))
-    with Image.open(io.BytesIO(found["panoptic_image"][0])) as image:
-        assert (image.mode, image.size, image.getextrema()) == ("RGB", (100, 50), ((0, 0),) * 3)
-    assert found["panoptic_image/filename"] == [b""]
-    assert found["panoptic_objects/bbox"] == []
-
-
-def test_a_mask_that_is_malformed_and_a_box_outside_are_both_told(panoptic):
-    table = DETECTION.with_parts((Part.MASK_RLE, Part.PANOPTIC))
-    broken = msgspec.structs.replace(panoptic, segments=panoptic.segments[:1])
-    encoded = encode(task(masked(1, "x"), OUTSIDE, masked(2, POLYGON), panoptic=(broken,)), table=table)
-    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [
-        (1, Reason.MALFORMED_SEGMENTATION),
-        (9, Reason.EMPTY_BOX),
-        (None, Reason.SEGMENT_MISMATCH),
-    ]
-    assert only(encoded)["image/object/id"] == [2]
-
-
 # Limits
 
 
-def test_a_picture_that_no_record_holds_is_rejected_with_all_its_annotations(monkeypatch):
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1999)
-    huge = msgspec.structs.replace(PICTURE, data=bytes(2000))
-    found = ExampleEncoder(LABELS, PLAIN, "clip").encode(task(CROSSING), huge)
-    assert (found.id, found.reason, found.annotations) == (139, Reason.RECORD_TOO_LARGE, 1)
+@pytest.fixture(name="limit")
+def limit_records(monkeypatch):
+    def limit(size: int) -> None:
+        for module in (encoded, encode_examples):
+            monkeypatch.setattr(module, "MAX_RECORD_BYTES", size)
+
+    return limit
 
 
-def test_masks_are_drawn_no_further_than_a_record_holds(monkeypatch):
+def test_masks_are_drawn_no_further_than_a_record_holds(limit, monkeypatch):
     drawn = []
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 3000)
-    monkeypatch.setattr(module, "mask_png", lambda *_: drawn.append(1) or bytes(500))
+    limit(3000)
+    monkeypatch.setattr(draw_masks, "mask_png", lambda *_: drawn.append(1) or bytes(500))
     table = DETECTION.with_parts((Part.MASK_PNG,))
-    rejected = encode(task(*(masked(number, POLYGON) for number in range(50))), table=table)
+    (rejected,) = encode(task(*(masked(number, POLYGON) for number in range(50))), table=table).rejected
     assert (rejected.reason, rejected.annotations, len(drawn)) == (Reason.RECORD_TOO_LARGE, 50, 6)
     assert only(encode(task(*(masked(number, POLYGON) for number in range(3))), table=table))
 
 
 @pytest.mark.parametrize("table", [PLAIN, KERAS])
-def test_a_picture_that_no_record_holds_is_rejected(table, monkeypatch):
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", len(PICTURE.data) - 1)
-    rejected = encode(task(INSIDE), table=table)
+def test_a_picture_that_no_record_holds_is_rejected(table, limit):
+    limit(len(PICTURE.data) - 1)
+    (rejected,) = encode(task(INSIDE), table=table).rejected
     assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
     assert f"its record would have {len(PICTURE.data)} bytes or more" in rejected.detail
 
 
-def test_a_record_of_many_small_values_is_rejected(monkeypatch):
-    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 3000)
-    assert encode(task(*(masked(number, POLYGON) for number in range(5)))).counted[Metric.OBJECTS] == 5
-    assert encode(task(*(masked(number, POLYGON) for number in range(100)))).reason is Reason.RECORD_TOO_LARGE
+def test_a_record_of_many_small_values_is_rejected_and_the_others_stay(limit):
+    limit(3000)
+    few, many = (task(*(masked(id_, POLYGON) for id_ in range(number)), OUTSIDE) for number in (5, 100))
+    found = encode_tasks(LABELS, PLAIN, "clip", [(few, PICTURE), (many, PICTURE), (few, PICTURE)])
+    assert (len(list(found.records)), found.counted[Metric.OBJECTS], found.images) == (2, 10, 2)
+    assert [(each.reason, each.annotations) for each in found.rejected] == [
+        (Reason.EMPTY_BOX, 0),
+        (Reason.RECORD_TOO_LARGE, 101),
+        (Reason.EMPTY_BOX, 0),
+    ]
 
 
 def test_records_of_objects_are_made_one_at_a_time():
@@ -473,11 +389,7 @@ def test_records_of_objects_are_made_one_at_a_time():
     picture = msgspec.structs.replace(PICTURE, data=bytes(1_000_000))
     objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
     tracemalloc.start()
-    encoded = ExampleEncoder(LABELS, KERAS, "clip").encode(task(*objects), picture)
-    sizes = [len(b"".join(record)) for record in encoded.records]
+    sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, picture=picture).records]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (len(encoded.records), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)
-    few = encode(task(INSIDE, CROSSING), table=KERAS).records
-    assert list(pickle.loads(pickle.dumps(few))) == list(few)  # as workers exchange them
-    assert read(b"".join(next(iter(few))))["id"] == [-7]
+    assert (len(sizes), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)

@@ -1,14 +1,13 @@
-"""Keypoints become flat lists, K for every object."""
-
-import math
-
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Annotation, Category
 from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.blocks.image_tasks import object_columns
 from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
+from tests.oracles import encode_keypoints
 
 PERSON = Category(1, "person", keypoints=("nose", "left été", "right ear"))
 HAND = Category(2, "hand", keypoints=("thumb",))
@@ -21,9 +20,23 @@ def annotation(category: Category, *xyv: float) -> Annotation:
 
 
 def encode(*annotations: Annotation, labels: LabelMap = LABELS, width: int = 40, height: int = 20) -> dict[str, list]:
-    values = KeypointEncoder(labels).encode(annotations, width, height)
-    assert {source.rpartition("_")[0] for source in values} == {"objects.keypoint"}
-    return {source.rpartition("_")[2]: value for source, value in values.items()}
+    index = labels.index_by_id()
+    classes = np.array([index[each.category_id] for each in annotations], np.int64)
+    frame_px = np.full((len(annotations), 2), (width, height))
+    keypoints = object_columns(annotations).get("keypoints_xyv")
+    values = KeypointEncoder(labels).encode(keypoints, classes, frame_px)
+    names = values.pop("objects.keypoint_text").rows()
+    found = {source.removeprefix("objects.keypoint_"): column.ravel().tolist() for source, column in values.items()}
+    return found | {"text": [name for row in names for name in read_items(row)]}
+
+
+def read_items(data: bytes) -> list[bytes]:
+    """Bytes whose lengths are less than 128."""
+    items = []
+    while data:
+        items.append(data[2 : 2 + data[1]])
+        data = data[2 + data[1] :]
+    return items
 
 
 def test_objects_with_all_keypoints_with_fewer_and_with_none():
@@ -83,12 +96,7 @@ def test_every_object_has_as_many_of_each_and_none_is_moved(items, width, height
         "num": len(items),
         **dict.fromkeys(("text", "visibility", "x", "y"), LABELS.keypoints * len(items)),
     }
-    for place, item in enumerate(items):
-        visible = item.keypoints_xyv[2::3]
-        assert found["num"][place] == sum(number > 0 for number in visible)
-        for point, seen in enumerate(visible):
-            at = LABELS.keypoints * place + point
-            x, y = item.keypoints_xyv[3 * point : 3 * point + 2] if seen else (0.0, 0.0)
-            assert math.isclose(found["x"][at] * width, x, rel_tol=1e-12, abs_tol=1e-300)
-            assert math.isclose(found["y"][at] * height, y, rel_tol=1e-12, abs_tol=1e-300)
-            assert found["visibility"][at] == seen
+    oracle = encode_keypoints.KeypointEncoder(LABELS).encode(items, width, height)
+    assert {f"objects.keypoint_{name}": str(values) for name, values in found.items()} == {
+        source: str(values) for source, values in oracle.items()
+    }

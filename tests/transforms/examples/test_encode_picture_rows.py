@@ -1,5 +1,3 @@
-"""A row's record has its own features and its picture's."""
-
 import io
 
 import msgspec
@@ -14,9 +12,10 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import TABLE, picture_of_row
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
-from recordmill.transforms.examples import encode_examples
-from recordmill.transforms.examples.image_encoder import encoder_of
+from recordmill.transforms.examples import encoded
+from recordmill.transforms.examples.encode_picture_rows import PictureRowEncoder
 from recordmill.transforms.shards.encode_pictures import EncodePictures
+from tests.oracles.encode_tasks import expected_amount
 
 
 def _jpeg() -> bytes:
@@ -46,9 +45,8 @@ def features_of(record: bytes) -> dict[str, list]:
 
 
 def test_a_file_and_a_row():
-    encoder = encoder_of(LABELS, table(None), "keep")
+    encoder = PictureRowEncoder(LABELS, table(None))
     made = encoder.encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
-    assert encoder.wants_image(TASK)
     assert features_of(*made.records[0]) == {
         "a": [-3],
         "image/channels": [3],
@@ -70,18 +68,18 @@ def test_what_is_expected_is_what_is_written_within_a_tenth():
     columns_not_known = msgspec.structs.replace(TABLE, features=picture_of_row((20, 30)))
     pixels = EncodePictures("keep", PictureRules("decode", raw_size=(20, 30)))
     written = len(RECORD) + 3000 + 20 * 30 * 3
-    assert written < pixels.estimate(columns_not_known).bytes(task) < 1.1 * written
+    assert written < expected_amount(pixels.estimate(columns_not_known), task)[0] < 1.1 * written
     of_file = msgspec.structs.replace(task, ref=ImageRef("a.jpg", 5000))
     files = EncodePictures("keep", PictureRules("decode"))
     estimate = files.estimate(msgspec.structs.replace(TABLE, features=picture_of_row(None)))
-    assert len(RECORD) + 8000 < estimate.bytes(of_file) < 1.1 * (len(RECORD) + 8000)
+    assert len(RECORD) + 8000 < expected_amount(estimate, of_file)[0] < 1.1 * (len(RECORD) + 8000)
 
 
 def test_pixels_and_a_row_without_a_class():
     pixels = bytes(range(12))
     task = msgspec.structs.replace(TASK, labels=ImageLabels(row=ROW))
     picture = Picture(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
-    made = encoder_of(LabelMap(()), table((2, 2)), "keep").encode(task, picture)
+    made = PictureRowEncoder(LabelMap(()), table((2, 2))).encode(task, picture)
     found = features_of(*made.records[0])
     assert found.keys() == {
         "a",
@@ -100,8 +98,8 @@ def test_pixels_and_a_row_without_a_class():
 
 def test_a_record_that_no_reader_takes_is_a_reject_of_its_row(monkeypatch):
     for limit, size in ((20, len(JPEG) + len(RECORD)), (len(JPEG) + len(RECORD), None)):
-        monkeypatch.setattr(encode_examples, "MAX_RECORD_BYTES", limit)
-        reject = encoder_of(LABELS, table(None), "keep").encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
+        monkeypatch.setattr(encoded, "MAX_RECORD_BYTES", limit)
+        reject = PictureRowEncoder(LABELS, table(None)).encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
         assert isinstance(reject, Rejected)
         assert (reject.what, reject.id, reject.reason) == ("row", 4, Reason.RECORD_TOO_LARGE)
         assert reject.detail.startswith("t.csv row 4: column p: 'a.jpg': its record would have ")

@@ -1,5 +1,3 @@
-"""Panoptic and stuff annotations become masks of one byte."""
-
 import io
 from pathlib import Path
 
@@ -118,27 +116,12 @@ def test_a_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path
     assert grey(values["panoptic.category_png"]) == [[3, 1, 2]] * 2
 
 
-def test_a_background_of_category_id_0_is_no_label_of_a_segment(tmp_path):
-    labels = LabelMap((), (Category(0, "background"), Category(2, "sky")))
-    Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
-    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, 0, False),))
-    with pytest.raises(UnusableError, match=r"label 0 is not 1 to 255"):
-        RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
-
-
 @pytest.mark.parametrize("category_id", [3, 255])
 def test_the_edges_of_what_a_category_mask_holds(tmp_path, category_id):
     Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
     row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
     values = RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
-
-
-def test_a_png_that_is_gone_is_told(tmp_path):
-    row = PanopticAnnotation(str(tmp_path / "gone.png"), "gone.png", ())
-    with pytest.raises(UnusableError) as caught:
-        RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
-    assert caught.value.reason is Reason.MASK_MISSING
 
 
 def test_of_regions_that_overlap_the_later_one_is_seen():
@@ -151,11 +134,6 @@ def test_of_regions_that_overlap_the_later_one_is_seen():
     values = RegionEncoder(LABELS, frozenset({"semantic.png"})).of_stuff(regions, 3, 2)
     assert grey(values["semantic.png"]) == [[2, 110, 255], [2, 110, 165]]
     assert [LABELS.segments[index].id for index in values["segments.class_index"]] == [92, 200, 3, 255]
-
-
-def test_without_regions_nothing_is_known():
-    values = RegionEncoder(LABELS, frozenset({"semantic.png"})).of_stuff([], 3, 2)
-    assert grey(values["semantic.png"]) == [[255] * 3] * 2
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.data())

@@ -1,5 +1,3 @@
-"""How many records an image gives, and of what size, is known about before it has been read."""
-
 import msgspec
 import numpy as np
 import pytest
@@ -12,9 +10,11 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.examples.encode_examples import ExampleEncoder
+from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.masks.encode_png import grey_png
+from tests.oracles.encode_examples import ExampleEncoder
+from tests.oracles.encode_tasks import expected_amount
 
 LABELS = LabelMap((Category(1, "person", keypoints=tuple(f"keypoint {n}" for n in range(17))), Category(44, "bottle")))
 POLYGON = b"[[" + b", ".join(b"%d.5, %d.25" % (10 + n, 20 + n * n % 90) for n in range(40)) + b"]]"
@@ -23,19 +23,13 @@ GREY_PNG = grey_png(np.zeros((240, 320), np.uint8))
 
 
 def expected_bytes(task: ImageTask, table: FeatureTable) -> int:
-    return RecordEstimate(table).bytes(task)
+    return expected_amount(RecordEstimate(table), task)[0]
 
 
 def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int = 0) -> ImageTask:
     annotations = tuple(
         Annotation(
-            900_100_000_000 + number,
-            1,
-            (10.0, 20.0, 40.0, 90.0),
-            700.5,
-            False,
-            POLYGON,
-            (30.0, 40.0, 2.0) * keypoints,
+            900_100_000_000 + number, 1, (10.0, 20.0, 40.0, 90.0), 700.5, False, POLYGON, (30.0, 40.0, 2.0) * keypoints
         )
         for number in range(objects)
     )
@@ -51,7 +45,7 @@ def framed_bytes(task: ImageTask, table) -> int:
 
 @pytest.mark.parametrize("objects", [0, 1, 7])
 def test_a_record_is_of_an_image_or_of_an_object(objects):
-    found = {layout: RecordEstimate(table).examples(task(objects)) for layout, table in LAYOUTS.items()}
+    found = {layout: expected_amount(RecordEstimate(table), task(objects))[1] for layout, table in LAYOUTS.items()}
     assert found == {"detection": 1, "tfds": 1, "keras": objects, "classification": 1, "features": 1, "table": 1}
 
 
@@ -130,8 +124,8 @@ def test_masks_grow_with_their_image(side, max_side):
     picture = Picture(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
     (record,) = ExampleEncoder(LABELS, table, "clip").encode(large, picture).records
     size = len(b"".join(record))
-    assert RecordEstimate(table, max_side).bytes(large) == pytest.approx(size, rel=0.25)
-    assert RecordEstimate(table, max_side).least_mask_bytes(large) < size
+    assert expected_amount(RecordEstimate(table, max_side), large)[0] == pytest.approx(size, rel=0.25)
+    assert RecordEstimate(table, max_side).least_mask_bytes(block_of_tasks([large], (large.split,)))[0] < size
 
 
 def test_texts_as_numbers_are_measured():

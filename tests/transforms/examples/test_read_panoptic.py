@@ -1,5 +1,3 @@
-"""Panoptic PNGs, good and bad."""
-
 import io
 import zipfile
 from pathlib import Path
@@ -221,10 +219,7 @@ def test_a_member_that_is_damaged_or_encrypted_is_unreadable(tmp_path, damage, m
 
 def test_pixels_of_segments_that_the_row_does_not_list(tmp_path):
     found = fault(tmp_path, png(), *SEGMENTS[:1])
-    assert found == (
-        Reason.SEGMENT_MISMATCH,
-        "3 of its pixels are of segments that segments_info does not list",
-    )
+    assert found == (Reason.SEGMENT_MISMATCH, "3 of its pixels are of segments that segments_info does not list")
 
 
 def test_segments_without_a_pixel(tmp_path):

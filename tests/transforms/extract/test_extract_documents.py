@@ -1,5 +1,3 @@
-"""The rows of a split's records become COCO's JSON files."""
-
 import json
 
 import apache_beam as beam
@@ -11,7 +9,6 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import Part
-from recordmill.schemas.image_labels import LabelColumns
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.plan_report import Fault, Faults
@@ -21,10 +18,8 @@ from recordmill.transforms.extract.extract_documents import (
     WriteDocuments,
     write_document,
     write_documents,
-    write_labels,
 )
 from recordmill.transforms.extract.extract_rows import CaptionRow, EncodedRow, PanopticRow
-from recordmill.transforms.folder.read_labels import label_rows
 from tests.transforms.extract.pieces import record, row, write_piece
 
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))
@@ -158,14 +153,6 @@ def test_images_of_one_class_become_a_table_of_labels(tmp_path):
     assert (tmp_path / "annotations" / "labels_val.csv").read_bytes() == (
         b'path,label,split\ncat/a.jpg,cat,val\ncat/b.jpg,cat,val\n"dog/a, b.jpg","dog ""Tom""",val\n'
     )
-
-
-def test_a_table_of_labels_is_one_that_recordmill_folder_reads(tmp_path):
-    names = ["été, 1.jpg", 'a "b".jpg', "cat/1;2.jpg"]
-    labels = [(name, f"class, {id_}") for id_, name in enumerate(names)]
-    assert write_labels(str(tmp_path / "labels.csv"), "val", [labels[:1], labels[1:]]) == 3
-    found = {row.path: (row.label, row.split) for row in label_rows(str(tmp_path / "labels.csv"), LabelColumns())}
-    assert found == {name: (f"class, {id_}", "val") for id_, name in enumerate(names)}
 
 
 def test_rows_of_one_id_are_in_the_order_of_shards_and_records(tmp_path):

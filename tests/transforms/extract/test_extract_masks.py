@@ -1,5 +1,3 @@
-"""Masks as records hold them become COCO's compressed run lengths."""
-
 import io
 
 import numpy as np
@@ -7,8 +5,7 @@ import pytest
 from PIL import Image
 from pycocotools import mask as coco_mask
 
-from recordmill.transforms.extract.extract_masks import RunLengths, mask_of_png, mask_of_rle
-from recordmill.transforms.extract.extract_values import UnusableRecordError
+from recordmill.transforms.extract.extract_values import RunLengths, UnusableRecordError, mask_of_png, mask_of_rle
 from recordmill.transforms.masks.encode_png import grey_png
 
 RNG = np.random.default_rng(0)

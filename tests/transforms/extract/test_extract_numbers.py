@@ -1,13 +1,11 @@
-"""32-bit floats become the decimals they were made of."""
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.examples.boxes import fit_box
-from recordmill.transforms.extract.extract_numbers import box_px, shortest_decimal, shortest_px
+from recordmill.transforms.extract.extract_values import box_px, shortest_decimal, shortest_px
+from tests.oracles.boxes import fit_box
 
 sizes = st.integers(1, 8000)
 places = st.floats(-2, 3) | st.just(1.0)

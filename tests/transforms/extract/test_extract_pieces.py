@@ -1,5 +1,3 @@
-"""What shards leave for their split's files, and for a rerun."""
-
 import pytest
 
 from recordmill.schemas.plan_report import Fault

@@ -1,5 +1,3 @@
-"""A record's values become rows, whatever its layout."""
-
 import io
 
 import numpy as np
@@ -10,7 +8,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.extract.extract_rows import Extracted, RowExtractor, keypoints_px
+from recordmill.transforms.extract.extract_rows import Extracted, RowExtractor
 from recordmill.transforms.extract.extract_values import UnusableRecordError
 
 CAT, FIGURE, SKY = Category(3, "cat"), Category(7, "figure", keypoints=("head", "foot")), Category(92, "sky", isthing=0)
@@ -98,10 +96,6 @@ def test_objects_of_fewer_keypoints_than_others_have_room_for_as_many():
         b':1,"keypoints":[22.0,6.0,1,0.0,0.0,0]}',
         b':1,"keypoints":[10.0,15.0,2]}',
     ]
-
-
-def test_keypoints_that_are_not_labelled_are_zeros():
-    assert keypoints_px(np.float32([0.3]), np.float32([0.3]), [0], 40, 30) == (0.0, 0.0, 0)
 
 
 def test_keras():

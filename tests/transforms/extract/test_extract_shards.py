@@ -1,5 +1,3 @@
-"""Finished shards are taken apart."""
-
 import hashlib
 import io
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A serialised record becomes values."""
-
 import pytest
 
 from recordmill.schemas.labels import LabelMap

@@ -1,24 +1,12 @@
-"""The pieces of a split, merged."""
-
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.extract.extract_files import WrittenFile
-from recordmill.transforms.extract.extract_lines import FileLine, RecordAt
 from recordmill.transforms.extract.extract_pieces import read_piece
-from recordmill.transforms.extract.split_pieces import SplitPieces, collision
+from recordmill.transforms.extract.split_pieces import SplitPieces
 from tests.transforms.extract.pieces import record, row, write_piece
-
-
-def used(shard: str, number: int, name: str, sha256: str) -> tuple[RecordAt, FileLine]:
-    return RecordAt(shard, number), FileLine(WrittenFile(f"images/val/{name}", 100, sha256, ""), True)
 
 
 def merged(folder, shards: list[str], layout: str = "detection") -> SplitPieces:
     pieces = tuple(read_piece(str(folder), shard) for shard in shards)
     return SplitPieces(str(folder), pieces, LAYOUTS[layout].with_parts(()))
-
-
-def test_a_file_that_several_records_have_is_no_collision():
-    assert collision([used("one", 0, "a.jpg", "x"), used("two", 3, "a.jpg", "x")]) is None
 
 
 def test_files_that_differ_spoil_every_spelling_of_their_name(tmp_path):

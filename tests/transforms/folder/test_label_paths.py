@@ -1,32 +1,33 @@
-"""Image files whose paths tell their class become image rows."""
-
 from fractions import Fraction
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.image_labels import PathLabels
-from recordmill.schemas.images import ImageRef, JoinSide, UnreferencedFile
+from recordmill.schemas.images import ImageRef
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division, SplitShares, name_id
-from recordmill.transforms.folder.label_paths import LabelPaths, label_path
+from recordmill.transforms.blocks.image_tasks import image_paths
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.folder.label_paths import label_paths
+from tests.transforms.folder.rows import Row, rows_in
+from tests.transforms.rejects.kinds import listed
 
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
+GROUPS = Division(HALVES.shares, "p[0-9]+")
 FOLDER, NAME = PathLabels(), PathLabels("_")
+SPLITS = ("b", "a")
 
 
-def row(name: str, class_name: str) -> AnnotatedImage:
-    return AnnotatedImage(
-        ImageRow(name_id(name), name), HALVES.split_of(name), labels=ImageLabels(class_name=class_name)
-    )
-
-
-def rejected(name: str, reason: Reason, detail: str) -> SplitReject:
-    return SplitReject(HALVES.split_of(name), Rejected("image", name_id(name), reason, detail))
+def label(names: list[str], rule: PathLabels, division: Division = HALVES) -> tuple[list[Row], Facts]:
+    builder = FactsBuilder()
+    files = [(name, ImageRef(f"images/{name}", number, f"v{number}")) for number, name in enumerate(names)]
+    block = label_paths(files, rule, division, SPLITS, builder)
+    kept = block.file_bytes.tolist()
+    assert image_paths(block) == [f"images/{names[number]}" for number in kept]
+    assert block.file_version.texts() == [f"v{number}" for number in kept]
+    return rows_in(block, SPLITS), builder.build()
 
 
 @pytest.mark.parametrize(
@@ -39,61 +40,52 @@ def rejected(name: str, reason: Reason, detail: str) -> SplitReject:
         (NAME, "x/y/cat_0.jpg", "cat"),
     ],
 )
-def test_an_image_has_its_class_and_the_split_and_id_of_its_name(rule, name, class_name):
-    assert label_path(name, rule, HALVES) == row(name, class_name)
+def test_label_paths(rule, name, class_name):
+    assert label([name], rule) == ([Row(name, class_name, HALVES.split_of(name))], Facts())
 
 
 @pytest.mark.parametrize("rule", [FOLDER, NAME])
 @pytest.mark.parametrize("name", ["notes.txt", "cat/Thumbs.db", "cat/._a_1.jpg", ".cat/a_1.jpg"])
-def test_other_files_are_unlisted(rule, name):
-    assert label_path(name, rule, HALVES) == UnreferencedFile(name)
+def test_other_files(rule, name):
+    rows, facts = label([name], rule)
+    assert (rows, facts.unlisted[:2], facts.rejects) == ([], (1, (name,)), {})
 
 
 @pytest.mark.parametrize(
-    ("rule", "name", "detail"),
+    ("rule", "division", "name", "reason", "fault"),
     [
-        (FOLDER, "1.jpg", "'1.jpg' is in no folder"),
-        (NAME, "cat/1.jpg", "'cat/1.jpg' has no '_' after its class"),
-        (NAME, "_1.jpg", "'_1.jpg' has no '_' after its class"),
-        (PathLabels("::"), "cat:1.jpg", "'cat:1.jpg' has no '::' after its class"),
+        (FOLDER, HALVES, "1.jpg", Reason.NO_CLASS, "is in no folder"),
+        (NAME, HALVES, "cat/1.jpg", Reason.NO_CLASS, "has no '_' after its class"),
+        (NAME, HALVES, "_1.jpg", Reason.NO_CLASS, "has no '_' after its class"),
+        (PathLabels("::"), HALVES, "cat:1.jpg", Reason.NO_CLASS, "has no '::' after its class"),
+        (FOLDER, HALVES, "cat/a\nb.jpg", Reason.UNSAFE_FILE_NAME, "has a control character"),
+        (FOLDER, HALVES, "cat\x7f/1.jpg", Reason.UNSAFE_FILE_NAME, "has a control character"),
+        (FOLDER, HALVES, "\\cat/1.jpg", Reason.UNSAFE_FILE_NAME, "is an absolute path"),
+        (FOLDER, HALVES, "C:x/1.jpg", Reason.UNSAFE_FILE_NAME, "is an absolute path"),
+        (FOLDER, HALVES, "a\\..\\b/1.jpg", Reason.UNSAFE_FILE_NAME, "has .. in it"),
+        (FOLDER, HALVES, "a\n.jpg", Reason.UNSAFE_FILE_NAME, "has a control character"),
+        (FOLDER, GROUPS, "cat/1.jpg", Reason.NO_GROUP, "has nothing that --group-from p[0-9]+ finds"),
+        (FOLDER, GROUPS, "1.jpg", Reason.NO_CLASS, "is in no folder"),
     ],
 )
-def test_an_image_that_tells_no_class_is_rejected(rule, name, detail):
-    assert label_path(name, rule, HALVES) == rejected(name, Reason.NO_CLASS, detail)
+def test_rejects(rule, division, name, reason, fault):
+    rows, facts = label([name], rule, division)
+    reject = Rejected("image", name_id(name), reason, f"{name!r} {fault}")
+    assert (rows, listed(facts)) == ([], [SplitReject(HALVES.split_of(name), reject)])
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("cat/a\nb.jpg", "has a control character"),
-        ("cat\x7f/1.jpg", "has a control character"),
-        ("\\cat/1.jpg", "is an absolute path"),
-        ("C:x/1.jpg", "is an absolute path"),
-        ("a\\..\\b/1.jpg", "has .. in it"),
-        ("a\n.jpg", "has a control character"),
-    ],
+NAMES = st.lists(
+    st.sampled_from(["a/1.jpg", "2.jpg", "b/p1_3.png", "notes.txt", "a/b/p7.webp", "é/p3.jpg", "c/..\\x.jpg"])
 )
-def test_a_name_that_would_be_unsafe_in_a_table_is_so_here(name, fault):
-    assert label_path(name, FOLDER, HALVES) == rejected(name, Reason.UNSAFE_FILE_NAME, f"{name!r} {fault}")
 
 
-def test_the_transform_has_an_output_for_each_and_images_keep_their_file():
-    names = ("cat/1.jpg", "2.jpg", "dog/notes.txt")
-    files = {name: ImageRef(f"images/{name}", 7, "1") for name in names}
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        listed = p | beam.Create([(name, JoinSide(file=file)) for name, file in files.items()])
-        labelled = listed | LabelPaths(FOLDER, HALVES)
-        images = [("cat/1.jpg", JoinSide(row("cat/1.jpg", "cat"), files["cat/1.jpg"]))]
-        assert_that(labelled.images, equal_to(images), "Images")
-        no_class = rejected("2.jpg", Reason.NO_CLASS, "'2.jpg' is in no folder")
-        assert_that(labelled.rejected, equal_to([no_class]), "Rejected")
-        assert_that(labelled.unlisted, equal_to([UnreferencedFile("dog/notes.txt")]), "Unlisted")
-
-
-def test_an_image_is_where_its_group_is_and_rejected_where_its_name_gives_none():
-    division = Division(HALVES.shares, "p[0-9]+")
-    for number in range(9):
-        assert label_path(f"cat/p{number}_1.jpg", FOLDER, division).split == HALVES.split_of(f"p{number}")
-    detail = "'cat/1.jpg' has nothing that --group-from p[0-9]+ finds"
-    assert label_path("cat/1.jpg", FOLDER, division) == rejected("cat/1.jpg", Reason.NO_GROUP, detail)
-    assert label_path("1.jpg", FOLDER, division).reject.reason is Reason.NO_CLASS
+@settings(max_examples=50)
+@given(NAMES, st.data(), st.sampled_from([HALVES, GROUPS]))
+def test_cut_anywhere(names, data, division):
+    cut = data.draw(st.integers(0, len(names)))
+    parts = [label(part, FOLDER, division) for part in (names[:cut], names[cut:])]
+    builder = FactsBuilder()
+    for _, facts in parts:
+        builder.merge(facts)
+    assert label(names, FOLDER, division) == ([row for rows, _ in parts for row in rows], builder.build())
+    assert all(row.split == division.split_of(row.name) for rows, _ in parts for row in rows)

@@ -1,5 +1,3 @@
-"""Class folders that hold folders named like other classes are told of."""
-
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -7,8 +5,9 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.images import JoinSide
+from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses, nested_classes
 
 
@@ -47,16 +46,12 @@ def test_of_many_the_first_are_told():
     assert text.endswith("--classes with the others")
 
 
-def test_each_image_counts_once_however_deep_and_each_split_gets_the_warning():
-    names = [
-        "Cat/1.jpg",
-        "cleaned/Cat/1.jpg",
-        "cleaned/Cat/Cat/2.jpg",
-        "cleaned/x/Dog/3.jpg",
-        "Cat/side/5.jpg",
-    ]
+def test_warn_of_nested_classes():
+    """An image counts once, however deep it is; each split gets the warning."""
+    names = ["Cat/1.jpg", "cleaned/Cat/1.jpg", "cleaned/Cat/Cat/2.jpg", "cleaned/x/Dog/3.jpg", "Cat/side/5.jpg"]
+    blocks = [(0, pack_block(Block(file_name=ragged_texts(part)))) for part in (names[:2], names[2:])]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        rows = p | "Rows" >> beam.Create([(name, JoinSide()) for name in names])
-        warnings = rows | WarnOfNestedClasses(p | "Labels" >> beam.Create([PETS]), ("train", "val"))
+        labelled = p | "Labels" >> beam.Create([PETS])
+        warnings = p | "Rows" >> beam.Create(blocks) | WarnOfNestedClasses(labelled, ("train", "val"))
         (text,) = nested_classes([(("cleaned", "Cat"), 2), (("cleaned", "Dog"), 1)], PETS)
         assert_that(warnings, equal_to([("train", text), ("val", text)]))

@@ -1,33 +1,22 @@
-"""Tables of labels, as spreadsheets and scripts write them, become image rows."""
-
 import csv
 import gzip
 import sys
 from fractions import Fraction
 from unicodedata import normalize
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
-from recordmill.schemas.images import JoinSide
 from recordmill.schemas.rejects import Reason, Rejected, SplitReject
-from recordmill.schemas.splits import Division, SplitShares, name_id
-from recordmill.transforms.folder.read_labels import (
-    LabelRow,
-    LabelTable,
-    ReadLabels,
-    label_rows,
-    read_labels,
-    table_splits,
-)
+from recordmill.schemas.splits import Division, SplitShares
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.folder import read_labels as module
+from recordmill.transforms.folder.read_labels import LabelRow, LabelTable, label_rows, read_labels, table_splits
+from tests.transforms.folder.rows import Row, rows_in
+from tests.transforms.rejects.kinds import listed
 
 USUAL = LabelColumns()
 ALL_TRAIN = Division(SplitShares((("train", Fraction(1)),)))
@@ -80,42 +69,22 @@ def test_tables_of_two_images(rows, table):
     assert rows(table) == TWO
 
 
-@pytest.mark.parametrize("column", PATH_COLUMNS[-2:])
-def test_a_column_of_paths_by_any_of_its_usual_names(rows, column):
-    assert rows(f"x,{column.upper()},label\n,a.jpg,cat\n") == TWO[:1]
-
-
-@pytest.mark.parametrize("column", LABEL_COLUMNS[-2:])
-def test_a_column_of_labels_by_any_of_its_usual_names(rows, column):
-    assert rows(f"x,{column.title()},path\n,cat,a.jpg\n") == TWO[:1]
-
-
-@pytest.mark.parametrize("column", SPLIT_COLUMNS[-2:])
-def test_a_column_of_splits_by_any_of_its_usual_names(rows, column):
-    assert rows(f"{column},path,label\nval,a.jpg,cat\n") == [good(2, "a.jpg", "cat", "val")]
-
-
-def test_of_several_usual_names_the_first_of_the_list_counts(rows):
-    assert rows("id,class,file_name,label\n17,xx,a.jpg,cat\n") == TWO[:1]
-
-
 @pytest.mark.parametrize(
-    ("header", "columns"),
+    ("table", "columns", "split"),
     [
-        ("Bild,Klasse", LabelColumns("Bild", "Klasse")),
-        ("path,Klasse", LabelColumns(label="Klasse")),
-        ("Bild,label", LabelColumns(path="Bild")),
-        (" Bild , label", LabelColumns(path="Bild")),
+        *((f"x,{column.upper()},label\n,a.jpg,cat\n", USUAL, None) for column in PATH_COLUMNS[-2:]),
+        *((f"x,{column.title()},path\n,cat,a.jpg\n", USUAL, None) for column in LABEL_COLUMNS[-2:]),
+        *((f"{column},path,label\nval,a.jpg,cat\n", USUAL, "val") for column in SPLIT_COLUMNS[-2:]),
+        ("id,class,file_name,label\n17,xx,a.jpg,cat\n", USUAL, None),  # the first usual name counts
+        ("Bild,Klasse\na.jpg,cat\n", LabelColumns("Bild", "Klasse"), None),
+        ("path,Klasse\na.jpg,cat\n", LabelColumns(label="Klasse"), None),
+        (" Bild , label\na.jpg,cat\n", LabelColumns(path="Bild"), None),
+        ("path,label,split,image,breed,fold\nx,y,z,a.jpg,cat,2\n", LabelColumns("image", "breed", "fold"), "2"),
+        *((f"path,label,split\na.jpg,cat,{split}\n", USUAL, "train") for split in ("TRAIN", "Train", " train ")),
     ],
 )
-def test_columns_may_be_called_otherwise(rows, header, columns):
-    assert rows(f"{header}\na.jpg,cat\n", columns) == TWO[:1]
-
-
-def test_a_name_that_is_given_goes_before_the_usual_ones(rows):
-    columns = LabelColumns("image", "breed", "fold")
-    table = "path,label,split,image,breed,fold\nx,y,z,a.jpg,cat,2\n"
-    assert rows(table, columns) == [good(2, "a.jpg", "cat", "2")]
+def test_columns(rows, table, columns, split):
+    assert rows(table, columns) == [good(2, "a.jpg", "cat", split)]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +120,7 @@ def test_a_name_that_is_given_goes_before_the_usual_ones(rows):
         ),
     ],
 )
-def test_a_column_that_is_missing_is_told_with_those_that_are_there(rows, tmp_path, header, columns, told):
+def test_missing_columns(rows, tmp_path, header, columns, told):
     with pytest.raises(AnnotationFileError) as caught:
         rows(f"{header}\na.jpg,cat\n", columns)
     assert str(caught.value) == f"{tmp_path}/labels.csv {told}"
@@ -186,10 +155,6 @@ def test_a_row_s_line_is_that_on_which_it_begins(rows, line_break):
         rows(table + line_break.join(['"d', 'd.jpg"x,cat', ""]))
 
 
-def test_blank_lines_are_passed_over(rows):
-    assert rows("path,label\n\n\r\na.jpg,cat\n\n") == [good(4, "a.jpg", "cat")]
-
-
 @pytest.mark.parametrize("blank", [",", " , ,", '" ","\n"'])
 def test_rows_whose_fields_are_all_blank_are_passed_over(rows, blank):
     """As spreadsheets leave them below a table; but a row with anything in it is somebody's."""
@@ -198,12 +163,6 @@ def test_rows_whose_fields_are_all_blank_are_passed_over(rows, blank):
     lines = 1 + blank.count("\n")
     assert found[0] == good(2 + lines, "a.jpg", "cat", "val")
     assert (found[1].line, found[1].fault) == (3 + lines, "it has no path")
-
-
-def test_a_table_of_blank_rows_alone_has_no_splits(tmp_path):
-    (tmp_path / "labels.csv").write_text("path,label,split\n,,\n")
-    assert table_splits(str(tmp_path / "labels.csv"), USUAL) == ()
-    assert read(tmp_path / "labels.csv") == []
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -261,24 +220,15 @@ def test_a_label_with_a_control_character_is_malformed(rows, label):
     assert found[1][1:] == ("b.jpg", "dog", None, "")
 
 
-def test_of_a_long_label_that_is_malformed_the_beginning_is_told(rows):
-    (found,) = rows('path,label\na.jpg,"' + "x\n" * 1000 + 'x"\n')
-    assert found.fault == f"'a.jpg' has a label with a control character, {('x' + chr(10)) * 40!r}"
-
-
-@pytest.mark.parametrize("label", ["e\u0301", "\u00e9", " e\u0301 "])
-def test_labels_are_one_however_their_accents_are_written(rows, label):
-    assert rows(f"path,label\na.jpg,{label}\n") == [good(2, "a.jpg", "\u00e9")]
-
-
-@pytest.mark.parametrize("label", ["big\u00a0cat", "👩\u200d🚀", "a/b"])
-def test_what_is_no_control_character_is_good_in_a_label(rows, label):
-    assert rows(f"path,label\na.jpg,{label}\n") == [good(2, "a.jpg", label)]
-
-
-@pytest.mark.parametrize("split", ["TRAIN", "Train", " train "])
-def test_names_of_splits_are_lower_case(rows, split):
-    assert rows(f"path,label,split\na.jpg,cat,{split}\n") == [good(2, "a.jpg", "cat", "train")]
+@pytest.mark.parametrize(
+    ("label", "read_as"),
+    [
+        *((label, "\u00e9") for label in ("e\u0301", "\u00e9", " e\u0301 ")),
+        *((label, label) for label in ("big\u00a0cat", "👩\u200d🚀", "a/b")),
+    ],
+)
+def test_good_labels(rows, label, read_as):
+    assert rows(f"path,label\na.jpg,{label}\n") == [good(2, "a.jpg", read_as)]
 
 
 # Files that are no tables
@@ -378,9 +328,8 @@ def test_where_a_file_stops_being_utf_8_is_told_from_its_beginning(rows):
         ("path,label,split\na.jpg,cat,val\nb.jpg,,train\nc.jpg,dog,\nd.jpg,dog,x-y\n", ("val",)),
         ("path,label,split\na.jpg,,val\n", ()),
         ("path,label,split\n", ()),
-        pytest.param(
-            *("path,label\n", None),
-        ),
+        ("path,label\n", None),
+        ("path,label,split\n,,\n", ()),
     ],
 )
 def test_the_splits_of_a_table_are_those_of_rows_that_can_be_used(tmp_path, table, splits):
@@ -392,67 +341,40 @@ def test_the_splits_of_a_table_are_those_of_rows_that_can_be_used(tmp_path, tabl
 
 
 def read(path, *folders: str, division: Division = ALL_TRAIN, splits: tuple[str, ...] = ("train",)) -> list:
-    return list(read_labels(LabelTable(str(path), USUAL, folders), division, splits))
+    """Image rows, then rejects."""
+    builder = FactsBuilder()
+    blocks = list(read_labels(LabelTable(str(path), USUAL, folders), division, splits, builder))
+    return [row for block in blocks for row in rows_in(block, splits)] + listed(builder.build())
 
 
-def image(path: str, label: str, split: str = "train") -> AnnotatedImage:
-    return AnnotatedImage(ImageRow(name_id(path), path), split, labels=ImageLabels(class_name=label))
-
-
-def test_rows_become_images_and_rejects(tmp_path):
+def test_read_labels(tmp_path, monkeypatch):
+    """However many lines are read at a time."""
     table = tmp_path / "labels.csv"
-    table.write_text("path,label\ncat/1.jpg,cat\ncat/2.jpg,\n../3.jpg,cat\n")
-    assert read(table) == [
-        image("cat/1.jpg", "cat"),
-        SplitReject(
-            "train",
-            Rejected("image", None, Reason.MALFORMED_IMAGE, "labels.csv line 3: 'cat/2.jpg' has no label"),
-        ),
-        SplitReject(
-            "train",
-            Rejected(
-                "image",
-                None,
-                Reason.UNSAFE_FILE_NAME,
-                "labels.csv line 4: the path '../3.jpg' has .. in it",
-            ),
-        ),
+    table.write_text("path,label\ncat/1.jpg,cat\ncat/2.jpg,\n../3.jpg,cat\n./x//e\u0301.jpg,dog\n")
+    rejects = [
+        Rejected("image", None, Reason.MALFORMED_IMAGE, "labels.csv line 3: 'cat/2.jpg' has no label"),
+        Rejected("image", None, Reason.UNSAFE_FILE_NAME, "labels.csv line 4: the path '../3.jpg' has .. in it"),
     ]
+    rows = [Row("cat/1.jpg", "cat", "train"), Row("x/\u00e9.jpg", "dog", "train")]
+    for lines in (1, 2, 3, 10_000):
+        monkeypatch.setattr(module, "_LINES_AT_ONCE", lines)
+        assert read(table) == [*rows, *(SplitReject("train", reject) for reject in rejects)]
+    table.write_text("path,label\n")
+    assert read(table) == []
 
 
 FOLDERS = "images/", "images/deep", "/data/images", "gs://bucket/images", "photos.zip", "./here"
 
 
-@pytest.fixture
-def row_of(tmp_path, monkeypatch):
-    """Reads a table of one row, of this path, beside the folders of images."""
-    monkeypatch.chdir(tmp_path)
-
-    def read_row(path: str) -> AnnotatedImage | SplitReject:
-        (tmp_path / "labels.csv").write_text(f"path,label\n{path},cat\n")
-        (row,) = read(tmp_path / "labels.csv", *FOLDERS)
-        return row
-
-    return read_row
-
-
 @pytest.mark.parametrize(
     ("path", "name"),
     [
+        # `images/a.jpg` in `images` is a folder of that name in it.
         ("a.jpg", "a.jpg"),
         ("x//y/./a.jpg", "x/y/a.jpg"),
         *((path, path) for path in ("images", "images/deep/a.jpg", "photos.zip/x/a.jpg", "here/a.jpg")),
         ("./images/a.jpg", "images/a.jpg"),
-    ],
-)
-def test_a_relative_path_is_below_the_folder_of_images_whatever_that_is_called(row_of, path, name):
-    """`images/a.jpg` in `images` is a folder of that name in it."""
-    assert row_of(path) == image(name, "cat")
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
+        # Absolute paths are relative to the innermost folder that they are in.
         ("/data/images/x/a.jpg", "x/a.jpg"),
         ("/data/./images/x/../a.jpg", "a.jpg"),
         ("/data/images/images/a.jpg", "images/a.jpg"),
@@ -464,8 +386,11 @@ def test_a_relative_path_is_below_the_folder_of_images_whatever_that_is_called(r
         ("{here}/here/a.jpg", "a.jpg"),
     ],
 )
-def test_a_whole_path_is_made_relative_to_the_innermost_folder_of_images_that_it_is_in(row_of, tmp_path, path, name):
-    assert row_of(path.format(here=tmp_path)) == image(name, "cat")
+def test_names(tmp_path, monkeypatch, path, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.csv").write_text(f"path,label\n{path.format(here=tmp_path)},cat\n")
+    found = read(tmp_path / "labels.csv", *FOLDERS, division=HALVES, splits=HALVES.names)
+    assert found == [Row(name, "cat", HALVES.split_of(name))]
 
 
 @pytest.mark.parametrize(
@@ -482,75 +407,34 @@ def test_a_whole_path_is_made_relative_to_the_innermost_folder_of_images_that_it
         ('"a\nb.jpg"', "has a control character"),
     ],
 )
-def test_a_path_that_must_not_be_looked_up_is_rejected(tmp_path, path, fault):
+def test_unsafe_paths(tmp_path, path, fault):
     (tmp_path / "labels.csv").write_text(f"path,label\n{path},cat\nb.jpg,cat\n")
-    (split, reject), after = read(tmp_path / "labels.csv", "images", "/data/images", "gs://bucket/images")
+    row, (split, reject) = read(tmp_path / "labels.csv", *FOLDERS)
     assert (split, reject.what, reject.id, reject.reason) == ("train", "image", None, Reason.UNSAFE_FILE_NAME)
     assert reject.detail.endswith(f": the path {path.strip(chr(34))!r} {fault}")
-    assert after == image("b.jpg", "cat")
+    assert row == Row("b.jpg", "cat", "train")
 
 
-@pytest.mark.parametrize("number", range(4))
-def test_a_table_without_splits_leaves_them_to_the_name_however_it_is_spelled(tmp_path, number):
-    name = f"{number}.jpg"
-    whole = f"{tmp_path}/images/{name}"
-    (tmp_path / "labels.csv").write_text(f"path,label\n{name},cat\n./{name},cat\n{whole},cat\n")
-    expected = image(name, "cat", HALVES.split_of(name))
-    assert read(tmp_path / "labels.csv", f"{tmp_path}/images", division=HALVES, splits=HALVES.names) == [expected] * 3
-
-
-def test_a_name_that_is_composed_and_one_that_is_not_are_one_image(tmp_path):
-    (tmp_path / "labels.csv").write_text("path,label\ne\u0301.jpg,cat\n\u00e9.jpg,cat\n")
-    first, second = read(tmp_path / "labels.csv", division=HALVES, splits=HALVES.names)
-    assert (first.image.id, first.split) == (second.image.id, second.split)
-
-
-def test_rows_that_agree_agree_however_their_name_is_spelled(tmp_path):
-    (tmp_path / "labels.csv").write_text("path,label\ne\u0301.jpg,cat\n\u00e9.jpg,cat\n")
-    first, second = read(tmp_path / "labels.csv")
-    assert first == second
-
-
-def test_a_table_with_splits_gives_them(tmp_path):
-    table = "path,label,split\n0.jpg,cat,b\n1.jpg,cat,A\n2.jpg,cat,a\n"
-    (tmp_path / "labels.csv").write_text(table)
-    found = read(tmp_path / "labels.csv", division=ALL_TRAIN, splits=("a", "b"))
-    assert [row.split for row in found] == ["b", "a", "a"]
+GROUPS = Division(HALVES.shares, "p[0-9]+")
+NO_GROUP = Rejected(
+    "image", None, Reason.NO_GROUP, "labels.csv line 3: the path 'c.jpg' has nothing that --group-from p[0-9]+ finds"
+)
 
 
 @pytest.mark.parametrize(
-    ("row", "split"),
-    [("../x.jpg,cat,b", "b"), ("x.jpg,,b", "b"), ("x.jpg,,c", "a"), ("x.jpg,cat,", "a"), (",cat,", "a")],
+    ("table", "division", "splits"),
+    [
+        ("path,label,split\n0.jpg,cat,b\n1.jpg,cat,A\n2.jpg,cat,a\n", ALL_TRAIN, ["b", "a", "a"]),
+        ("path,label,split\nc.jpg,dog,b\n", GROUPS, ["b"]),
+        ("path,label\n./p1/a.jpg,cat\nc.jpg,dog\n", GROUPS, [HALVES.split_of("p1"), HALVES.split_of("c.jpg")]),
+        *((f"path,label,split\n{row}\n", HALVES, ["b"]) for row in ("../x.jpg,cat,b", "x.jpg,,b")),
+        *((f"path,label,split\n{row}\n", HALVES, ["a"]) for row in ("x.jpg,,c", "x.jpg,cat,", ",cat,")),
+    ],
 )
-def test_rejects_are_of_their_split_and_of_the_first_one_where_that_is_none(tmp_path, row, split):
-    (tmp_path / "labels.csv").write_text(f"path,label,split\n{row}\n")
-    ((found, _),) = read(tmp_path / "labels.csv", splits=("a", "b"))
-    assert found == split
-
-
-def test_the_transform_gives_images_by_name_and_rejects(tmp_path):
-    (tmp_path / "one.csv").write_text("path,label\n./x//e\u0301.jpg,cat\n")
-    (tmp_path / "two.csv").write_text("file;class\n;dog\nb.jpg;dog\n")
-    tables = [LabelTable(str(tmp_path / name), USUAL, ("images",)) for name in ("one.csv", "two.csv")]
-    composed = AnnotatedImage(
-        ImageRow(name_id("x/\u00e9.jpg"), "x/\u00e9.jpg"), "train", labels=ImageLabels(class_name="cat")
-    )
-    images = [("x/\u00e9.jpg", JoinSide(image=composed)), ("b.jpg", JoinSide(image=image("b.jpg", "dog")))]
-    reject = Rejected("image", None, Reason.MALFORMED_IMAGE, "two.csv line 2: it has no path")
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        labelled = p | beam.Create(tables) | ReadLabels(ALL_TRAIN, ("train",))
-        assert_that(labelled.images, equal_to(images), "Images")
-        assert_that(labelled.rejected, equal_to([SplitReject("train", reject)]), "Rejected")
-
-
-def test_groups_are_of_paths_unless_the_table_has_splits(tmp_path):
-    table = tmp_path / "labels.csv"
-    division = Division(HALVES.shares, "p[0-9]+")
-    table.write_text("path,label\n./p1/a.jpg,cat\np1/b.jpg,dog\nc.jpg,dog\n")
-    first, second, third = read(table, division=division, splits=HALVES.names)
-    assert first.split == second.split == HALVES.split_of("p1")
-    detail = "labels.csv line 4: the path 'c.jpg' has nothing that --group-from p[0-9]+ finds"
-    assert third == SplitReject(HALVES.split_of("c.jpg"), Rejected("image", None, Reason.NO_GROUP, detail))
-    table.write_text("path,label,split\nc.jpg,dog,b\n")
-    (found,) = read(table, division=division, splits=HALVES.names)
-    assert found == image("c.jpg", "dog", "b")
+def test_splits(tmp_path, table, division, splits):
+    """Rejects are of the split that the row gives, or of the first one."""
+    (tmp_path / "labels.csv").write_text(table)
+    found = read(tmp_path / "labels.csv", division=division, splits=("a", "b"))
+    assert [item.split for item in found] == splits
+    if "p1" in table:
+        assert found[1].reject == NO_GROUP

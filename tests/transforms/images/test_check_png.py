@@ -1,5 +1,3 @@
-"""How many channels TensorFlow makes of a PNG is known without decoding it."""
-
 import io
 import struct
 import zlib
@@ -95,15 +93,7 @@ def test_pngsuite():
     assert len(paths) == 161
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "L",
-        "RGB",
-        "YCbCr",
-        "CMYK",
-    ],
-)
+@pytest.mark.parametrize("mode", ["L", "RGB", "YCbCr", "CMYK"])
 def test_channels_of_a_jpeg(mode):
     stream = io.BytesIO()
     Image.fromarray(np.arange(768, dtype=np.uint8).reshape(16, 16, 3)).convert(mode).save(stream, "JPEG")

@@ -1,5 +1,3 @@
-"""Members of an archive in a bucket come in few reads, of which little is thrown away and little kept."""
-
 import io
 import zipfile
 

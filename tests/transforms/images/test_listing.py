@@ -1,5 +1,3 @@
-"""What is in a folder of images is known by a checksum of names and sizes."""
-
 import base64
 import os
 import zipfile

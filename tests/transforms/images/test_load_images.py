@@ -1,5 +1,3 @@
-"""Image files that are what they claim to be, and those that are not."""
-
 import errno
 import hashlib
 import io
@@ -143,31 +141,10 @@ def test_a_file_cut_short_is_rejected(tmp_path, kind, check):
         assert_rejected(load(tmp_path, KINDS[kind][:size], check=check), Reason.IMAGE_UNREADABLE, "")
 
 
-@pytest.mark.parametrize("kind", ["jpeg", "png"])
-def test_a_fault_is_told_in_words_that_are_the_same_every_time(tmp_path, kind):
-    for size in (9, 20, 40, 60, 1000):
-        assert " object at 0x" not in load(tmp_path, KINDS[kind][:size]).detail
-
-
 @pytest.mark.parametrize("check", ["header", "decode"])
 @pytest.mark.parametrize("data", BOTH)
 def test_bytes_after_the_end_are_let_pass(tmp_path, data, check):
     assert load(tmp_path, data + b"appended" * 100, check=check).data == data + b"appended" * 100
-
-
-def test_a_jpeg_that_begins_and_ends_and_has_nothing_between_is_rejected(tmp_path):
-    assert_rejected(load(tmp_path, JPEG[:20] + JPEG[-2:], check="header"), Reason.IMAGE_UNREADABLE, "")
-
-
-def test_a_film_after_the_end_of_a_phone_s_picture_is_let_pass(tmp_path):
-    data = JPEG + b"\x00\x00\x00\x18ftypmp42" + bytes(100_000)
-    assert tf.io.decode_image(data).shape == (30, 40, 3)
-    assert load(tmp_path, data).data == data
-
-
-def test_a_comment_that_looks_like_the_end_is_not_taken_for_it(tmp_path):
-    data = JPEG[:2] + b"\xff\xfe\x00\x04\xff\xd9" + JPEG[2:-300]
-    assert_rejected(load(tmp_path, data, check="header"), Reason.IMAGE_UNREADABLE, "no end marker")
 
 
 @pytest.mark.parametrize("check", ["header", "decode"])
@@ -177,13 +154,6 @@ def test_the_end_of_a_thumbnail_is_not_the_picture_s(tmp_path, check):
     assert_rejected(
         load(tmp_path, JPEG[:2] + comment + JPEG[2:-300], check=check), Reason.IMAGE_UNREADABLE, "cut short"
     )
-
-
-@pytest.mark.parametrize("check", ["header", "decode"])
-def test_a_jpeg_may_have_fill_bytes_before_a_marker_and_bytes_after_its_end(tmp_path, check):
-    data = JPEG[:2] + b"\xff\xff" + JPEG[2:] + b"appended"
-    assert tf.io.decode_image(data).shape == (30, 40, 3)
-    assert isinstance(load(tmp_path, data, check=check), Picture)
 
 
 def test_decode_finds_what_header_does_not(tmp_path):

@@ -1,5 +1,3 @@
-"""What is written of an image file: its bytes, or raw pixels."""
-
 import io
 
 import numpy as np

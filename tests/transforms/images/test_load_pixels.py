@@ -1,5 +1,3 @@
-"""Pixels are those that Keras gives to a model."""
-
 import io
 
 import keras
@@ -10,7 +8,6 @@ from PIL import Image
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images.load_picture import decode_pixels, load_pixels
-from tests.conftest import SHARED_DATA
 
 
 def noise(mode: str, size: tuple[int, int] = (50, 40)) -> Image.Image:
@@ -83,25 +80,8 @@ def test_what_is_no_whole_picture_is_unusable(data, reason):
     assert raised.value.reason is reason, raised.value
 
 
-@pytest.mark.parametrize("data", [PNG, JPEG])
-def test_a_file_that_is_cut_short_is_said_to_be_so(data):
-    """Not what a walker of chunks meets at its end."""
-    with pytest.raises(UnusableError) as raised:
-        decode_pixels(data[:-2], (16, 16), "bilinear")
-    assert raised.value.detail == f"no end marker in {len(data) - 2:,} bytes; it is cut short"
-
-
 def test_a_file_that_is_gone_is_a_reject(tmp_path):
     task = ImageTask(7, "gone.png", None, None, ImageRef(str(tmp_path / "gone.png"), 3), "train", ())
     reject = load_pixels(task, (8, 8), "bilinear")
     assert isinstance(reject, Rejected)
     assert (reject.id, reject.reason) == (7, Reason.IMAGE_MISSING)
-
-
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="real pictures are not on this machine")
-def test_real_pictures_are_those_of_load_img():
-    paths = sorted((SHARED_DATA / "cbir_mixed_jpg_png").glob("*/*.[jJpP]*"))[:20]
-    assert paths
-    for path in paths:
-        expected = keras.utils.load_img(path, target_size=(64, 64), interpolation="bilinear")
-        np.testing.assert_array_equal(decode_pixels(path.read_bytes(), (64, 64), "bilinear"), np.asarray(expected))

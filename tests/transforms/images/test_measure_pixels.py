@@ -1,5 +1,3 @@
-"""What a look at the pixels tells."""
-
 import io
 import random
 

@@ -1,5 +1,3 @@
-"""Metadata that Pillow stumbles over costs no picture; and nothing of Pillow's that a process shares is changed."""
-
 import io
 import struct
 import subprocess

@@ -1,5 +1,3 @@
-"""Hashes of pictures that look the same differ in few bits, those of others in many."""
-
 import io
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Pictures that are transcoded: as what, and how they look."""
-
 import io
 
 import numpy as np
@@ -194,11 +192,7 @@ def test_metadata_is_not_carried(format_, how, wanted):
 
 @pytest.mark.parametrize(
     ("width", "rules", "becomes"),
-    [
-        (65_500, KEEP, "jpeg"),
-        (65_501, KEEP, "png"),
-        (65_501, PictureRules("decode", "jpeg"), None),
-    ],
+    [(65_500, KEEP, "jpeg"), (65_501, KEEP, "png"), (65_501, PictureRules("decode", "jpeg"), None)],
 )
 def test_what_is_too_wide_for_a_jpeg_becomes_a_png(width, rules, becomes):
     wide = opened(Image.new("L", (width, 1)), "PPM")

@@ -1,5 +1,3 @@
-"""Whatever picture is written, TensorFlow decodes it to the size that its record says."""
-
 import io
 import struct
 import zlib

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.transforms.index.build_index import build_index, check_indexable
+from recordmill.transforms.index.read_index import build_index, check_indexable
 from tests.gcs_stand_in import running
 from tests.transforms.show.records import framed
 

@@ -1,5 +1,3 @@
-"""Any record of a shard, and never a wrong one."""
-
 import hashlib
 import os
 import pickle

@@ -1,5 +1,3 @@
-"""Names of images find files in other folders than they say."""
-
 from itertools import permutations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Lists of images that belong together: what is read of them, and what is refused."""
-
 import gzip
 import json
 from pathlib import Path

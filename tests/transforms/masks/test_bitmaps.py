@@ -1,5 +1,3 @@
-"""Masks drawn, and drawn in another size."""
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""Every form of COCO's segmentation becomes run lengths; what is none becomes a UnusableError and nothing else."""
-
 import contextlib
 import io
 import json
@@ -85,23 +83,6 @@ def test_united_polygons_have_no_runs_of_0_but_a_leading_one(boxes):
 @pytest.mark.parametrize("text", [b"", b"null", b"[]", b"[[]]", b"[[], []]", b" [ ] "])
 def test_no_mask_is_one_run_of_zeros(text):
     assert decode_segmentation(text, 4, 3).tolist() == [12]
-
-
-LEGAL_FORMS = {
-    "polygon": [[1, 2, 1, 6, 5, 6, 5, 2]],
-    "polygons": [[1, 2, 1, 6, 5, 6, 5, 2], [6, 1, 11, 1, 11, 8]],
-    "run_lengths": {"counts": SQUARE_RUNS, "size": [HEIGHT, WIDTH]},
-    "compressed_run_lengths": {"counts": SQUARE_COUNTS, "size": [HEIGHT, WIDTH]},
-}
-
-
-@pytest.mark.parametrize("is_crowd", [0, 1])
-@pytest.mark.parametrize("name", LEGAL_FORMS)
-def test_annotations_are_as_pycocotools_reads_them(name, is_crowd):
-    coco = COCO()
-    coco.imgs = {7: {"width": WIDTH, "height": HEIGHT}}
-    annotation = {"image_id": 7, "iscrowd": is_crowd, "segmentation": LEGAL_FORMS[name]}
-    np.testing.assert_array_equal(bitmap_of(decode(annotation["segmentation"])), coco.annToMask(annotation))
 
 
 NUMBERS = st.integers(-5, 20) | st.floats(-5, 20)

@@ -1,5 +1,3 @@
-"""Run lengths become PNGs and compressed run lengths that other readers read."""
-
 import io
 
 import numpy as np
@@ -78,15 +76,6 @@ def test_pngs_hold_the_bitmap_as_0_and_1(bitmap):
 @given(BITMAPS)
 def test_counts_are_those_of_pycocotools(bitmap):
     check_rle(bitmap)
-
-
-@pytest.mark.parametrize("name", EDGE_CASES)
-def test_tensorflow_reads_the_same(name):
-    import tensorflow as tf
-
-    height, width = EDGE_CASES[name].shape
-    png = mask_png(runs_of(EDGE_CASES[name]), width, height)
-    np.testing.assert_array_equal(tf.io.decode_png(png, channels=1).numpy()[:, :, 0], EDGE_CASES[name])
 
 
 @settings(deadline=None)

@@ -1,5 +1,3 @@
-"""Grey pixels become a PNG that other readers read."""
-
 import io
 import zlib
 

@@ -1,25 +1,21 @@
-"""What the rows alone say will fail is told before any picture is read."""
-
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
-from recordmill.schemas.images import UnmatchedImage, UnreferencedFile
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.join.compare_names import Names
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands, check_findings, count_rows
 from recordmill.transforms.metadata.describe_split import Rows
-from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
 from tests.conftest import rejects_of
 from tests.transforms.rejects.kinds import kind_rejects
-
-NO_NAMES = Names()
 
 
 def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> Demands:
@@ -37,12 +33,12 @@ def names(*given: str) -> Names:
 
 
 def test_rows_are_counted_by_split_and_those_that_were_merged_once():
-    inputs = [
-        ("train", InputRows("a.json", "instances", 5, 9)),
-        ("train", InputRows("b.json", "captions", 4, 8)),
-        ("val", InputRows("c.csv", "labels", 2, 0)),
-    ]
-    assert count_rows(["train", "val", "test"], inputs, [("train", 1), ("train", 3)]) == {
+    facts = FactsBuilder()
+    facts.add_rows("train", InputRows("a.json", "instances", 5, 9))
+    facts.add_rows("train", InputRows("b.json", "captions", 4, 8))
+    facts.add_rows("val", InputRows("c.csv", "labels", 2, 0))
+    facts.count("train", Metric.ROWS_MERGED, 4)
+    assert count_rows(["train", "val", "test"], facts.build()) == {
         "train": Rows(5, 17),
         "val": Rows(2, 0),
         "test": Rows(0, 0),
@@ -158,35 +154,27 @@ def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
     assert told == [True, False, False]
 
 
-def test_without_rows_what_was_read_is_told():
-    with pytest.raises(EmptyDatasetError, match=r"^a\.json, b\.json: no images"):
-        check_findings(demands(rows=("b.json", "a.json")), {"train": Rows(0, 0)}, [], NO_NAMES, NO_NAMES)
-
-
-def findings(p, rejected) -> Findings:
-    def created(label: str, items: list) -> beam.PCollection:
-        return p | label >> beam.Create(items)
-
-    return Findings(
-        created("Inputs", [("train", InputRows(path, "instances", 3, 4)) for path in ("a.json", "b.json")]),
-        created("Rejected", rejected),
-        created("Counted", [("train", Count(Metric.ROWS_MERGED, 3)), ("train", Count(Metric.OBJECTS, 2))]),
-        created("Unlisted", [UnreferencedFile("t/1.jpg")]),
-        created("Unmatched", [UnmatchedImage("1.jpg")]),
-        created("Warnings", [("train", "this is odd"), ("val", "this is odd")]),
-    )
+def checked(p, number: int, asked: Demands) -> beam.PCollection:
+    facts = FactsBuilder()
+    for path in ("a.json", "b.json"):
+        facts.add_rows("train", InputRows(path, "instances", 3, 4))
+    facts.count("train", Metric.ROWS_MERGED, 3)
+    facts.count("train", Metric.OBJECTS, 2)
+    facts.add_unlisted("t/1.jpg")
+    facts.add_unmatched("1.jpg")
+    facts.warn("train", "this is odd")
+    found = p | "Facts" >> beam.Create([msgspec.structs.replace(facts.build(), rejects=dict(rejected(number)))])
+    return found | CheckFindings(asked, p | "Warnings" >> beam.Create([("val", "this is odd")]))
 
 
 def test_the_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        assert_that(
-            findings(p, rejected(1)) | CheckFindings(demands(max_rejects=0.34)), equal_to([{"train": Rows(3, 8)}])
-        )
+        assert_that(checked(p, 1, demands(max_rejects=0.34)), equal_to([{"train": Rows(3, 8)}]))
     assert [record.getMessage() for record in caplog.records if "odd" in record.getMessage()] == ["this is odd"]
 
 
 def test_the_transform_holds_rejects_against_all_rows(tmp_path):
     with pytest.raises(Exception, match=r"1 of 3 images") as caught, beam.Pipeline(FnApiRunner()) as p:
-        _ = findings(p, rejected(1)) | CheckFindings(demands(tmp_path, max_rejects=0.33))
+        _ = checked(p, 1, demands(tmp_path, max_rejects=0.33))
     assert "a.json names '1.jpg'; img has 't/1.jpg'" in str(caught.value)
     assert [line["id"] for line in rejects_of(tmp_path)] == [0]

@@ -1,5 +1,3 @@
-"""A split takes its place whole, whatever else happens to the folder."""
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-"""Groups are counted, and shares that they keep from being met are told."""
-
 from fractions import Fraction
 
 import apache_beam as beam
@@ -9,8 +7,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.rejects import Count, Metric, SplitCount
 from recordmill.schemas.splits import Division, SplitShares
+from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.metadata.count_groups import (
     CountGroups,
     GroupSizes,
@@ -55,18 +53,11 @@ def test_a_split_without_a_group_has_none_of_the_images():
 def test_the_transform_counts_a_group_once():
     images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        found = p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]"))
-        counted = [
-            SplitCount(split, Count(metric, number))
-            for split, metric, number in (
-                ("train", Metric.GROUPS, 2),
-                ("val", Metric.GROUPS, 1),
-                ("train", Metric.UNGROUPED, 0),
-                ("val", Metric.UNGROUPED, 0),
-            )
-        ]
-        assert_that(found.counted, equal_to(counted), "Counted")
-        told = found.warnings | beam.MapTuple(lambda split, text: (split, "'a', has 8 images" in text))
+        facts = p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]")) | AddFacts()
+        counts = {("train", "groups"): 2, ("val", "groups"): 1}
+        assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
+        warned = facts | beam.FlatMap(lambda found: found.warnings)
+        told = warned | beam.MapTuple(lambda split, text: (split, "'a', has 8 images" in text))
         assert_that(told, equal_to([("train", True)]), "Warnings")
 
 
@@ -74,15 +65,11 @@ def test_images_in_no_group_of_a_list_and_its_names_of_no_image_are_counted():
     division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
     images = [("train", name) for name in "123x"] + [("val", "y")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        found = p | beam.Create(images) | CountGroups(division)
-        counted = [
-            SplitCount("train", Count(Metric.GROUPS, 1)),
-            SplitCount("train", Count(Metric.UNGROUPED, 1)),
-            SplitCount("val", Count(Metric.GROUPS, 0)),
-            SplitCount("val", Count(Metric.UNGROUPED, 1)),
-        ]
-        assert_that(found.counted, equal_to(counted), "Counted")
-        assert_that(found.warnings, equal_to(list(unmatched_warnings("123", division))), "Warnings")
+        facts = p | beam.Create(images) | CountGroups(division) | AddFacts()
+        counts = {("train", "groups"): 1, ("train", "ungrouped"): 1, ("val", "ungrouped"): 1}
+        assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
+        warned = facts | beam.FlatMap(lambda found: found.warnings)
+        assert_that(warned, equal_to(list(unmatched_warnings("123", division))), "Warnings")
 
 
 def test_names_of_no_image_are_told_with_their_number():

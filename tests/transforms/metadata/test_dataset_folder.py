@@ -1,5 +1,3 @@
-"""The manifest of a folder, or none."""
-
 import pytest
 
 from recordmill.schemas.errors import ConfigError

@@ -1,5 +1,3 @@
-"""What became of images and annotations is counted, and it has to add up."""
-
 import msgspec
 import pytest
 

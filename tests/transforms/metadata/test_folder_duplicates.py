@@ -1,5 +1,3 @@
-"""Duplicates of a folder, from the fingerprints of its splits; and splits that are refused for them."""
-
 import json
 import tracemalloc
 from hashlib import sha256

@@ -1,5 +1,3 @@
-"""A job stops when it can no longer meet --max-rejects."""
-
 import pytest
 
 from recordmill.schemas.errors import TooManyRejectsError

@@ -1,5 +1,3 @@
-"""A plan says what would be written, class by class."""
-
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -14,11 +12,13 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.metadata.count_classes import CountClasses, class_counts
-from recordmill.transforms.metadata.report_plan import report_plan
+from recordmill.transforms.blocks.image_tasks import block_of_tasks
+from recordmill.transforms.blocks.pack_block import pack_block
+from recordmill.transforms.metadata.report_plan import CountClasses, class_counts, report_plan
 from recordmill.transforms.shards.split_plan import SplitPlan
 from tests.transforms.rejects.kinds import tally
 
+SPLITS = "train", "val"
 LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))
 
 
@@ -38,9 +38,10 @@ def task(split: str, *category_ids: int, class_name: str | None = None) -> Image
         ([task("val")], {}),
     ],
 )
-def test_objects_are_counted_by_class_or_images_where_each_has_one(tasks, counts):
+def test_count_classes(tasks, counts):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        found = p | beam.Create(tasks) | CountClasses() | beam.combiners.ToList()
+        blocks = [(0, pack_block(block_of_tasks(part, SPLITS))) for part in (tasks[:1], tasks[1:]) if part]
+        found = p | beam.Create(blocks) | CountClasses(SPLITS) | beam.combiners.ToList()
         assert_that(found | beam.Map(class_counts, LABELS), equal_to([counts]))
 
 

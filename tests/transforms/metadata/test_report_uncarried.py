@@ -1,5 +1,3 @@
-"""What no record carries, in lines for people."""
-
 from recordmill.schemas.manifest import InputRows
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 

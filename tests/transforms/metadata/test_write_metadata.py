@@ -1,9 +1,8 @@
-"""What a finished split leaves beside its shards, and when it leaves nothing."""
-
 import csv
 import hashlib
 import json
 import os
+from itertools import chain
 
 import apache_beam as beam
 import msgspec
@@ -15,24 +14,19 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import UnreferencedFile
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
 from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest, encode_json
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, RejectLine
+from recordmill.schemas.rejects import Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
+from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.metadata import write_metadata as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import describe_split
-from recordmill.transforms.metadata.write_metadata import (
-    Findings,
-    Outcome,
-    Target,
-    WriteMetadata,
-    write_metadata,
-)
+from recordmill.transforms.metadata.write_metadata import Findings, Outcome, Target, WriteMetadata, write_metadata
 from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
@@ -45,28 +39,33 @@ TABLE = DETECTION.with_parts(())
 LABELS = LabelMap((Category(1, "cat"), Category(3, "dog, or puppy")))
 
 
-def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts=COUNTS) -> dict[str, list]:
-    """What was found of a split, as WriteMetadata collects it."""
-    return {
-        "shards": [(split, shard) for shard in shards],
-        "rejected": kind_rejects((split, reject) for reject in rejected),
-        "inputs": [(split, rows) for rows in inputs],
-        "counts": [((split, metric), number) for metric, number in counts.items()],
-        "classes": [((split, 0), counts["objects"])],
-        "warnings": [(split, "b"), (split, "a")],
-        "statistics": [(split, Statistics(7))],
-    }
+def outcome(*splits: tuple, labels=LABELS, table=TABLE, fingerprints=()) -> Outcome:
+    """What was found of splits, each as `of_split` gives it."""
+    facts, shards, warnings = zip(*splits, strict=True)
+    return Outcome(labels, table, add_facts(facts), [*chain(*shards)], [*chain(*warnings)], fingerprints=fingerprints)
 
 
-def write(
-    folder, recipe=RECIPE, max_rejects=0.2, labels=LABELS, table=TABLE, unlisted=UNLISTED, **found
-) -> SplitManifest:
-    """Write one split, whose shards have just been finished."""
-    found = of_split(recipe.split, **found)
-    stage(folder, recipe.split, [shard for _, shard in found["shards"]])
-    manifest = write_metadata(
-        Target((recipe,), str(folder), max_rejects), Outcome(labels, table, **found, unlisted=unlisted)
+def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts=COUNTS) -> tuple:
+    """Facts, shards and warnings of a split, as WriteMetadata collects them."""
+    facts = FactsBuilder()
+    for rows in inputs:
+        facts.add_rows(split, rows)
+    found = msgspec.structs.replace(
+        facts.build(),
+        counts={(split, metric): number for metric, number in counts.items()},
+        rejects=dict(kind_rejects((split, reject) for reject in rejected)),
+        classes={(split, 0): counts["objects"]},
+        statistics={split: Statistics(7)},
+        unlisted=Names(UNLISTED.files, UNLISTED.first),
     )
+    return found, [(split, shard) for shard in shards], [(split, "b"), (split, "a")]
+
+
+def write(folder, recipe=RECIPE, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
+    """Write one split, whose shards have just been finished."""
+    of = of_split(recipe.split, **found)
+    stage(folder, recipe.split, [shard for _, shard in of[1]])
+    manifest = write_metadata(Target((recipe,), str(folder), max_rejects), outcome(of, labels=labels, table=table))
     return manifest.splits[recipe.split]
 
 
@@ -159,22 +158,6 @@ def test_rejects_are_lines_in_a_fixed_order(tmp_path):
     assert (tmp_path / "rejects-train.jsonl").read_bytes() == first
 
 
-def test_another_split_is_added(tmp_path):
-    train = write(tmp_path)
-    val = write(
-        tmp_path,
-        recipe=VAL,
-        shards=[msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS],
-        rejected=REJECTED[:3],
-        counts={**COUNTS, "objects": 10},
-    )
-    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    assert manifest.splits == {"train": train, "val": val}
-    assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
-    write(tmp_path, rejected=REJECTED[1:], counts={**COUNTS, "objects": 11, "rows_merged": 3})
-    assert [line["split"] for line in lines(tmp_path)] == ["train"] * 3
-
-
 def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
     with pytest.raises(TooManyRejectsError, match=f"They are listed in {tmp_path}/.recordmill-train/rejects.jsonl"):
         write(tmp_path, max_rejects=0.0)
@@ -194,12 +177,6 @@ def test_a_split_without_an_example_leaves_its_rejects_only(tmp_path):
     with pytest.raises(EmptyDatasetError):
         write(tmp_path, max_rejects=1.0, shards=[empty], rejected=missing, inputs=rows, counts=counts)
     assert [path.name for path in tmp_path.rglob("*")] == [".recordmill-train", "rejects.jsonl"]
-
-
-def test_lost_images_leave_nothing(tmp_path):
-    with pytest.raises(LostImagesError):
-        write(tmp_path, shards=SHARDS[:1])
-    assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
 
 
 def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path):
@@ -225,13 +202,6 @@ def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_pa
     assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == ["file_00-5.tfrec", "file_01-4.tfrec"]
 
 
-def test_the_only_split_may_change_its_categories(tmp_path):
-    write(tmp_path)
-    write(tmp_path, labels=LabelMap((Category(1, "cow"),)))
-    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
-    assert manifest.categories == (Category(1, "cow"),)
-
-
 # Several splits in one job
 
 
@@ -242,19 +212,9 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
     stage(tmp_path, "train", SHARDS)
     stage(tmp_path, "val", val_shards)
-    found = of_split("train"), of_split("val", val_shards, REJECTED[:3], counts={**COUNTS, "objects": 10})
-    both = {what: [*found[1][what], *found[0][what]] for what in found[0]}
-    manifest = write_metadata(
-        Target(
-            (
-                VAL,
-                RECIPE,
-            ),
-            str(tmp_path),
-            0.2,
-        ),
-        Outcome(LABELS, TABLE, **both, unlisted=UNLISTED),
-    )
+    val = of_split("val", val_shards, REJECTED[:3], counts={**COUNTS, "objects": 10})
+    train = msgspec.structs.replace(of_split("train")[0], unlisted=NO_NAMES)  # names of files are of no split
+    manifest = write_metadata(Target((VAL, RECIPE), str(tmp_path), 0.2), outcome(val, (train, *of_split("train")[1:])))
     written = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert manifest == msgspec.structs.replace(written, sha256="")
     files = ("rejects-val.jsonl", "statistics-val.json")
@@ -264,8 +224,8 @@ def test_splits_of_one_job_are_written_together(tmp_path):
         RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (1, 0, 2))
     )
     val_rejects = RejectList(tally(REJECTED[:3]), digests[0], first)
-    val = describe_split(VAL, val_shards, val_rejects, INPUTS, counts, UNLISTED, digests[1], [10, 0], ["a", "b"])
-    assert manifest.splits == {"train": split_of(tmp_path), "val": val}
+    described = describe_split(VAL, val_shards, val_rejects, INPUTS, counts, UNLISTED, digests[1], [10, 0], ["a", "b"])
+    assert manifest.splits == {"train": split_of(tmp_path), "val": described}
     assert list(manifest.splits) == ["train", "val"]
     assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -273,28 +233,17 @@ def test_splits_of_one_job_are_written_together(tmp_path):
 
 
 def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_path):
-    found = of_split("train"), of_split("val", SHARDS[:1])
-    both = {what: [*found[0][what], *found[1][what]] for what in found[0]}
     with pytest.raises(LostImagesError, match="8 records were made and 2 are in the shards"):
         write_metadata(
-            Target(
-                (
-                    RECIPE,
-                    VAL,
-                ),
-                str(tmp_path),
-                0.2,
-            ),
-            Outcome(LABELS, TABLE, **both, unlisted=UNLISTED),
+            Target((RECIPE, VAL), str(tmp_path), 0.2), outcome(of_split("train"), of_split("val", SHARDS[:1]))
         )
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"rejects.jsonl"}
 
 
 def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
-    found = of_split("train")
-    found["rejected"] += kind_rejects([("tset", REJECTED[0])])
+    other = Facts(rejects=dict(kind_rejects([("tset", REJECTED[0])])))
     with pytest.raises(KeyError, match="tset"):
-        write_metadata(Target((RECIPE,), str(tmp_path), 0.2), Outcome(LABELS, TABLE, **found, unlisted=UNLISTED))
+        write_metadata(Target((RECIPE,), str(tmp_path), 0.2), outcome(of_split("train"), (other, [], [])))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -304,24 +253,18 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
     def created(p, label, items):
         return p | label >> beam.Create(items)
 
-    counted = [(Metric(metric), number) for metric, number in COUNTS.items()]
+    found, shards, warnings = of_split("train", rejected=REJECTED[2:], counts=dict.fromkeys(COUNTS, 1))
+    of_shards = Facts(
+        {("train", metric): number - 1 for metric, number in COUNTS.items()},
+        rejects=dict(kind_rejects(("train", reject) for reject in REJECTED[:2])),
+        classes={("train", 0): 8},
+        statistics={"train": Statistics(2)},
+    )
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         written = Written(
-            created(p, "Shards", [("train", shard) for shard in SHARDS]),
-            created(p, "Counted", [("train", Count(metric, number - 1)) for metric, number in counted]),
-            created(p, "Rejected", kind_rejects(("train", reject) for reject in REJECTED[:2])),
-            created(p, "Classes", [(("train", 0), 1), (("train", 0), 5), (("train", 0), 3)]),
-            created(p, "Statistics", [("train", Statistics(4)), ("train", Statistics(5))]),
-            created(p, "Fingerprints", []),
+            created(p, "Shards", shards), created(p, "OfShards", [of_shards]), created(p, "Fingerprints", [])
         )
-        findings = Findings(
-            created(p, "Inputs", [("train", rows) for rows in INPUTS]),
-            created(p, "FoundRejected", kind_rejects(("train", reject) for reject in REJECTED[2:])),
-            created(p, "FoundCounted", [("train", Count(metric, 1)) for metric, _ in counted]),
-            created(p, "Unlisted", [UnreferencedFile("x.jpg")]),
-            created(p, "Unmatched", []),
-            created(p, "Warnings", [("train", "b"), ("train", "a")]),
-        )
+        findings = Findings(created(p, "Facts", [found]), created(p, "Warnings", warnings))
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
         manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
         assert_that(
@@ -342,7 +285,7 @@ def test_a_split_that_another_job_writes_at_the_same_moment_is_compared_too(
         stage(tmp_path, split, shards)
         prints = [(split, fingerprints_of(shards[0].file, (f"{split}.jpg", picture, 0, 0)))]
         target = Target((msgspec.structs.replace(RECIPE, split=split),), str(tmp_path), 0.2, policy)
-        return target, Outcome(LABELS, TABLE, **of_split(split, shards), unlisted=UNLISTED, fingerprints=prints)
+        return target, outcome(of_split(split, shards), fingerprints=prints)
 
     def after_the_other(*args):
         monkeypatch.setattr(module, "commit_splits", commit_splits)

@@ -1,5 +1,3 @@
-"""Faults of a shard, of which some are listed and all counted."""
-
 from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList
 

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.transforms.records.open_records import open_records
+from recordmill.transforms.records.shard_reader import open_records
 from tests.transforms.show.records import framed
 
 RECORDS = [b"the first", b"the second " * 50, b"", b"the last"]
@@ -30,11 +30,6 @@ def test_gzip_is_known_by_content_and_not_by_name(tmp_path, name, packed):
     assert read(tmp_path / name) == (RECORDS, None)
 
 
-def test_a_file_of_many_gzip_members(tmp_path):
-    (tmp_path / "x").write_bytes(b"".join(gzip.compress(framed(record)) for record in RECORDS))
-    assert read(tmp_path / "x") == (RECORDS, None)
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_wrong_checksum_is_told_by_its_offset(tmp_path, packed):
     damaged = bytearray(WHOLE)
@@ -48,19 +43,6 @@ def test_a_wrong_checksum_is_told_by_its_offset(tmp_path, packed):
     assert f"{tmp_path}/x: record 1 at byte {SECOND}{unpacked}: the checksum" in str(error)
 
 
-def test_a_wrong_header_is_told_by_its_offset_too(tmp_path):
-    (tmp_path / "x").write_bytes(WHOLE[:SECOND] + b"\xff" + WHOLE[SECOND + 1 :])
-    records, error = read(tmp_path / "x")
-    assert records == RECORDS[:1]
-    assert (type(error), error.reason, error.offset) == (RecordError, "length_crc", SECOND)
-
-
-def test_a_cut_file_is_told_by_its_offset(tmp_path):
-    (tmp_path / "x").write_bytes(WHOLE[: SECOND + 40])
-    records, error = read(tmp_path / "x")
-    assert (records, error.reason, error.offset) == (RECORDS[:1], "truncated", SECOND)
-
-
 def test_records_before_the_damage_of_a_gzip_stream_are_there(tmp_path):
     many = [random.Random(seed).randbytes(50_000) for seed in range(40)]
     packed = gzip.compress(b"".join(map(framed, many)))
@@ -69,14 +51,6 @@ def test_records_before_the_damage_of_a_gzip_stream_are_there(tmp_path):
     assert records == many[: len(records)]
     assert len(records) > 20
     assert f"after {len(records)} records its GZIP stream is damaged or cut" in str(error)
-
-
-@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:20] + b"\xff\xff" + data[22:]])
-def test_damaged_gzip(tmp_path, damage):
-    (tmp_path / "x").write_bytes(damage(gzip.compress(WHOLE * 40)))
-    _, error = read(tmp_path / "x")
-    assert isinstance(error, RecordError | ConfigError)
-    assert str(tmp_path / "x") in str(error)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +64,3 @@ def test_what_is_no_tfrecord_file(tmp_path, data):
     assert records == []
     assert isinstance(error, ConfigError)
     assert "is no TFRecord file" in str(error)
-
-
-def test_an_empty_file_has_no_record(tmp_path):
-    (tmp_path / "x").write_bytes(b"")
-    assert read(tmp_path / "x") == ([], None)

@@ -1,5 +1,3 @@
-"""A serialised record becomes values by what they are; lists that belong together are as long as each other."""
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,5 +1,3 @@
-"""Rejects of one reason, up to a bound."""
-
 import json
 import pickle
 import random
@@ -8,8 +6,7 @@ import pytest
 
 from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected
 from recordmill.transforms.rejects import bounded_rejects
-from recordmill.transforms.rejects.bounded_rejects import Rejects, count_rejects, line_of
-from recordmill.transforms.rejects.gather_rejects import CombineRejects
+from recordmill.transforms.rejects.bounded_rejects import Rejects, RejectsBuilder, count_rejects, line_of
 from tests.transforms.rejects.kinds import rejected
 
 
@@ -36,14 +33,14 @@ def counted(rejects) -> Rejects:
 
 def merged(parts: list[Rejects], chance: random.Random) -> Rejects:
     """Merge parts as a runner may: in any order, as inputs and as accumulators, which are pickled on their way."""
-    combine = CombineRejects()
-    accumulators = [combine.create_accumulator() for _ in range(min(3, len(parts)))]
+    accumulators = [RejectsBuilder() for _ in range(min(3, len(parts)))]
     for number, part in enumerate(parts):
-        at = number if number < len(accumulators) else chance.randrange(len(accumulators))
-        accumulators[at] = combine.add_input(accumulators[at], part)
+        accumulators[number if number < len(accumulators) else chance.randrange(len(accumulators))].merge(part)
     chance.shuffle(accumulators)
-    accumulators[0] = pickle.loads(pickle.dumps(accumulators[0]))
-    return combine.extract_output(combine.merge_accumulators(accumulators))
+    merged, *others = pickle.loads(pickle.dumps(accumulators[:1])) + accumulators[1:]
+    for builder in others:
+        merged.merge(builder.build())
+    return merged.build()
 
 
 def ids(rejects: Rejects) -> list[int | None]:

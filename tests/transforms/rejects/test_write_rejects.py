@@ -1,5 +1,3 @@
-"""The list of a split's rejects."""
-
 import hashlib
 import json
 import shutil

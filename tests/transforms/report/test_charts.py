@@ -1,5 +1,3 @@
-"""Charts show the numbers they are given, at their places."""
-
 import xml.etree.ElementTree as ET
 
 from recordmill.schemas.statistics_file import Bin, Distribution

@@ -1,5 +1,3 @@
-"""Pictures on the page."""
-
 import io
 
 import pytest

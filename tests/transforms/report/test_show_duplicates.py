@@ -1,5 +1,3 @@
-"""Groups of pictures on the page, those of several splits side by side."""
-
 from recordmill.schemas.duplicates import (
     Agreement,
     DuplicateGroup,

@@ -1,5 +1,3 @@
-"""What there is of each split, side by side."""
-
 import msgspec
 
 from recordmill.schemas.manifest import RewrittenPictures

@@ -1,5 +1,3 @@
-"""So much at once and no more."""
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,8 +1,4 @@
-"""The cores of the process that asks, not of the machine."""
-
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -46,11 +42,3 @@ def test_without_a_bound_all(eight_cores, monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
     assert usable_cores() == 5
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")
-def test_a_process_that_is_bound_to_one_core_has_one():
-    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); "
-    code += "from recordmill.transforms.runtime.cores import usable_cores; print(usable_cores())"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "1\n"

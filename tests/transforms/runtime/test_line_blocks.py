@@ -1,5 +1,3 @@
-"""Lines in sorted, compressed blocks."""
-
 import random
 from functools import partial
 

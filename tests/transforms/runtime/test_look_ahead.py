@@ -1,5 +1,3 @@
-"""Work done ahead comes out in order, within bounds, and with its errors."""
-
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 

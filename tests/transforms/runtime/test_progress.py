@@ -1,5 +1,3 @@
-"""Counters that an operator's alerts may be on, and how long steps last."""
-
 import re
 from pathlib import Path
 

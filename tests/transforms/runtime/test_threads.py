@@ -1,5 +1,3 @@
-"""A step has its threads where it runs, from setup to teardown."""
-
 import pickle
 
 import pytest

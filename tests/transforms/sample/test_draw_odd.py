@@ -1,5 +1,3 @@
-"""The odd pictures of the sample become what they say."""
-
 import json
 from pathlib import Path
 
@@ -42,8 +40,3 @@ def test_each_becomes_what_it_says(odd, tmp_path, recordmill):
     rewritten = manifest_of(tmp_path)["splits"]["train"]["images"]["rewritten"]
     assert sum(rewritten["by_format"].values()) == sum(picture.becomes in ("jpeg", "png") for picture in drawn.values())
     assert rewritten["turned"] == 1
-
-
-def test_a_sample_has_odd_pictures_only_when_asked(sample, odd):
-    assert not (Path(sample.images) / ODD_FOLDER).exists()
-    assert len(list((Path(odd.images) / ODD_FOLDER).iterdir())) == len(list(draw_odd(Image.new("RGB", (240, 180)))))

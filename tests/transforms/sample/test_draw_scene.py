@@ -1,5 +1,3 @@
-"""Scenes hold what their maps say, by pycocotools."""
-
 import random
 
 import numpy as np
@@ -38,16 +36,3 @@ def test_every_object_is_seen_where_its_mask_is(seed):
     assert set(np.unique(scene.numbers)) <= set(range(1, len(colours) + 1))
     for number, colour in enumerate(colours, 1):
         assert (pixels[mask_of(scene, number)] == colour).all()
-
-
-def test_a_grey_scene_has_the_map_of_the_coloured_one():
-    coloured, grey = (draw_scene(random.Random(1), 200, 150, 6, crowd=True, grey=grey) for grey in (False, True))
-    assert (grey.image.mode, grey.image.tobytes()) == ("L", coloured.image.convert("L").tobytes())
-    assert (grey.numbers == coloured.numbers).all()
-    assert grey.things == coloured.things
-
-
-@pytest.mark.parametrize("crowd", [True, False])
-def test_the_first_thing_of_a_crowded_scene_is_a_crowd(crowd):
-    scene = draw_scene(random.Random(4), 200, 150, 3, crowd, grey=False)
-    assert [thing.is_crowd for thing in scene.things] == [crowd, False, False]

@@ -1,35 +1,65 @@
-"""Images are encoded in batches of neighbours."""
-
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
-from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.transforms.shards.encode_pictures import batches
+from recordmill.schemas.annotations import Annotation
+from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.layouts import DETECTION, KERAS
+from recordmill.transforms.blocks.image_tasks import block_of_tasks
+from recordmill.transforms.shards import encode_pictures
+from recordmill.transforms.shards.encode_pictures import EncodePictures, batches
+from recordmill.transforms.shards.record_maker import RecordContext
+from tests.oracles.random_tasks import LABELS
+
+SIZES = st.lists(st.integers(0, 3_000_000), max_size=40)
 
 
-def sized(id_: int, size: int) -> ImageTask:
-    return ImageTask(id_, f"{id_}.jpg", None, None, ImageRef(f"{id_}.jpg", size), "train", ())
-
-
-def size_of(task: ImageTask) -> int:
-    return task.ref.size_bytes
-
-
-@given(st.lists(st.integers(0, 3_000_000), max_size=40))
+@given(SIZES)
 def test_batches_are_of_few_images_and_few_bytes(sizes):
-    tasks = [sized(id_, size) for id_, size in enumerate(sizes)]
-    found = list(batches(tasks, size_of))
-    assert [task for batch in found for task in batch] == tasks
-    for batch in found:
-        assert 1 <= len(batch) <= 8
-        assert len(batch) == 1 or sum(task.ref.size_bytes for task in batch) <= 2_000_000
+    found = list(batches(sizes, [False] * len(sizes)))
+    assert [row for start, end in found for row in range(start, end)] == list(range(len(sizes)))
+    for start, end in found:
+        assert 1 <= end - start <= 8
+        assert end - start == 1 or sum(sizes[start:end]) <= 2_000_000
 
 
-@given(st.lists(st.integers(0, 3_000_000), max_size=40))
+@given(SIZES)
 def test_no_batch_could_have_taken_the_next_image(sizes):
-    found = list(batches([sized(id_, size) for id_, size in enumerate(sizes)], size_of))
-    for batch, after in pairwise(found):
-        larger = [*batch, after[0]]
-        assert len(larger) > 8 or sum(task.ref.size_bytes for task in larger) > 2_000_000
+    for (start, end), _ in pairwise(batches(sizes, [False] * len(sizes))):
+        assert end + 1 - start > 8 or sum(sizes[start : end + 1]) > 2_000_000
+
+
+def test_an_image_in_a_bucket_is_a_batch_of_its_own():
+    assert list(batches([1] * 4, [False, True, True, False])) == [(0, 1), (1, 2), (2, 4)]
+
+
+@pytest.mark.parametrize("table", [DETECTION.with_parts(()), KERAS], ids=["detection", "keras"])
+def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
+    tasks = []
+    for number in range(30):
+        path = tmp_path / f"{number}.png"
+        Image.new("RGB", (40, 30), (number, 0, 0)).save(path)
+        if number % 7 == 0:
+            path.write_bytes(b"broken")
+        boxes = ((float(number), 0.0, 15.0, 9.0),) * (number % 4)
+        annotations = tuple(Annotation(id_, 127, box, 5.0, False) for id_, box in enumerate(boxes))
+        ref = ImageRef(str(path), path.stat().st_size, str(path.stat().st_mtime_ns))
+        tasks.append(ImageTask(number, path.name, 40, 30, ref, "train", annotations))
+    block = block_of_tasks(tasks, ("train",))
+    found = []
+    for run_images, tasks_at_once in ((64, 256), (1, 256), (10, 9)):
+        monkeypatch.setattr(encode_pictures, "_RUN_IMAGES", run_images)
+        monkeypatch.setattr(encode_pictures, "_TASKS_AT_ONCE", tasks_at_once)
+        with ThreadPoolExecutor(2) as pool:
+            maker = EncodePictures("clip", PictureRules("header"))
+            runs = list(maker.start(RecordContext(LABELS, table, pool, 2))(block, "train"))
+        numbers = np.concatenate([run.records_per_image for run in runs]).tolist()
+        rejected = [reject for run in runs for reject in run.rejected]
+        found.append(([b"".join(record) for run in runs for record in run.records], numbers, rejected))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][2]) >= 3

@@ -1,5 +1,3 @@
-"""A shard's file appears whole, or not at all."""
-
 import gzip
 import hashlib
 from collections.abc import Sequence

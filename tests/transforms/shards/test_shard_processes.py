@@ -1,5 +1,3 @@
-"""Shards that forked processes write are those that this one would write, and nothing of a process is left behind."""
-
 import multiprocessing
 import os
 import signal
@@ -14,11 +12,11 @@ import pytest
 
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.shards.shard_processes import forked, forking
 from recordmill.transforms.storage.local_storage import LocalUpload
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
+from tests.oracles.encode_tasks import pack_tasks
 
 HALVES = {ShardKey("train", 0, 2): slice(10), ShardKey("train", 1, 2): slice(10, 20)}
 
@@ -37,8 +35,8 @@ def in_another(function: Callable, *arguments: object) -> Any:
 def begun(shard: Shard) -> list[Future[ShardResult]]:
     """Two shards, of half the tasks each, on their way."""
     recipe, (labels, table) = shard.recipe(False), shard.CONTEXT
-    packed = [pack(task) for task in shard.tasks]
-    return [forked().finish(recipe, labels, table, 2, key, packed[half]) for key, half in HALVES.items()]
+    packed = {key: pack_tasks(shard.tasks[half]) for key, half in HALVES.items()}
+    return [forked().finish(recipe, labels, table, 2, key, blocks) for key, blocks in packed.items()]
 
 
 def write(shard: Shard) -> tuple[list[ShardResult], list[progress.Progress], int, bool]:

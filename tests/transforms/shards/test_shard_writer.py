@@ -1,5 +1,3 @@
-"""A shard is written in order, once, and known again."""
-
 import hashlib
 import io
 import zipfile
@@ -23,16 +21,16 @@ from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.transforms.images import fetch_images
 from recordmill.transforms.images.fetch_images import FetchMembers
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note
-from recordmill.transforms.shards.shard_writer import PlannedTasks, ShardWriter
-from recordmill.transforms.shards.task_order import image_order
+from recordmill.transforms.shards.shard_writer import ShardWriter, ordered_block
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running
+from tests.oracles.encode_tasks import pack_tasks
+from tests.oracles.task_order import image_order
 from tests.transforms.shards.test_shard_file import KEY, index_info, read, recipe
 
 LABELS = LabelMap((Category(1, "cat"),))
@@ -58,14 +56,13 @@ def three_tasks(tmp_path) -> list[ImageTask]:
 
 def plan_digest(key, tasks, recipe, labels, table) -> str:
     with ThreadPoolExecutor(1) as pool:
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 1)).plan_digest(
-            key, PlannedTasks(map(pack, tasks), recipe.seed)
-        )
+        block = ordered_block(pack_tasks(tasks), recipe.seed)
+        return ShardWriter(recipe, RecordContext(labels, table, pool, 1)).plan_digest(key, block)
 
 
 def finish(tasks, recipe, labels=LABELS, table=TABLE):
     with ThreadPoolExecutor(2) as pool:
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, map(pack, tasks))
+        return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, pack_tasks(tasks))
 
 
 def source_ids(path: Path) -> list[int]:
@@ -337,10 +334,3 @@ def test_no_bytes_of_an_archive_are_kept_once_a_shard_is_written(tmp_path, tasks
         (fetch,) = fetches
         assert sum(len(span._data) for span in fetch._spans.values()) == 0
         assert len(server.calls("read")) <= 10
-
-
-@pytest.mark.parametrize("seed", [0, 7])
-def test_tasks_are_in_the_order_of_the_seed_one_by_one_and_in_slices(tasks, seed):
-    planned = PlannedTasks(map(pack, tasks), seed)
-    ordered = sorted(tasks, key=lambda task: image_order(seed, task.image_id))
-    assert (list(planned), planned[1:], planned[-1], len(planned)) == (ordered, ordered[1:], ordered[-1], 3)

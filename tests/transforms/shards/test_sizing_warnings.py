@@ -1,5 +1,3 @@
-"""Shards that are not likely to be meant are told of."""
-
 import pytest
 
 from recordmill.schemas.shards import ShardSizing

@@ -1,5 +1,3 @@
-"""Beam's own sink writes the records that ours writes."""
-
 import hashlib
 
 import apache_beam as beam
@@ -13,8 +11,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas import example
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords
+from tests.oracles.encode_tasks import pack_tasks
 from tests.transforms.shards.test_shard_file import KEY, index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
@@ -23,7 +21,7 @@ def test_records_and_counts_are_those_of_the_usual_writer(tmp_path, tasks, monke
     monkeypatch.setattr(example, "_COPIED_BYTES", 8)  # so that records are in pieces
     usual = finish(tasks, recipe(tmp_path))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        groups = p | "Groups" >> beam.Create([(KEY, list(map(pack, tasks)))])
+        groups = p | "Groups" >> beam.Create([(KEY, pack_tasks(tasks))])
         sides = [AsSingleton(p | f"Side{side}" >> beam.Create([of])) for side, of in enumerate((LABELS, TABLE, True))]
         made = groups | beam.ParDo(MakeRecords(recipe(tmp_path), 2), *sides).with_outputs(RESULTS, main="records")
         records = [(KEY.split, record) for record in read(tmp_path / "out" / FILE)]

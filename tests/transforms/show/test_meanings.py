@@ -6,7 +6,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
 from recordmill.schemas.manifest import Manifest
-from recordmill.transforms.show.meanings import meanings, terms
+from recordmill.transforms.show.describe_values import meanings, terms
 from tests.conftest import CATEGORIES
 
 LABELS = LabelMap(tuple(Category(**row) for row in CATEGORIES), (Category(92, "sky"),))

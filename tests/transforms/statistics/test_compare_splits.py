@@ -1,5 +1,3 @@
-"""Classes that lie in their splits otherwise than by chance are found, and those that chance puts there are not."""
-
 import random
 from itertools import pairwise
 

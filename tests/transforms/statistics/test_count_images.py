@@ -1,5 +1,3 @@
-"""What is counted of images, and that it is the same however it is divided and put together again."""
-
 import random
 from functools import reduce
 
@@ -9,21 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.image_facts import join_facts
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.statistics import (
-    SCALE,
-    ZERO_BIN,
-    ImageFacts,
-    PixelMeasures,
-    RecordPlace,
-    Statistics,
-    bin_of,
-    edge,
-)
+from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, bin_of, edge
 from recordmill.transforms.statistics.add_statistics import add_statistics, sum_statistics
 from recordmill.transforms.statistics.count_images import ImageCounter, histogram
 from recordmill.transforms.statistics.describe_statistics import describe_statistics, distribution
+from tests.oracles import count_images
+from tests.oracles.fact_columns import counted, fact_columns, record_places, sorted_objects
+from tests.oracles.image_facts import ImageFacts
+from tests.oracles.random_facts import draw_facts
 
 LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),))
 
@@ -31,13 +25,6 @@ LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),
 def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> ImageFacts:
     edges = tuple(zip(*boxes, strict=True)) if boxes else ((), (), (), ())
     return ImageFacts(name, width, height, "jpeg", 1000, edges, classes or [0] * len(boxes), **more)
-
-
-def counted(*images: ImageFacts, shard: str = "s") -> Statistics:
-    counter = ImageCounter()
-    for number, facts in enumerate(images):
-        counter.add(facts, RecordPlace(number, 100 * number, 100))
-    return counter.statistics(shard)
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
@@ -57,10 +44,7 @@ def test_a_histogram_has_sums_and_bounds():
 
 
 def test_boxes_are_counted_by_size_shape_class_and_place():
-    found = counted(
-        image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]),
-        image("b", 200, 100),
-    )
+    found = counted(image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]), image("b", 200, 100))
     told = describe_statistics(found, LABELS, DETECTION, [0, 2])
     histograms = told.histograms
     assert (histograms["box_share"].least, histograms["box_share"].largest) == pytest.approx((0.01, 0.25))
@@ -76,12 +60,6 @@ def test_boxes_are_counted_by_size_shape_class_and_place():
     assert (told.images, told.formats) == (2, {"jpeg": 2})
 
 
-def test_a_box_beyond_its_image_is_counted_at_the_edge():
-    """As --boxes keep leaves it."""
-    found = counted(image("a", boxes=[(-0.9, 0.9, 0.1, 1.3)], classes=[0]))
-    assert found.centres == {15: 1}
-
-
 def test_images_of_one_class_each_are_counted_by_it():
     found = describe_statistics(counted(ImageFacts("a", 2, 1, "png", 3)), LABELS, CLASSIFICATION, [0, 1])
     assert [(each.objects, each.images) for each in found.classes] == [(0, 0), (1, 1)]
@@ -95,19 +73,6 @@ def test_captions_and_segments_are_counted():
     )
     assert found.histograms["captions_an_image"].mean == 1
     assert [(each.name, each.images) for each in found.segments] == [("sky", 1)]
-
-
-def test_an_image_whose_objects_are_of_several_tasks_is_counted_once():
-    box = (0, 0, 1, 1)
-    found = counted(image("a", boxes=[box], classes=[0]), image("a", boxes=[box], classes=[0], is_continuation=True))
-    assert (found.images, found.formats, found.histograms["box_side"].count) == (1, {"jpeg": 1}, 2)
-    assert found.histograms["image_width"].count == found.histograms["objects_an_image"].count == 1
-    assert len(found.examples["sample"]) == 1
-
-
-def test_records_without_pictures_are_only_counted():
-    found = counted(ImageFacts("a"), ImageFacts("b"))
-    assert found == Statistics(2)
 
 
 def test_what_is_chosen_to_be_looked_at():
@@ -169,25 +134,6 @@ def test_boxes_that_are_not_around_their_mask_are_counted(box, bounds, number):
     assert told.get("box_mask_mismatch", (0, 1)) == (number, 1)
 
 
-def test_the_image_with_the_most_boxes_beside_their_mask_comes_first():
-    bounds = (300, 400, 310, 410)
-    images = [image(str(number), boxes=[BOX] * number, mask_bounds=[bounds] * number) for number in (1, 3, 2)]
-    found = counted(*images).findings["box_mask_mismatch"]
-    assert (found.number, [each.record for each in found.examples]) == (6, [1, 2, 0])
-
-
-def test_pictures_of_odd_shape_are_counted_once_the_longest_first():
-    images = [
-        image("a", 350, 1000),
-        image("b", 349, 1000),
-        image("c", 900, 10),
-        image("c", 900, 10, is_continuation=True),
-    ]
-    found = counted(*images).findings
-    assert set(found) == {"odd_aspect"}
-    assert (found["odd_aspect"].number, [each.record for each in found["odd_aspect"].examples]) == (2, [2, 1])
-
-
 @pytest.mark.parametrize(
     ("measures", "finding"),
     [
@@ -207,12 +153,6 @@ def test_pixels_that_may_be_faults_are_counted(measures, finding):
     assert {name: (each.number, each.examples[0].record) for name, each in found.findings.items()} == (
         {finding: (1, 1)} if finding else {}
     )
-
-
-def test_an_image_in_several_parts_is_odd_once():
-    dark = PixelMeasures(0, 20, 0.5)
-    found = counted(image("a", measures=dark), image("a", measures=dark, is_continuation=True))
-    assert (found.measured, found.findings["dark"].number) == (1, 1)
 
 
 def several(number: int) -> list[ImageFacts]:
@@ -242,8 +182,30 @@ def test_parts_add_up_to_the_same_in_any_order():
     assert (whole.images, whole.histograms["box_side"].count, len(whole.examples["sample"])) == (280, 840, 12)
 
 
-def test_images_are_the_same_counted_at_once_or_a_few_at_a_time(monkeypatch):
-    images = several(1)
-    whole = counted(*images)
-    monkeypatch.setattr("recordmill.transforms.statistics.count_images._AT_ONCE", 7)
-    assert counted(*images) == whole
+@pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes", "features"])
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_count_images_of_structs(seed, kind):
+    images, places = draw_facts(seed, kind=kind)
+    oracle = count_images.ImageCounter()
+    for facts, place in zip(images, places, strict=True):
+        oracle.add(facts, place)
+    assert str(counted(*images, places=places)) == str(oracle.statistics("s"))
+
+
+def test_parts_of_images_are_joined():
+    images, places = draw_facts(0, kind="masks")
+    parts = [fact_columns(images[start : start + 7]) for start in range(0, len(images), 7)]
+    joined = join_facts(parts)
+    counter = ImageCounter()
+    counter.add(joined, record_places(places), sorted_objects(joined))
+    assert counter.statistics("s") == counted(*images, places=places)
+    order = np.array([5, 3, 3, 59])
+    taken = fact_columns([images[image] for image in order])
+    assert str(joined.take(order)) == str(taken)
+
+
+def test_sums_are_exact_however_large():
+    found = histogram(np.array([1e18, 1e30, 0.5, 2.0**52 + 1]))
+    assert found.total == (10**18 + int(1e30) + 2**52 + 1) * SCALE + SCALE // 2
+    huge = counted(image("a", 1, 1, [(0.0, 0.0, 1e12, 1e12)]), image("b", 1, 1, [(0.0, 0.0, 1e13, 1e13)]))
+    assert [each.rank for each in huge.examples["small"]] == [round(float(np.float32(n)) * SCALE) for n in (1e12, 1e13)]

@@ -1,5 +1,3 @@
-"""Boxes that do not match their masks are found."""
-
 import io
 
 import msgspec
@@ -11,9 +9,9 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
-from recordmill.schemas.statistics import RecordPlace
-from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.statistics.count_images import ImageCounter
+from tests.oracles.encode_tasks import encode_tasks
+from tests.oracles.fact_columns import record_places, sorted_objects
 
 LABELS = LabelMap((Category(1, "cat"),))
 
@@ -34,9 +32,9 @@ def test_boxes_beside_their_masks(parts):
     Image.new("RGB", (100, 50)).save(file, "JPEG")
     task = ImageTask(1, "1.jpg", None, None, ImageRef("1.jpg", 1), "train", annotations, ImageLabels())
     table = DETECTION.with_parts(parts)
-    encoded = ExampleEncoder(LABELS, table, "clip").encode(task, Picture(file.getvalue(), "jpeg", 100, 50, "ab"))
+    run = encode_tasks(LABELS, table, "clip", [(task, Picture(file.getvalue(), "jpeg", 100, 50, "ab"))])
     counter = ImageCounter()
-    counter.add(encoded.facts, RecordPlace(0, 0, 1))
+    counter.add(run.facts, record_places([(0, 0, 1)]), sorted_objects(run.facts))
     found = counter.statistics("s")
     numbers = {name: each.number for name, each in found.findings.items()}
     assert numbers == {"repeated_boxes": 3} | ({"box_mask_mismatch": 1} if parts else {})

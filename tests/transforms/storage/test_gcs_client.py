@@ -1,6 +1,3 @@
-"""The client of Cloud Storage, against the stand-in: one in each process, what it tries again, its errors and
-credentials."""
-
 import os
 import random
 import socket

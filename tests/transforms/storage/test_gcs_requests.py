@@ -1,5 +1,3 @@
-"""Requests past the client's layers, against the stand-in."""
-
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 

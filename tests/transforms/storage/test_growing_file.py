@@ -1,5 +1,3 @@
-"""A file that is read while it is written."""
-
 import errno
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, TimeoutError

@@ -1,5 +1,3 @@
-"""CRC-32C as Cloud Storage writes it."""
-
 import base64
 
 import google_crc32c

@@ -1,5 +1,3 @@
-"""Checksums of parts become that of the whole."""
-
 import google_crc32c
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""What a library reads from the disk is there as long as it is read."""
-
 import os
 import zipfile
 from pathlib import Path
@@ -32,8 +30,5 @@ def test_a_file_in_an_archive(tmp_path):
 
 
 def test_what_is_not_there(gcs):
-    with (
-        pytest.raises(ConfigError, match="gs://bucket/nothing: no such file"),
-        local_copy(path_of("nothing")),
-    ):
+    with pytest.raises(ConfigError, match="gs://bucket/nothing: no such file"), local_copy(path_of("nothing")):
         pass

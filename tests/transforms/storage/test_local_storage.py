@@ -1,10 +1,7 @@
-"""Local files behind the storage interface."""
-
 import io
 import os
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -220,26 +217,6 @@ def test_two_uploads_of_one_file_do_not_mix(tmp_path):
     second.commit()
     first.commit()
     assert contents(tmp_path) == {"a": b"1" * 10}
-
-
-def test_readers_see_the_old_bytes_or_the_new_ones(tmp_path):
-    path = str(tmp_path / "a")
-    versions = [bytes([letter]) * 100_000 for letter in b"xy"]
-    STORAGE.write(path, versions[0])
-    stop = threading.Event()
-    seen = set()
-
-    def watch():
-        while not stop.is_set():
-            seen.add(STORAGE.read(path))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    for turn in range(30):
-        STORAGE.write(path, versions[turn % 2])
-    stop.set()
-    watcher.join()
-    assert set() < seen <= set(versions)
 
 
 # Deleting

@@ -1,5 +1,3 @@
-"""A member is read piece by piece as it is read whole, and what is wrong with it is told, be it at its end."""
-
 import io
 import random
 import struct

@@ -1,5 +1,3 @@
-"""Errors of the operating system as sentences."""
-
 import errno
 import os
 

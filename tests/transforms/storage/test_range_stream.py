@@ -1,5 +1,3 @@
-"""A file that is read by ranges is a stream like any other."""
-
 import io
 
 import pytest

@@ -1,5 +1,3 @@
-"""Files that gzip made are read as what they hold, and no more of them than can be meant."""
-
 import gzip
 import random
 import zipfile

@@ -1,5 +1,3 @@
-"""Which storage a path leads to."""
-
 import io
 import zipfile
 

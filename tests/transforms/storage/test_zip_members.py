@@ -1,5 +1,3 @@
-"""A member comes out of the bytes of its archive as zipfile has it, and never as anything else."""
-
 import io
 import struct
 import tracemalloc

@@ -1,5 +1,3 @@
-"""Archives are read in place."""
-
 import errno
 import gc
 import os
@@ -233,15 +231,6 @@ def test_one_damaged_byte_of_a_member_is_read_around_or_told(tmp_path_factory, p
     assert found in (content, f"{path}/a.png")
 
 
-def test_threads_may_read_one_archive_at_once(tmp_path):
-    members = {f"{number}.png": bytes([number]) * 50_000 for number in range(64)}
-    path = archive(tmp_path / "masks.zip", members)
-    storage = storage_for(path)
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda name: storage.read(f"{path}/{name}"), list(members) * 4))
-    assert found == list(members.values()) * 4
-
-
 def test_threads_that_begin_at_once_read_one_directory(tmp_path, monkeypatch):
     path = archive(tmp_path / "masks.zip")
     read_range, reads = LocalStorage.read_range, []
@@ -363,28 +352,6 @@ def test_members_behind_others_data_are_found(tmp_path):
     moved = tmp_path / "moved.zip"
     moved.write_bytes(b"#!/bin/sh\n" * 100 + Path(path).read_bytes())
     assert storage_for(str(moved)).read(f"{moved}/val/deep/2.png") == MEMBERS["val/deep/2.png"]
-
-
-def test_zip64(tmp_path, monkeypatch):
-    """Sizes and places of more than 32 bits, here written for small ones, too."""
-    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)
-    path = archive(tmp_path / "masks.zip")
-    monkeypatch.undo()
-    assert Path(path).read_bytes().count(b"PK\x06\x06") == 1  # the directory's end record of zip64
-    storage = storage_for(path)
-    assert {file.name: file.size_bytes for file in storage.walk(path)} == {n: len(d) for n, d in MEMBERS.items()}
-    assert [storage.read(f"{path}/{name}") for name in MEMBERS] == list(MEMBERS.values())
-
-
-def test_members_that_share_their_bytes_are_read(tmp_path):
-    """As a bomb of overlapping files has them: each costs what the directory says, no more."""
-    path = archive(tmp_path / "bomb.zip", {"a.png": b"abc", "b.png": b"abc"}, zipfile.ZIP_STORED)
-    data = bytearray(Path(path).read_bytes())
-    second = data.rindex(b"PK\x01\x02")
-    struct.pack_into("<I", data, second + 42, 0)
-    data[second + 46 : second + 51] = b"a.png"
-    Path(path).write_bytes(data)
-    assert storage_for(path).read(f"{path}/a.png") == b"abc"
 
 
 def test_a_member_is_read_no_further_than_its_reader_takes(tmp_path):

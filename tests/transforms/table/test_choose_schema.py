@@ -1,5 +1,3 @@
-"""Types of columns follow from all their values."""
-
 import msgspec
 import numpy as np
 import pyarrow as pa

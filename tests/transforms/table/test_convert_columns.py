@@ -1,5 +1,3 @@
-"""Values of columns as their features hold them, and those that do not fit."""
-
 from decimal import Decimal
 
 import numpy as np

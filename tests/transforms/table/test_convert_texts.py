@@ -1,5 +1,3 @@
-"""Columns of texts become the features of their numbers."""
-
 from fractions import Fraction
 
 import numpy as np

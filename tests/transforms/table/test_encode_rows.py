@@ -1,5 +1,3 @@
-"""Rows encoded together are what they are one by one."""
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings

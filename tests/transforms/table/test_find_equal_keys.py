@@ -1,5 +1,3 @@
-"""Rows with one key are found, wherever they are."""
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -26,7 +24,7 @@ def test_keys_of_several_rows(tmp_path, rows):
         spill(tmp_path, "val", "a", [8]),
         spill(tmp_path, "train", "c", [8]),
     ]
-    parts = list(slices(spills, rows))
+    parts = list(slices(rows, spills))
     assert [first for first, _ in parts] == [0, *(end for _, end in parts[:-1])]
     assert parts[-1][1] == RANGES
     assert {10: 200 < len(parts) < 400, 1000: len(parts) == 3, 1 << 20: len(parts) == 1}[rows]

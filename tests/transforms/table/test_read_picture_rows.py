@@ -1,5 +1,3 @@
-"""Rows that name pictures become image rows, each with the record of its other columns."""
-
 import json
 import math
 from fractions import Fraction
@@ -78,11 +76,7 @@ def test_rows_without_a_usable_path_are_rejects_with_column_and_value(tmp_path):
     assert [(split, r.what, r.id, r.reason, r.detail) for split, r in rejects] == [
         ("a", "row", line, reason, f"{path} row {line}: column {detail}")
         for line, reason, detail in (
-            (
-                1,
-                Reason.UNSAFE_FILE_NAME,
-                "path: the path '../a.jpg' has .. in it",
-            ),
+            (1, Reason.UNSAFE_FILE_NAME, "path: the path '../a.jpg' has .. in it"),
             (2, Reason.MISSING_VALUE, "path has no value"),
             (3, Reason.UNSAFE_FILE_NAME, "path: the path '/elsewhere/a.jpg' is an absolute path"),
             (4, Reason.UNSAFE_FILE_NAME, "path: the path 'http://x/a.jpg' is a URL"),

@@ -1,12 +1,10 @@
-"""The splits that a column names."""
-
 from pathlib import Path
 
 import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.tables import RowsFile
-from recordmill.transforms.table.row_splits import named_splits
+from recordmill.transforms.table.make_records import named_splits
 
 
 def named(tmp_path: Path, *files: list[str], column: str = "set") -> tuple[str, ...]:

@@ -1,14 +1,11 @@
-"""Records are the same wherever they were on their way."""
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from recordmill.schemas.errors import EndedElsewhereError
 from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.table.plan_row_shards import plan_rows, row_shards
 from recordmill.transforms.table.spill_file import RANGES, Records, read_spill, record_orders, write_spill
-from recordmill.transforms.table.write_row_shards import read_shard
+from recordmill.transforms.table.write_row_shards import plan_rows, read_shard, row_shards
 
 
 def records(values: list[bytes], orders=None) -> Records:

@@ -1,5 +1,3 @@
-"""Each split gets its share of every class, exactly, whatever is held in memory."""
-
 from fractions import Fraction
 from itertools import pairwise
 

@@ -1,12 +1,13 @@
-"""The captions of images become numbers in Beam, and what was met is counted."""
-
 import apache_beam as beam
+import pytest
 from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Caption, ImageLabels
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.transforms.blocks.image_tasks import block_of_tasks, image_tasks
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.text.encode_captions import EncodeCaptions, add_text_counts, caption_text
 
 COUNTS = TextSettings(TextForm.COUNTS)
@@ -26,12 +27,22 @@ TASKS = [
 ]
 
 
-def check(source: EncoderSource) -> None:
+SAVED = TextEncoder(1, "captions", COUNTS, "train", 2, ("cat", "dog"))
 
+
+@pytest.mark.parametrize(
+    "source", [EncoderSource("captions", COUNTS, "train"), EncoderSource("captions", COUNTS, saved=SAVED)]
+)
+def test_encode_captions(source):
+    """Of an image without captions there is no text."""
     with Pipeline() as p:
-        found = p | beam.Create(TASKS) | beam.Reshuffle() | EncodeCaptions(source)
-        numbers = found.tasks | beam.Map(
-            lambda each: (each.image_id, each.labels.caption_index, each.labels.caption_value)
+        blocks = [(key, pack_block(block_of_tasks(tasks, SPLITS))) for key, tasks in ((4, TASKS[:4]), (7, TASKS[4:]))]
+        found = p | beam.Create(blocks) | beam.Reshuffle() | EncodeCaptions(source, SPLITS)
+        numbers = found.blocks | beam.FlatMapTuple(
+            lambda key, packed: [
+                (key, task.image_id, task.labels.caption_index, task.labels.caption_value)
+                for task in image_tasks(unpack_block(packed), SPLITS)
+            ]
         )
         counts = found.texts.counts | beam.CombinePerKey(add_text_counts)
         terms = found.texts.encoders | beam.Map(lambda encoder: (encoder.texts, encoder.vocabulary))
@@ -40,22 +51,10 @@ def check(source: EncoderSource) -> None:
         assert_that(terms, equal_to([(2, ("cat", "dog"))]), "terms")
 
 
-NUMBERS = [(1, (0, 1), (1.0, 2.0)), (2, (0,), (1.0,)), (3, (), ()), (4, (0,), (1.0,)), (5, (), ())]
-COUNTED = [
-    (("train", "captions"), TextCounts(2, 0, 4, 0)),
-    (("val", "captions"), TextCounts(2, 1, 4, 3)),
-]
+NUMBERS = [(4, 1, (0, 1), (1.0, 2.0)), (4, 2, (0,), (1.0,)), (4, 3, (), ()), (4, 4, (0,), (1.0,)), (7, 5, (), ())]
+SPLITS = ("train", "val")
+COUNTED = [(("train", "captions"), TextCounts(2, 0, 4, 0)), (("val", "captions"), TextCounts(2, 1, 4, 3))]
 
 
-def test_what_is_learned_from_one_split_encodes_all():
-    """An image without captions is no text."""
-    check(EncoderSource("captions", COUNTS, "train"))
-
-
-def test_a_saved_encoder_is_applied():
-    saved = TextEncoder(1, "captions", COUNTS, "train", 2, ("cat", "dog"))
-    check(EncoderSource("captions", COUNTS, saved=saved))
-
-
-def test_the_captions_of_an_image_are_one_text():
-    assert caption_text(TASKS[0]) == "dog cat\ndog"
+def test_caption_text():
+    assert caption_text(TASKS[0].labels) == "dog cat\ndog"

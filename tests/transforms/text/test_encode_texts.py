@@ -1,5 +1,3 @@
-"""Texts become numbers; that they are scikit-learn's is tested in test_scikit_learn.py."""
-
 from itertools import pairwise
 
 import pytest

@@ -1,10 +1,8 @@
-"""What is odd about an encoder is said."""
-
 import pytest
 
 from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
-from recordmill.transforms.text import encoder_warnings as module
-from recordmill.transforms.text.encoder_warnings import encoder_warnings
+from recordmill.transforms.text import fit_encoder as module
+from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 
 @pytest.mark.parametrize(

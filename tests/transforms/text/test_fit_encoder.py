@@ -1,5 +1,3 @@
-"""An encoder is fitted in Beam; that it is scikit-learn's is tested in test_scikit_learn.py."""
-
 import apache_beam as beam
 import pytest
 from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
@@ -22,11 +20,7 @@ def test_terms_are_in_alphabetical_order_and_the_texts_are_counted():
             | FitEncoder(TextSettings(TextForm.TFIDF, min_df=2), "captions", "train")
         )
         expected = make_encoder(
-            Terms(["dog", "cat"], [3, 2], [2, 2], 4),
-            5,
-            TextSettings(TextForm.TFIDF, min_df=2),
-            "captions",
-            "train",
+            Terms(["dog", "cat"], [3, 2], [2, 2], 4), 5, TextSettings(TextForm.TFIDF, min_df=2), "captions", "train"
         )
         assert_that(fitted, equal_to([expected]))
     assert (expected.vocabulary, expected.texts) == (("cat", "dog"), 5)

@@ -1,5 +1,3 @@
-"""The same texts and settings give what scikit-learn's vectorizers give, column for column."""
-
 from collections import Counter
 from itertools import pairwise
 

@@ -1,5 +1,3 @@
-"""Texts are split into terms."""
-
 import pytest
 
 from recordmill.schemas.encoders import TextForm, TextSettings

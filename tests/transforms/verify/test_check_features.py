@@ -1,5 +1,3 @@
-"""What the model makes again is what a record has, or it is a fault."""
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

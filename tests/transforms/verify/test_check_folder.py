@@ -1,5 +1,3 @@
-"""What is wrong with a data set besides what is in its shards."""
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Records of a table with faults are found among those without."""
-
 import hashlib
 import io
 

@@ -1,5 +1,3 @@
-"""Texts of a table's rows are held against their encoder, each row by itself."""
-
 import pytest
 
 from recordmill.schemas.encoders import EncoderInfo, TextForm

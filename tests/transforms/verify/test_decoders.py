@@ -1,5 +1,3 @@
-"""What the three checks find in pictures that are damaged, or that TensorFlow does not decode."""
-
 import io
 
 import numpy as np

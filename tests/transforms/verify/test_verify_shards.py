@@ -1,5 +1,3 @@
-"""A shard is read to its end, or to its first damaged record, and every record is checked."""
-
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 

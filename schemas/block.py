@@ -1,0 +1,273 @@
+"""Block: some images and their objects as NumPy columns, the only element between the steps of a conversion."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Ragged(NamedTuple):
+    """A column with several values in a row, as Arrow has it.
+
+    Attributes:
+        values: of all rows, one after the other.
+        starts: int64 [rows + 1]; row i has values[starts[i] : starts[i + 1]].
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of values in each row: int64 [rows]."""
+        return np.diff(self.starts)
+
+    def texts(self) -> list[str]:
+        """Rows of UTF-8 bytes as str."""
+        return [row.decode() for row in self.rows()]
+
+    def rows(self) -> list[bytes]:
+        """Rows of bytes."""
+        data, starts = self.values.tobytes(), self.starts.tolist()
+        return [data[start:end] for start, end in itertools.pairwise(starts)]
+
+    def take(self, rows: np.ndarray) -> "Ragged":
+        """Return some rows, in the order of `rows`: int64, indices."""
+        lengths = self.lengths[rows]
+        return Ragged(self.values[spans(self.starts[rows], lengths)], starts_of(lengths))
+
+    def cut(self, start: int, end: int) -> "Ragged":
+        """Return the rows from `start` up to `end`."""
+        starts = self.starts[start : end + 1]
+        return Ragged(self.values[starts[0] : starts[-1]], starts - starts[0])
+
+
+def starts_of(lengths: np.ndarray) -> np.ndarray:
+    """Where rows of these lengths start, and where the last one ends: int64 [rows + 1]."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The integers of several spans, one span after the other.
+
+    >>> spans(np.array([7, 2]), np.array([2, 3])).tolist()
+    [7, 8, 2, 3, 4]
+    """
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def ragged_bytes(rows: Sequence[bytes]) -> Ragged:
+    """A column of bytes: uint8 values."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Ragged(np.frombuffer(b"".join(rows), np.uint8), starts_of(lengths))
+
+
+def ragged_texts(texts: Sequence[str]) -> Ragged:
+    """A column of texts, as UTF-8."""
+    data = "".join(texts)
+    if data.isascii():
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        return Ragged(np.frombuffer(data.encode(), np.uint8), starts_of(lengths))
+    return ragged_bytes([text.encode() for text in texts])
+
+
+def ragged_numbers(rows: Sequence[Sequence[float]]) -> Ragged:
+    """A column of lists of float64."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Ragged(np.array([number for row in rows for number in row], np.float64), starts_of(lengths))
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Columns of N images and their M objects. A step adds or drops columns; a column that is absent is None.
+
+    The objects of image i are the rows first_object_of_image[i] to first_object_of_image[i + 1], exclusive. A partial
+    Block has rows of one part of the input, in the order of the file; its columns `source` and `part` say of which.
+
+    Attributes:
+        image_id: int64 [N], as in the source.
+        source: int64 [N], index of the input file among the sources of the job.
+        part: int64 [N], number of the part of that file.
+        file_name: texts [N], relative to the image folder; the name that records have.
+        image_size_px: int64 [N, 2], width and height that the source gives; 0, 0 if it gives none.
+        split: int64 [N], index of the split; -1 until it is known.
+        file_folder: texts [N]. If it ends with `/`, the image file is `file_name` in that folder; else it is the whole
+            path of the file.
+        file_bytes: int64 [N], size of the image file.
+        file_version: texts [N], what changes when the file changes: its time, or its generation in a bucket.
+        state: int64 [N], a `recordmill.transforms.join.match_blocks.FileState`.
+        is_shared: bool [N], rows of other image ids have the file, too.
+        class_name: texts [N], class of the whole image.
+        labels: bytes [N], packed `ImageLabels`; empty if the image has none.
+        rejected: bytes [N], packed list of `Rejected`: annotations of the image that cannot be used.
+        is_continuation: bool [N], the image is in an earlier shard, too, with other objects.
+        first_object_of_image: int64 [N + 1], ascending, from 0 to M.
+        object_id, category_id: int64 [M], as in the source.
+        boxes_xywh_px: float64 [M, 4], left, top, width, height; width and height >= 0. A box may cross the edge.
+        area_px2: float64 [M].
+        is_crowd: bool [M].
+        segmentation: bytes [M], JSON text of the mask; empty if the object has none.
+        keypoints_xyv: float64 lists [M], x and y in pixels, and visibility, of each keypoint.
+    """
+
+    image_id: Any = None
+    source: Any = None
+    part: Any = None
+    file_name: Any = None
+    image_size_px: Any = None
+    split: Any = None
+    file_folder: Any = None
+    file_bytes: Any = None
+    file_version: Any = None
+    state: Any = None
+    is_shared: Any = None
+    class_name: Any = None
+    labels: Any = None
+    rejected: Any = None
+    is_continuation: Any = None
+    first_object_of_image: Any = None
+    object_id: Any = None
+    category_id: Any = None
+    boxes_xywh_px: Any = None
+    area_px2: Any = None
+    is_crowd: Any = None
+    segmentation: Any = None
+    keypoints_xyv: Any = None
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return rows_of(next(column for _, column in self.image_columns()))
+
+    @property
+    def num_objects(self) -> int:
+        return int(self.first_object_of_image[-1]) if self.first_object_of_image is not None else 0
+
+    @property
+    def objects_per_image(self) -> np.ndarray:
+        """int64 [N]."""
+        if self.first_object_of_image is None:
+            return np.zeros(len(self), np.int64)
+        return np.diff(self.first_object_of_image)
+
+    @property
+    def image_of_object(self) -> np.ndarray:
+        """Row of each object's image: int64 [M]."""
+        return np.repeat(np.arange(len(self)), self.objects_per_image)
+
+    def image_columns(self) -> Iterator[tuple[str, Any]]:
+        """Name and values of each column that has a row an image."""
+        return ((name, column) for name in IMAGE_COLUMNS if (column := getattr(self, name)) is not None)
+
+    def object_columns(self) -> Iterator[tuple[str, Any]]:
+        """Name and values of each column that has a row an object."""
+        return ((name, column) for name in OBJECT_COLUMNS if (column := getattr(self, name)) is not None)
+
+    def having(self, **columns: Any) -> "Block":
+        """The same Block with other columns; a column is dropped by None."""
+        return replace(self, **columns)
+
+    def take(self, images: np.ndarray) -> "Block":
+        """Return some images with their objects, in the order of `images`: int64, indices; or bool [N]."""
+        if images.dtype == bool:
+            images = np.flatnonzero(images)
+        columns = {name: taken(column, images) for name, column in self.image_columns()}
+        if self.first_object_of_image is None:
+            return Block(**columns)
+        lengths = self.objects_per_image[images]
+        objects = spans(self.first_object_of_image[images], lengths)
+        columns |= {name: taken(column, objects) for name, column in self.object_columns()}
+        return Block(**columns, first_object_of_image=starts_of(lengths))
+
+    def take_objects(self, objects: np.ndarray) -> "Block":
+        """Return all images with some of their objects: bool [M]."""
+        numbers = np.bincount(self.image_of_object[objects], minlength=len(self))
+        columns = {name: taken(column, np.flatnonzero(objects)) for name, column in self.object_columns()}
+        return self.having(**columns, first_object_of_image=starts_of(numbers))
+
+    def cut(self, start: int, end: int) -> "Block":
+        """Return the images from `start` up to `end`, as views."""
+        columns = {name: cut_column(column, start, end) for name, column in self.image_columns()}
+        if self.first_object_of_image is None:
+            return Block(**columns)
+        firsts = self.first_object_of_image[start : end + 1]
+        first, last = int(firsts[0]), int(firsts[-1])
+        columns |= {name: cut_column(column, first, last) for name, column in self.object_columns()}
+        return Block(**columns, first_object_of_image=firsts - first)
+
+    def check(self) -> None:
+        """
+        Raises:
+            ValueError: columns differ in length, or starts do not ascend from 0 to the number of rows.
+        """
+        for axis, number, columns in (
+            ("images", len(self), self.image_columns()),
+            ("objects", self.num_objects, self.object_columns()),
+        ):
+            for name, column in columns:
+                if rows_of(column) != number:
+                    raise ValueError(f"column {name} has {rows_of(column)} rows for {number} {axis}")
+                if isinstance(column, Ragged):
+                    _check_starts(name, column.starts, len(column.values))
+        if self.first_object_of_image is not None:
+            if len(self.first_object_of_image) != len(self) + 1:
+                raise ValueError(f"first_object_of_image has {len(self.first_object_of_image)} rows")
+            _check_starts("first_object_of_image", self.first_object_of_image, self.num_objects)
+
+
+def _check_starts(name: str, starts: np.ndarray, values: int) -> None:
+    if starts[0] != 0 or starts[-1] != values or (np.diff(starts) < 0).any():
+        raise ValueError(f"starts of {name} do not ascend from 0 to {values}")
+
+
+COLUMNS = tuple(field.name for field in fields(Block))
+IMAGE_COLUMNS = COLUMNS[: COLUMNS.index("first_object_of_image")]
+OBJECT_COLUMNS = COLUMNS[COLUMNS.index("first_object_of_image") + 1 :]
+_ABSENT = {"split": -1}
+"""Values of a column for the rows of Blocks that lack it; 0, False or nothing for other columns."""
+
+
+def rows_of(column: Any) -> int:
+    return len(column.starts) - 1 if isinstance(column, Ragged) else len(column)
+
+
+def taken(column: Any, rows: np.ndarray) -> Any:
+    return column.take(rows) if isinstance(column, Ragged) else column[rows]
+
+
+def cut_column(column: Any, start: int, end: int) -> Any:
+    return column.cut(start, end) if isinstance(column, Ragged) else column[start:end]
+
+
+def join_blocks(blocks: Sequence[Block]) -> Block:
+    """Return all images of several Blocks as one Block. A column that only some of them have is filled up."""
+    if len(blocks) == 1:
+        return blocks[0]
+    images, objects = [len(block) for block in blocks], [block.num_objects for block in blocks]
+    columns: dict[str, Any] = {}
+    for names, numbers in ((IMAGE_COLUMNS, images), (OBJECT_COLUMNS, objects)):
+        for name in names:
+            parts = [getattr(block, name) for block in blocks]
+            if known := [part for part in parts if part is not None]:
+                columns[name] = _joined(name, parts, numbers, known[0])
+    if any(block.first_object_of_image is not None for block in blocks):
+        columns["first_object_of_image"] = starts_of(np.concatenate([block.objects_per_image for block in blocks]))
+    return Block(**columns)
+
+
+def _joined(name: str, parts: Sequence[Any], numbers: Sequence[int], like: Any) -> Any:
+    if isinstance(like, Ragged):
+        values = np.concatenate([like.values[:0], *(part.values for part in parts if part is not None)])
+        empty = (np.zeros(number, np.int64) for number in numbers)
+        lengths = [zeros if part is None else part.lengths for part, zeros in zip(parts, empty, strict=True)]
+        return Ragged(values, starts_of(np.concatenate(lengths)))
+    fill = _ABSENT.get(name, 0)
+    filled = (
+        np.full((number, *like.shape[1:]), fill, like.dtype) if part is None else part
+        for part, number in zip(parts, numbers, strict=True)
+    )
+    return np.concatenate(list(filled))

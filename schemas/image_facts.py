@@ -1,0 +1,150 @@
+"""What records hold of images, as columns that statistics and fingerprints are counted from."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.block import Ragged, spans, starts_of, taken
+from recordmill.schemas.statistics import PixelMeasures
+
+NO_CLASS = -1
+
+
+class RecordPlaces(NamedTuple):
+    """Where the records of N images are in a shard, see `recordmill.schemas.statistics.Example`: int64 [N] each."""
+
+    record: np.ndarray
+    offset: np.ndarray
+    bytes: np.ndarray
+
+
+class FactColumns(NamedTuple):
+    """What the records of N images hold, and of their M objects. A column is None where records have no such thing.
+
+    Attributes:
+        name: bytes [N], file name as UTF-8.
+        size_px: int64 [N, 2], width and height; 0, 0 where records have no picture.
+        format: N texts, `jpeg`, `png` or `raw`; empty where records have no picture.
+        num_bytes: int64 [N], of the picture.
+        sha256: N hex digests of pictures; empty without one.
+        is_continuation: bool [N], the image was counted already, with other objects.
+        measures: of N pictures' pixels; None of those that were not decoded.
+        image_class: int64 [N], class index of an image of one class; NO_CLASS of others.
+        first_object_of_image: int64 [N + 1].
+        class_index: int64 [M].
+        yxyx_frac: float32 [M, 4], ymin, xmin, ymax, xmax as fractions of height and width, as records have them.
+        mask_bounds_px: float64 [M, 4], ymin, xmin, ymax, xmax of the mask; NaN without one.
+        num_captions: int64 [N].
+        segments: lists of int64 [N], category indices of stuff, or of panoptic segments.
+    """
+
+    name: Ragged
+    size_px: np.ndarray
+    format: list[str]
+    num_bytes: np.ndarray
+    sha256: list[str]
+    is_continuation: np.ndarray
+    measures: list[PixelMeasures | None]
+    image_class: np.ndarray
+    first_object_of_image: Any = None
+    class_index: Any = None
+    yxyx_frac: Any = None
+    mask_bounds_px: Any = None
+    num_captions: Any = None
+    segments: Any = None
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.num_bytes)
+
+    def take(self, images: np.ndarray) -> "FactColumns":
+        """Return the facts of some images: int64, indices."""
+        columns = {name: _taken(getattr(self, name), images) for name in _IMAGE_COLUMNS}
+        if self.first_object_of_image is not None:
+            lengths = np.diff(self.first_object_of_image)[images]
+            objects = spans(self.first_object_of_image[images], lengths)
+            columns |= {name: _taken(getattr(self, name), objects) for name in _OBJECT_COLUMNS}
+            columns["first_object_of_image"] = starts_of(lengths)
+        return FactColumns(**columns)
+
+
+_OBJECT_COLUMNS = ("class_index", "yxyx_frac", "mask_bounds_px")
+_IMAGE_COLUMNS = tuple(name for name in FactColumns._fields if name not in (*_OBJECT_COLUMNS, "first_object_of_image"))
+
+
+def _taken(column: Any, rows: np.ndarray) -> Any:
+    if isinstance(column, list):
+        return [column[row] for row in rows.tolist()]
+    return None if column is None else taken(column, rows)
+
+
+def join_facts(parts: Sequence[FactColumns]) -> FactColumns:
+    """Return all images of several FactColumns of one table, one at least."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = {name: _joined([getattr(part, name) for part in parts]) for name in FactColumns._fields}
+    if columns["first_object_of_image"] is not None:
+        lengths = [np.diff(part.first_object_of_image) for part in parts if part.first_object_of_image is not None]
+        columns["first_object_of_image"] = starts_of(np.concatenate(lengths))
+    return FactColumns(**columns)
+
+
+def _joined(columns: list[Any]) -> Any:
+    if columns[0] is None:
+        return None
+    if isinstance(columns[0], list):
+        return list(chain.from_iterable(columns))
+    if isinstance(columns[0], Ragged):
+        values = np.concatenate([column.values for column in columns])
+        return Ragged(values, starts_of(np.concatenate([column.lengths for column in columns])))
+    return np.concatenate(columns)
+
+
+class SortedObjects(NamedTuple):
+    """Objects of FactColumns by image, class, ymin, xmin, ymax and xmax; those that are equal stay in their order.
+
+    Attributes:
+        image: int64 [M], row of the object's image.
+        rows: float64 [M, 5], class index and edges.
+        is_new_class: bool [M], no object before it in the image has its class.
+        is_repeated: bool [M], the object before it in the image has the same class and edges.
+    """
+
+    image: np.ndarray
+    rows: np.ndarray
+    is_new_class: np.ndarray
+    is_repeated: np.ndarray
+
+
+def sort_objects(facts: FactColumns) -> SortedObjects:
+    """Sort the objects of images; the facts must have objects.
+
+    >>> boxes = np.array([[0, 0, 1, 1], [0, 0, 0.5, 1], [0, 0, 1, 1]], np.float32)
+    >>> facts = FactColumns(*[None] * 8, np.array([0, 2, 3]), np.array([7, 3, 3]), boxes)
+    >>> sort_objects(facts).rows[:, 0].tolist()
+    [3.0, 7.0, 3.0]
+    """
+    edges, classes = facts.yxyx_frac, facts.class_index
+    image = np.repeat(np.arange(len(facts.first_object_of_image) - 1), np.diff(facts.first_object_of_image))
+    order = _order(image, classes, edges)
+    rows = np.column_stack((classes[order], edges[order])).astype(np.float64)
+    is_new_class, is_repeated = np.ones(len(order), bool), np.zeros(len(order), bool)
+    is_same = (image[1:] == image[:-1]) & (rows[1:, 0] == rows[:-1, 0])  # image was sorted before
+    is_new_class[1:] = ~is_same
+    is_repeated[1:] = is_same & (rows[1:] == rows[:-1]).all(axis=1)
+    return SortedObjects(image, rows, is_new_class, is_repeated)
+
+
+def _order(image: np.ndarray, classes: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    ymin, xmin, ymax, xmax = edges.T
+    if len(image) and int(image[-1]) < 1 << 15 and int(classes.max()) < 1 << 16:
+        # One key of 64 bits: floats are in the order of their bits, negative ones in the reverse.
+        bits = (ymin + np.float32(0)).view(np.int32)  # -0.0 as 0.0
+        rank = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64) + (1 << 31)
+        key = (image << 48) | (classes << 32) | rank
+        order = np.argsort(key, kind="stable")
+        if (np.diff(key[order]) > 0).all():
+            return order
+    return np.lexsort((xmax, ymax, xmin, ymin, classes, image))

@@ -1,0 +1,99 @@
+"""Images with annotations drawn at random, odd ones among them, for comparisons with the oracles."""
+
+import hashlib
+import io
+import random
+from functools import cache
+
+from PIL import Image
+
+from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, StuffAnnotation
+from recordmill.schemas.images import ImageRef, ImageTask, Picture, Transcoding
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.statistics import PixelMeasures
+
+LABELS = LabelMap(
+    (
+        Category(1, "cat", keypoints=("nose", "été")),
+        Category(127, "dog", keypoints=("tail",)),
+        Category(128, "n" * 130),
+        Category(1 << 40, ""),
+    ),
+    (Category(127, "dog", isthing=1), Category(192, "sky", isthing=0)),
+)
+SHIFTED = LabelMap((Category(-(1 << 62), "cat"), Category(0, "dog"), Category(7, "cow")), LABELS.segments)
+_SIDES = (1, 2, 40, 100, 300)
+
+
+def draw_tasks(
+    seed: int, labels: LabelMap = LABELS, images: int = 12, most: int = 30
+) -> list[tuple[ImageTask, Picture | Rejected]]:
+    """Images of a shard, each with its picture or with why there is none; `most` objects in an image."""
+    of = random.Random(seed)
+    return [_draw_image(of, labels, of.choice((0, 1, 2, most))) for _ in range(images)]
+
+
+def _draw_image(of: random.Random, labels: LabelMap, objects: int) -> tuple[ImageTask, Picture | Rejected]:
+    image_id = of.choice((of.randint(0, 99), 1 << 62, -5))
+    size = of.choice(_SIDES), of.choice(_SIDES)
+    annotated = (of.choice(_SIDES), of.choice(_SIDES)) if of.random() < 0.3 else None
+    frame = annotated or size
+    annotations = tuple(_draw_annotation(of, labels, *frame) for _ in range(objects))
+    name = of.choice((f"{image_id}.jpg", "été/ü.png", "n" * 130))
+    ref = ImageRef(f"images/{name}", of.randint(0, 99))
+    task = ImageTask(image_id, name, *frame, ref, "train", annotations, _draw_labels(of, labels), of.random() < 0.2)
+    if of.random() < 0.1:
+        return task, task.rejected(Reason.IMAGE_UNREADABLE, "broken")
+    kind = of.choice(("jpeg", "png"))
+    data = _file(kind, of.choice((5, 120)))
+    transcoding = of.choice((None, Transcoding("webp", 9, True), Transcoding("other", 9, False, True)))
+    measures = of.choice((None, PixelMeasures(3, 200, 0.5, bytes(1024))))
+    return task, Picture(data, kind, *size, hashlib.sha256(data).hexdigest(), annotated, transcoding, measures)
+
+
+@cache
+def _file(kind: str, side: int) -> bytes:
+    file = io.BytesIO()
+    Image.frombytes("RGB", (side, side), random.Random(side).randbytes(3 * side * side)).save(file, kind)
+    return file.getvalue()
+
+
+def _draw_labels(of: random.Random, labels: LabelMap) -> ImageLabels:
+    numbers = tuple(of.randint(-3, 1 << 20) for _ in range(of.randint(0, 3)))
+    captions = tuple(Caption(of.randint(0, 1 << 40), of.choice(("", "un été"))) for _ in range(of.randint(0, 3)))
+    stuff = (StuffAnnotation(of.randint(0, 9), 192, of.choice(_MASKS)) for _ in range(of.randint(0, 2)))
+    weights = tuple(of.random() for _ in range(3))
+    class_name = of.choice(labels.categories).name
+    return ImageLabels(captions, tuple(stuff), (), numbers, numbers[1:], class_name, (1, 5, 300), weights)
+
+
+_MASKS = (
+    b"",
+    b"null",
+    b"[[0, 0, 30, 0, 30, 20, 0, 20]]",
+    b"[[5, 5, 9, 5, 9, 9.5, 5, 9.5], [20, 20, 25, 20, 25, 25]]",
+    b"[[1, 2, 3]]",
+    b'{"counts": [0, 50, 9950], "size": [100, 100]}',
+    b'{"counts": [40], "size": [1, 40]}',
+)
+
+
+def _draw_annotation(of: random.Random, labels: LabelMap, width: int, height: int) -> Annotation:
+    category = of.choice(labels.categories)
+    keypoints = [
+        n for _ in category.keypoints for n in (of.uniform(-5, 300), of.choice((-0.0, 7.5)), of.choice((0, 1, 2)))
+    ]
+    sides = (of.choice((0.0, 1e-9, 1e-30, of.random(), 1.0, 2.0, 1e14)) for _ in range(2))
+    return Annotation(
+        of.choice((of.randint(0, 1 << 20), -(1 << 62), (1 << 63) - 1)),
+        category.id,
+        (
+            *(of.choice((0.0, -0.0, of.uniform(-0.5, 1), of.uniform(-0.5, 1), -1e14)) * s for s in (width, height)),
+            *(side * s for side, s in zip(sides, (width, height), strict=True)),
+        ),
+        of.choice((0.0, -0.0, 0.5, -7.9, 1e18, of.uniform(0, 1e6), 1e-30)),
+        of.random() < 0.3,
+        of.choice(_MASKS),
+        tuple(of.choice(((), keypoints))),
+    )

@@ -1,0 +1,49 @@
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import ImageLabels
+from recordmill.schemas.block import Block, ragged_texts, taken
+from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.transforms.blocks.image_tasks import BlockTasks, block_of_tasks, image_tasks, labels_of
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
+
+
+@settings(max_examples=100)
+@given(tasks(), st.data())
+def test_block_of_tasks(images, data):
+    block = block_of_tasks(images, SPLITS)
+    block.check()
+    assert image_tasks(block, SPLITS) == images
+    if images:
+        assert image_tasks(unpack_block(pack_block(block)), SPLITS) == images
+    many = BlockTasks(block, SPLITS)
+    assert (len(many), list(many)) == (len(images), images)
+    start, end = data.draw(st.integers(0, 9)), data.draw(st.integers(0, 9))
+    assert many[start:end] == images[start:end]
+    assert [many[index] for index in range(len(many))] == images
+    with pytest.raises(IndexError):
+        many[len(many)]
+    continued = block.having(is_continuation=block.image_id > 5)
+    assert image_tasks(continued, SPLITS) == [
+        msgspec.structs.replace(task, is_continuation=task.image_id > 5) for task in images
+    ]
+
+
+def test_block_tasks():
+    """Of more images than are made at a time."""
+    block = Block(**{name: taken(column, np.zeros(130, np.int64)) for name, column in ONE.image_columns()})
+    many = block.having(image_id=np.arange(130))
+    assert [task.image_id for task in BlockTasks(many, SPLITS)] == list(range(130))
+
+
+ONE = block_of_tasks([ImageTask(0, "a", None, None, ImageRef("x", 1), "val", ())], SPLITS)
+
+
+@pytest.mark.parametrize("names", [[], ["é", ""]])
+def test_class_names(names):
+    block = Block(class_name=ragged_texts(names))
+    assert labels_of(block) == [ImageLabels(class_name=name) for name in names]

@@ -1,0 +1,92 @@
+"""A fault of ours is pinned to one image, and its Blocks can be printed."""
+
+import logging
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recordmill.schemas.block import Block, join_blocks, ragged_texts
+from recordmill.schemas.errors import CategoryError, StepError
+from recordmill.transforms.blocks import __main__ as printer
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.blocks.run_step import run_step
+
+IDS = np.arange(9)
+ROWS = Block(image_id=IDS, source=IDS * 0, file_name=ragged_texts([f"{id_}\n.jpg" for id_ in IDS.tolist()]))
+OBJECTS = Block(
+    image_id=IDS[::-1],
+    source=IDS * 0 + 1,
+    first_object_of_image=np.arange(0, 20, 2),
+    object_id=100 + np.arange(18),
+    boxes_xywh_px=np.ones((18, 4)),
+)
+FILES = Block(file_name=ragged_texts(["x.jpg"]), file_bytes=np.ones(1, np.int64))
+
+
+BUG = ZeroDivisionError("of\nours")
+
+
+def failing(ids: set[int], error: Exception = BUG):
+    def step(blocks: list[Block]) -> Block:
+        rows = [block for block in blocks if block.image_id is not None]
+        assert len(blocks) == len(rows) + 1  # files stay
+        if ids <= set(join_blocks(rows).image_id.tolist()):
+            raise error
+        return join_blocks(rows)
+
+    return step
+
+
+@pytest.mark.parametrize("image", [0, 4, 8])
+def test_one_image(image):
+    with pytest.raises(StepError) as caught:
+        run_step("join", failing({image}), [ROWS, FILES, OBJECTS], ["a.json", "b.json"])
+    objects = 116 - 2 * image
+    assert str(caught.value).startswith(
+        f"step 'join' failed with ZeroDivisionError: of ours; image {image}; file name '{image}\\n.jpg', 'x.jpg'; "
+        f"annotation {objects}, {objects + 1}; input 'a.json', 'b.json'. This is a fault of Recordmill"
+    )
+
+
+def test_images_that_fail_only_together():
+    with pytest.raises(StepError, match="image 0, 1, 2, 3, 4 and 4 more; file name"):
+        run_step("join", failing({0, 8}), [ROWS, FILES])
+
+
+@pytest.mark.parametrize("error", [CategoryError("two"), OSError(28, "full"), MemoryError()])
+def test_what_is_raised_on_purpose_stays(error):
+    with pytest.raises(type(error)) as caught:
+        run_step("join", failing({1}, error), [ROWS, FILES])
+    assert caught.value is error
+
+
+def test_blocks_are_kept_and_printed(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    logger = logging.getLogger()
+    monkeypatch.setattr(logger, "level", logging.DEBUG)
+    logger.manager._clear_cache()
+    with pytest.raises(StepError) as caught:
+        run_step("join", failing({4}), [ROWS, FILES, OBJECTS])
+    _, paths = re.split("recordmill.transforms.blocks ", str(caught.value).partition("` prints")[0])
+    found = [unpack_block(Path(path).read_bytes()) for path in paths.split()]
+    assert [len(block) for block in found] == [1, 1, 1]
+    printer.main(paths.split())
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["1", "images"],
+        ["image_id", "source", "file_name"],
+        ["4", "0", "4\\n.jpg"],
+        ["0", "objects"],
+        ["1", "images"],
+        ["file_name", "file_bytes"],
+        ["x.jpg", "1"],
+        ["0", "objects"],
+        ["1", "images"],
+        ["image_id", "source"],
+        ["4", "1"],
+        ["2", "objects"],
+        ["image", "object_id", "boxes_xywh_px"],
+        *(["0", str(id_), "[1.0,", "1.0,", "1.0,", "1.0]"] for id_ in (108, 109)),
+    ]

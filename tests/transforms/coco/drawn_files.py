@@ -1,0 +1,252 @@
+"""COCO files that tests draw, as rows of JSON; and what the steps of a job make of them, in one process."""
+
+import itertools
+import json
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import NO_LABELS, Category, ImageLabels, ImageRow
+from recordmill.schemas.block import Block, join_blocks
+from recordmill.schemas.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
+from recordmill.schemas.images import ImageRef
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.blocks.order_images import hash_images, ranges_of
+from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.coco.block_columns import LABELS, annotation_block, image_block
+from recordmill.transforms.coco.convert_rows import other_format, row_converter
+from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
+from recordmill.transforms.coco.describe_file import size_of
+from recordmill.transforms.coco.read_coco import with_origin
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.join.list_images import file_block
+from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys
+
+Kind = AnnotationKind
+LARGE_ID = 1 << 40
+CATEGORIES = LabelMap(
+    (Category(1, "cat", keypoints=("nose",)), Category(3, "dog"), Category(LARGE_ID, "yak")),
+    (Category(1, "cat", isthing=1), Category(92, "sky", isthing=0)),
+)
+SOURCES = [
+    AnnotationSource(Kind.INSTANCES, "a.json"),
+    AnnotationSource(Kind.INSTANCES, "b.json", bbox_format=BoxFormat.XYWH),
+    AnnotationSource(Kind.INSTANCES, "r.json", bbox_format=BoxFormat.REL_XYXY),
+    AnnotationSource(Kind.KEYPOINTS, "k.json"),
+    AnnotationSource(Kind.CAPTIONS, "c.json"),
+    AnnotationSource(Kind.CAPTIONS, "a.json"),  # a file of two kinds
+    AnnotationSource(Kind.STUFF, "s.json"),
+    AnnotationSource(Kind.PANOPTIC, "p.json", masks="masks"),
+    AnnotationSource(Kind.IMAGE_INFO, "i.json"),
+]
+IMAGE_IDS = [1, 2, 3, LARGE_ID, -2]
+_IDS = st.sampled_from([*IMAGE_IDS, 1, 1, 2, 2, 1, 2])
+_OBJECT_IDS = st.integers(0, 4)
+_CATEGORIES = st.sampled_from([1, 1, 3, LARGE_ID, 9, LARGE_ID + 1])
+_SIZES = st.sampled_from([(40, 30)] * 6 + [(None, None)] * 3 + [(30, 40), (10**6, 10**6), (178_000_000, 1)])
+
+
+class DrawnFile(NamedTuple):
+    source: AnnotationSource
+    images: list[dict[str, Any]]
+    annotations: list[dict[str, Any]]
+
+
+def name_of(id_: int) -> str:
+    return f"x/{id_}.jpg"
+
+
+def _spelled(id_: int, number: int, other: str) -> str:
+    return {0: other, 1: f"./x//{id_}.jpg"}.get(number, name_of(id_))
+
+
+def _image_row(id_: int, name: str, size: tuple, lists: list | None) -> dict[str, Any]:
+    row = {"id": id_, "file_name": name, "width": size[0], "height": size[1]}
+    return row if lists is None else {**row, "neg_category_ids": lists, "not_exhaustive_category_ids": lists[:1]}
+
+
+def image_rows(names: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
+    """Image rows, of which some have a name of `names`, such as that of another image."""
+    spelled = st.tuples(_IDS, st.integers(0, 11), names).map(lambda row: (row[0], _spelled(*row)))
+    lists = st.sampled_from([None, None, None, [5, 2], []])
+    return st.builds(lambda named, size, lists: _image_row(*named, size, lists), spelled, _SIZES, lists)
+
+
+_BOXES = st.sampled_from([[1, 2, 3, 4], [0.25, 0.5, 0.5, 0.75], [5.5, 5, 2, 1.25], [0, 0, 50, 60]])
+_OBJECTS = st.fixed_dictionaries(
+    {"id": _OBJECT_IDS, "image_id": _IDS, "category_id": _CATEGORIES, "bbox": _BOXES},
+    optional={
+        "area": st.sampled_from([None, 12, -1, 0.5, 2000]),
+        "iscrowd": st.integers(0, 1),
+        "segmentation": st.just([[1, 2]]),
+    },
+)
+_ODD = st.sampled_from(
+    [{"bbox": []}, {"bbox": [1, 2, -3, 4]}, {"area": 1e30}, {"id": "x"}, {"category_id": None}, {"iscrowd": 7}]
+)
+_POINTS = st.sampled_from([[1, 2, 2], [1, 2, 2], [0, 0, 0], [1, 2, 2, 3, 4, 1], [], [1]])
+_SEGMENTS = st.lists(
+    st.fixed_dictionaries({"id": st.integers(1, 3), "category_id": st.sampled_from([1, 92, 92, 93])}), max_size=2
+)
+
+
+def annotation_rows(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
+    if kind is Kind.CAPTIONS:
+        return st.fixed_dictionaries({"id": _OBJECT_IDS, "image_id": _IDS, "caption": st.sampled_from(["a", "ü"])})
+    if kind is Kind.PANOPTIC:
+        return st.fixed_dictionaries(
+            {"image_id": _IDS, "file_name": st.sampled_from(["1.png", "2.png", "big.png"]), "segments_info": _SEGMENTS}
+        )
+    if kind is Kind.STUFF:
+        regions = {
+            "id": _OBJECT_IDS,
+            "image_id": _IDS,
+            "category_id": st.sampled_from([92, 93]),
+            "segmentation": st.just([[1]]),
+        }
+        return st.fixed_dictionaries(regions)
+    objects = _OBJECTS
+    if kind is Kind.KEYPOINTS:
+        objects = st.tuples(_OBJECTS, _POINTS).map(lambda both: {**both[0], "keypoints": both[1]})
+    return st.tuples(objects, st.integers(0, 9), _ODD).map(
+        lambda drawn: {**drawn[0], **drawn[2]} if drawn[1] == 9 else drawn[0]
+    )
+
+
+@st.composite
+def files(
+    draw: st.DrawFn, names: st.SearchStrategy[str], sources: Sequence[AnnotationSource] = SOURCES
+) -> list[DrawnFile]:
+    chosen = draw(st.lists(st.sampled_from(sources), min_size=1, max_size=4, unique=True))
+    found = []
+    for source in chosen:
+        images = draw(st.lists(image_rows(names), max_size=6))
+        annotations = [] if source.kind is Kind.IMAGE_INFO else draw(st.lists(annotation_rows(source.kind), max_size=9))
+        found.append(DrawnFile(source, images, annotations))
+    return found
+
+
+def decoded(file: DrawnFile, name: str, start: int = 0, end: int | None = None) -> CocoRows:
+    """Some rows of one of the lists of a file."""
+    rows = getattr(file, name)[start:end]
+    text = b",".join(json.dumps(row).encode() for row in rows)
+    return decode_coco(file.source.path, name, text, file.source.kind, True)
+
+
+# As Blocks
+
+
+def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Block], list[Block]]:
+    """Image rows and annotations, cut anywhere into parts of their files."""
+    sources = [file.source for file in drawn]
+    rows, annotations = [], []
+    for file in drawn:
+        number = 0
+        for name in ("images", "annotations") if rng.random() < 0.5 else ("annotations", "images"):
+            of_list = getattr(file, name)
+            if not of_list:
+                continue
+            cuts = [0, *sorted(rng.sample(range(1, len(of_list)), min(2, max(len(of_list) - 1, 0)))), len(of_list)]
+            for start, end in itertools.pairwise(cuts):
+                block = AnnotationBlock(file.source, number, name, start, 0, 0, 0, 0)
+                number += 1
+                found = decoded(file, name, start, end)
+                rejected = [reject for reject in found.rejected if reject.image_id is not None]
+                if found.images:
+                    rows.append(with_origin(image_block(found.images), block, sources))
+                if found.annotations or rejected:
+                    convert = row_converter(file.source)
+                    of_images = annotation_block(file.source, found.annotations, rejected, convert)
+                    annotations.append(with_origin(of_images, block, sources))
+    return rows, annotations
+
+
+def in_groups(blocks: Sequence[Block], keys: Any, rng: random.Random) -> dict[int, list[Block]]:
+    """Blocks by key as a runner groups them: in any order."""
+    groups: dict[int, list[Block]] = {}
+    for block in blocks:
+        for key, packed in pack_parts(block, keys(block)):
+            groups.setdefault(key, []).append(unpack_block(packed))
+    for group in groups.values():
+        rng.shuffle(group)
+    return groups
+
+
+def matched_rows(
+    rows: Sequence[Block],
+    files: dict[str, ImageRef],
+    match: str,
+    division: Any,
+    facts: FactsBuilder,
+    rng: random.Random,
+) -> list[Block]:
+    """Rows that have met their files, in eight buckets of names."""
+    matched = []
+    listed = [file_block(files.items())]
+    of_rows = in_groups(rows, lambda block: name_buckets(name_keys(block.file_name.texts()), match, 8), rng)
+    of_files = in_groups(listed, lambda block: name_buckets(block.file_name.texts(), match, 8), rng)
+    for bucket in of_rows.keys() | of_files.keys():
+        found = join_blocks([NO_FILES, *of_files.get(bucket, [])])
+        if bucket in of_rows:
+            result = match_rows(join_blocks(of_rows[bucket]), found, match, division)
+            matched.append(result.rows)
+            facts.add_unlisted(*result.unlisted)
+        else:
+            facts.add_unlisted(*found.file_name.texts())
+    return matched
+
+
+def in_ranges(blocks: Sequence[Block], seed: int, bits: int, rng: random.Random) -> dict[int, list[Block]]:
+    return in_groups(blocks, lambda block: ranges_of(hash_images(block.image_id, seed), bits), rng)
+
+
+# One image at a time
+
+
+def file_annotations(drawn: Sequence[DrawnFile]) -> dict[int, list[FileAnnotations]]:
+    """What each file says of each image, by image id."""
+    found: dict[int, dict[AnnotationSource, FileAnnotations]] = {}
+    for file in drawn:
+        source, convert = file.source, row_converter(file.source)
+        label = LABELS.get(source.kind)
+
+        def part(image_id: int, source: AnnotationSource = source) -> FileAnnotations:
+            empty = FileAnnotations(image_id, source.path, source.kind, (), bbox_format=other_format(source))
+            return found.setdefault(image_id, {}).setdefault(source, empty)
+
+        def put(image_id: int, source: AnnotationSource = source, **fields: Any) -> None:
+            found[image_id][source] = msgspec.structs.replace(part(image_id, source), **fields)
+
+        for row in decoded(file, "images").images:
+            before = part(row.id)
+            labels = before.labels
+            if not before.rows:
+                lists = (tuple(each or ()) for each in (row.neg_category_ids, row.not_exhaustive_category_ids))
+                labels = ImageLabels(neg_category_ids=next(lists), not_exhaustive_category_ids=next(lists))
+            image = ImageRow(row.id, row.file_name, *(size_of(row) or (None, None)))
+            put(row.id, rows=(*before.rows, image), labels=labels)
+        if not file.annotations:
+            continue
+        rows = decoded(file, "annotations")
+        items = [(row.image_id, convert(row)) for row in rows.annotations]
+        items += [(reject.image_id, reject) for reject in rows.rejected if reject.image_id is not None]
+        for image_id, item in items:
+            before = part(image_id)
+            if isinstance(item, Rejected):
+                put(image_id, rejected=(*before.rejected, item))
+            elif label:
+                others = getattr(before.labels, label)
+                put(image_id, labels=msgspec.structs.replace(before.labels, **{label: (*others, item)}))
+            else:
+                put(image_id, annotations=(*before.annotations, item))
+    return {
+        image_id: [
+            part if part.labels != NO_LABELS else msgspec.structs.replace(part, labels=NO_LABELS)
+            for part in parts.values()
+        ]
+        for image_id, parts in found.items()
+    }

@@ -1,0 +1,133 @@
+import random
+from collections import Counter
+from collections.abc import Set
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.features import Part
+from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.layouts import DETECTION
+from recordmill.schemas.limits import MAX_FILE_BYTES
+from recordmill.schemas.names import name_key
+from recordmill.schemas.splits import Division, SplitShares
+from recordmill.transforms.blocks.image_tasks import image_tasks
+from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
+from recordmill.transforms.coco.limit_records import limit_records
+from recordmill.transforms.coco.screen_annotations import Filters, screen_annotations
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.examples.estimate_records import RecordEstimate
+from tests.oracles.estimate_scalar import ScalarEstimate
+from tests.oracles.join_scalar import Joined, join_scalar
+from tests.transforms.coco.drawn_files import (
+    CATEGORIES,
+    IMAGE_IDS,
+    DrawnFile,
+    blocks_of,
+    file_annotations,
+    files,
+    in_ranges,
+    matched_rows,
+    name_of,
+)
+from tests.transforms.rejects.kinds import listed
+
+SEED = 2
+ONE = Division(SplitShares((("val", Fraction(1)),)))
+THIRDS = Division(SplitShares(tuple((name, Fraction(1, 3)) for name in "abc")))
+GROUPS = Division(THIRDS.shares, "x/([1-4-])")
+TABLE = DETECTION.with_parts((Part.MASK_PNG,))
+FILTERS = [
+    Filters(),
+    Filters(),
+    Filters(("dog", "yak")),
+    Filters(crowd=False),
+    Filters(("cat",), False, 1.0),
+    Filters(min_area_px2=1.0),
+]
+MASKS = [
+    None,
+    {
+        "masks/1.png": [ImageRef("masks/1.png", 7, "m1")],
+        "masks/big.png": [ImageRef("masks/big.png", MAX_FILE_BYTES + 1)],
+    },
+    {"masks/1.png": [ImageRef("masks/./1.png", 7, "m1")], "masks/2.png": [ImageRef("masks/2.png", 0, NO_FILE)]},
+]
+FILES = [None, *[(5, "1")] * 5, (MAX_FILE_BYTES + 1, "1"), (0, NO_FILE)]
+LISTED = st.fixed_dictionaries(
+    {name: st.sampled_from(FILES) for name in [*map(name_of, IMAGE_IDS), "x/other.jpg", "x/shared.jpg"]}
+).map(lambda files: {name: ImageRef(f"pics/{name}", *file) for name, file in files.items() if file})
+Rules = tuple[Division, Filters, dict | None]
+RULES = st.tuples(st.sampled_from([ONE, THIRDS, GROUPS]), st.sampled_from(FILTERS), st.sampled_from(MASKS))
+ESTIMATES = RecordEstimate(TABLE), ScalarEstimate(TABLE)
+
+
+def join(
+    drawn: list[DrawnFile], images: dict[str, ImageRef], rules: Rules, rng: random.Random, match: str = "path"
+) -> tuple[list[ImageTask], Facts]:
+    """All steps from decoded rows to whole Blocks."""
+    division, filters, masks = rules
+    builder = FactsBuilder()
+    inputs = JoinInputs(tuple(file.source for file in drawn), CATEGORIES, division, match, SEED, masks)
+    rows, annotations = blocks_of(drawn, rng)
+    matched = matched_rows(rows, images, match, division, builder, rng)
+    found = []
+    for _, group in sorted(in_ranges([*matched, *annotations], SEED, rng.randrange(4), rng).items()):
+        block = join_annotations(group, inputs, builder)
+        block.check()
+        block = screen_annotations(block, CATEGORIES, filters, division.names, builder)
+        block = limit_records(block, ESTIMATES[0], division.names, builder)
+        block.check()
+        found += image_tasks(block, division.names)
+    return found, builder.build()
+
+
+def expected_of(
+    drawn: list[DrawnFile], images: dict[str, ImageRef], rules: Rules, match: str = "path"
+) -> Joined | None:
+    """What one image at a time gives; None if names collide."""
+    division, filters, masks = rules
+    listed = {name: [file] for name, file in images.items()}
+    try:
+        return join_scalar(
+            file_annotations(drawn), listed, masks, CATEGORIES, division, match, filters, ESTIMATES[1], SEED
+        )
+    except CollidingImagesError:
+        return None
+
+
+def shared_names(drawn: list[DrawnFile]) -> set[str]:
+    ids: dict[str, set[int]] = {}
+    for file in drawn:
+        for row in file.images:
+            ids.setdefault(name_key(row["file_name"]), set()).add(row["id"])
+    return {name for name, found in ids.items() if len(found) > 1}
+
+
+def check(found: tuple[list[ImageTask], Facts], expected: Joined, shared: Set[str]) -> None:
+    tasks, facts = found
+    assert tasks == expected.tasks
+    assert Counter(listed(facts)) == expected.rejected
+    assert facts.counts == expected.counted
+    moved = {key: (rows.images, rows.annotations) for key, rows in facts.inputs.items() if key[0] in "bc"}
+    assert {key: rows for key, rows in moved.items() if rows != (0, 0)} == expected.rows
+    # A file that rows of several images reference counts as listed, also if all of these rows are rejected.
+    assert {*facts.unlisted.compared} - shared == {*expected.unlisted} - shared
+    assert sorted(facts.unmatched.compared) == expected.unmatched
+
+
+@settings(max_examples=300)
+@given(
+    files(st.sampled_from(["x/shared.jpg", "x/gone.jpg", "../1.jpg"])), LISTED, RULES, st.randoms(use_true_random=False)
+)
+def test_join_annotations(drawn, images, rules, rng):
+    """As one image at a time; cut anywhere, in any order of arrival."""
+    expected = expected_of(drawn, images, rules)
+    if expected is None:
+        with pytest.raises(CollidingImagesError):
+            join(drawn, images, rules, rng)
+    else:
+        check(join(drawn, images, rules, rng), expected, shared_names(drawn))

@@ -1,0 +1,176 @@
+import random
+from collections import Counter
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import (
+    NO_LABELS,
+    Annotation,
+    Caption,
+    ImageLabels,
+    PanopticAnnotation,
+    StuffAnnotation,
+)
+from recordmill.schemas.coco import AnnotationKind, FileAnnotations
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco.merge_annotations import MergedAnnotations, merge_annotations
+
+INSTANCES, KEYPOINTS = AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS
+XYV = (1.0, 2.0, 2.0)
+
+
+def instance(id_: int, category_id: int = 1, area: float = 12.0) -> Annotation:
+    return Annotation(id_, category_id, (1.0, 2.0, 3.0, 4.0), area, False, b"[]")
+
+
+def keyed(id_: int, category_id: int = 1, xyv=XYV) -> Annotation:
+    return Annotation(id_, category_id, (9.0, 9.0, 9.0, 9.0), 9.0, False, b"[[9]]", xyv)
+
+
+def joined(id_: int, xyv=XYV) -> Annotation:
+    return Annotation(id_, 1, (1.0, 2.0, 3.0, 4.0), 12.0, False, b"[]", xyv)
+
+
+def part(source: str, *annotations: Annotation, kind: AnnotationKind = INSTANCES, **labels) -> FileAnnotations:
+    return FileAnnotations(1, source, kind, (), annotations, ImageLabels(**labels) if labels else NO_LABELS)
+
+
+def merge(*parts: FileAnnotations) -> MergedAnnotations:
+    """The same in every order of the parts."""
+    first, *others = (merge_annotations(1, order) for order in permutations(parts))
+    assert all(
+        (other.annotations, other.labels, other.joined, Counter(other.rejected))
+        == (first.annotations, first.labels, first.joined, Counter(first.rejected))
+        for other in others
+    )
+    return first
+
+
+def duplicate(id_: int | None, detail: str) -> Rejected:
+    return Rejected("annotation", id_, Reason.DUPLICATE_ANNOTATION_ID, detail, 1)
+
+
+def twice(id_: int, *files: str) -> Rejected:
+    where = f"twice in {files[0]}" if len(files) == 1 else f"in {files[0]} and in {files[1]}"
+    return duplicate(id_, f"an annotation of this id is {where}; the first is kept")
+
+
+def test_objects_of_all_files_are_in_order_of_their_ids():
+    merged = merge(part("b.json", instance(9), instance(-2)), part("a.json", instance(4)), part("c.json"))
+    assert merged == MergedAnnotations((instance(-2), instance(4), instance(9)), ImageLabels(), [], 0)
+
+
+@pytest.mark.parametrize(("boxes", "points"), [("a.json", "b.json"), ("b.json", "a.json")])
+def test_an_instance_and_the_keypoints_of_its_id_are_one_object_with_the_instance_s_box_and_mask(boxes, points):
+    merged = merge(part(boxes, instance(5), instance(6)), part(points, keyed(5), kind=KEYPOINTS))
+    assert merged == MergedAnnotations((joined(5), instance(6)), ImageLabels(), [], 1)
+
+
+def test_keypoints_without_an_instance_are_an_object_of_their_own():
+    merged = merge(part("a.json", instance(6)), part("b.json", keyed(5), kind=KEYPOINTS))
+    assert (merged.annotations, merged.joined) == ((keyed(5), instance(6)), 0)
+
+
+def test_keypoints_of_another_category_are_not_the_same_object():
+    merged = merge(part("a.json", instance(5)), part("b.json", keyed(5, category_id=2), kind=KEYPOINTS))
+    assert merged == MergedAnnotations((instance(5),), ImageLabels(), [twice(5, "a.json", "b.json")], 0)
+
+
+def test_an_instance_is_joined_with_the_first_keypoints_and_the_second_are_rejected():
+    other = keyed(5, xyv=(7.0, 7.0, 1.0))
+    merged = merge(
+        part("a.json", instance(5)), part("b.json", keyed(5), kind=KEYPOINTS), part("c.json", other, kind=KEYPOINTS)
+    )
+    assert merged == MergedAnnotations((joined(5),), ImageLabels(), [twice(5, "b.json", "c.json")], 1)
+
+
+def test_a_second_instance_is_rejected_and_the_first_still_finds_its_keypoints():
+    merged = merge(part("a.json", instance(5)), part("b.json", instance(5)), part("k.json", keyed(5), kind=KEYPOINTS))
+    assert merged == MergedAnnotations((joined(5),), ImageLabels(), [twice(5, "a.json", "b.json")], 1)
+
+
+@pytest.mark.parametrize("kind", [INSTANCES, KEYPOINTS])
+def test_an_id_twice_in_a_file_is_told_of_that_file(kind):
+    first, second = instance(5, area=1.0), instance(5, area=2.0)
+    for rows in ((first, second), (second, first)):
+        merged = merge(part("a.json", *rows, kind=kind))
+        assert merged == MergedAnnotations(rows[:1], ImageLabels(), [twice(5, "a.json")], 0)
+
+
+def test_captions_and_regions_are_in_order_of_their_ids_and_each_id_is_there_once():
+    one, two, other = Caption(1, "one"), Caption(2, "two"), Caption(2, "a.json is before b.json")
+    grass, sky = StuffAnnotation(4, 92, b"[]"), StuffAnnotation(3, 100, b"[]")
+    merged = merge(
+        part("b.json", kind=AnnotationKind.CAPTIONS, captions=(other, one)),
+        part("a.json", kind=AnnotationKind.CAPTIONS, captions=(two,)),
+        part("s.json", kind=AnnotationKind.STUFF, regions=(grass, sky, grass)),
+    )
+    assert merged.labels == ImageLabels(captions=(one, two), regions=(sky, grass))
+    assert merged.rejected == [twice(2, "a.json", "b.json"), twice(4, "s.json")]
+
+
+def test_ids_of_different_kinds_do_not_meet():
+    merged = merge(
+        part("a.json", instance(5)),
+        part("c.json", kind=AnnotationKind.CAPTIONS, captions=(Caption(5, "five"),)),
+        part("s.json", kind=AnnotationKind.STUFF, regions=(StuffAnnotation(5, 92, b""),)),
+    )
+    labels = ImageLabels(captions=(Caption(5, "five"),), regions=(StuffAnnotation(5, 92, b""),))
+    assert merged == MergedAnnotations((instance(5),), labels, [], 0)
+
+
+def test_of_several_panoptic_rows_the_first_is_kept():
+    rows = [PanopticAnnotation(f"masks/{name}", name, ()) for name in ("x.png", "y.png", "z.png")]
+    merged = merge(
+        part("b.json", kind=AnnotationKind.PANOPTIC, panoptic=(rows[0],)),
+        part("a.json", kind=AnnotationKind.PANOPTIC, panoptic=(rows[2], rows[1])),
+    )
+    assert merged.labels.panoptic == (rows[2],)
+    assert merged.rejected == [
+        duplicate(None, "a.json has another panoptic row of this image, 'y.png', after 'z.png'"),
+        duplicate(None, "b.json has another panoptic row of this image, 'x.png', after 'z.png'"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["captions", "regions"])
+def test_of_captions_and_regions_with_one_id_the_first_of_the_file_is_kept(kind):
+    rows = {
+        "captions": (Caption(2, "z"), Caption(2, "a")),
+        "regions": (StuffAnnotation(2, 92, b"[9]"), StuffAnnotation(2, 92, b"[1]")),
+    }[kind]
+    for order in (rows, rows[::-1]):
+        merged = merge(part("a.json", **{kind: order}))
+        assert getattr(merged.labels, kind) == order[:1]
+        assert merged.rejected == [twice(2, "a.json")]
+
+
+def test_lvis_s_lists_are_those_of_the_file_that_has_them():
+    merged = merge(part("a.json"), part("b.json", neg_category_ids=(5, 2), not_exhaustive_category_ids=(7,)))
+    assert merged.labels == ImageLabels(neg_category_ids=(5, 2), not_exhaustive_category_ids=(7,))
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from([INSTANCES, KEYPOINTS]), st.integers(0, 3), st.integers(1, 2)),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(ROWS, st.randoms(use_true_random=False))
+def test_every_row_is_an_object_is_joined_or_is_rejected_and_no_id_is_there_twice(rows, rng: random.Random):
+    by_file: dict[tuple, list[Annotation]] = {}
+    for file, kind, id_, category_id in rows:
+        row = instance(id_, category_id) if kind is INSTANCES else keyed(id_, category_id)
+        by_file.setdefault((f"{file}-{kind.value}.json", kind), []).append(row)
+    parts = [part(file, *annotations, kind=kind) for (file, kind), annotations in by_file.items()]
+    merged = merge_annotations(1, parts)
+    ids = [annotation.id for annotation in merged.annotations]
+    assert ids == sorted({id_ for _, _, id_, _ in rows})
+    assert len(ids) + merged.joined + len(merged.rejected) == len(rows)
+    assert all(reject.reason is Reason.DUPLICATE_ANNOTATION_ID for reject in merged.rejected)
+    shuffled = merge_annotations(1, rng.sample(parts, len(parts)))
+    assert (shuffled.annotations, shuffled.joined) == (merged.annotations, merged.joined)
+    assert Counter(shuffled.rejected) == Counter(merged.rejected)

@@ -1,0 +1,129 @@
+import random
+
+import pytest
+
+from recordmill.schemas.names import NameSources
+from recordmill.transforms.dataset.compare_names import (
+    NO_NAMES,
+    Difference,
+    Names,
+    Pair,
+    add_names,
+    compared_text,
+    pair_names,
+)
+
+SOURCES = NameSources(("img",), ("a.json",), "path")
+
+
+def sampled(names, bundles: int = 3) -> Names:
+    """As a runner does: some bundles, one of them empty."""
+    names = list(names)
+    return add_names([*(Names.of(names[place::bundles]) for place in range(bundles)), NO_NAMES])
+
+
+def told(images: list[str], files: list[str], sources: NameSources = SOURCES, **more) -> str:
+    return compared_text(sampled(images), sampled(files), sources, **more)
+
+
+def test_names_of():
+    names = ["7", "3", "9", "1", "5", "8"]
+    assert Names.of(names)[:2] == (6, ("1", "3", "5", "7", "8"))
+    assert sorted(Names.of(names).compared) == sorted(names)
+    assert sampled(names) == add_names([Names.of(names), NO_NAMES]) == Names.of(names[::-1])
+    assert sampled([]) == add_names([]) == NO_NAMES
+
+
+def test_of_many_names_those_are_kept_that_are_in_both_lots():
+    """Thirty times as many files, of other endings and folders, in another order and other bundles."""
+    images = [f"{number}.jpg" for number in range(3_000)]
+    files = [f"{number * 7919 % 90_000:05}/{number}.png" for number in range(90_000)]
+    random.Random(0).shuffle(files)
+    one, other = sampled(images, 7), sampled(files, 2)
+    assert (one.number, len(one.compared), other.number, len(other.compared)) == (3_000, 1_000, 90_000, 1_000)
+    pairs = [pair for pair in pair_names(one.compared, other.compared) if pair.file]
+    assert len(pairs) > 20
+    assert {pair.difference for pair in pairs} == {Difference.ENDING}
+    assert sampled(files[::-1], 5) == other
+
+
+@pytest.mark.parametrize(
+    ("image", "file", "difference", "folder"),
+    [
+        ("IMG_1.JPG", "IMG_1.jpg", Difference.CASE, ""),
+        ("x/Ａ.jpg", "x/a.jpg", Difference.CASE, ""),  # a full-width letter
+        ("X/a.jpg", "x/a.jpg", Difference.CASE, ""),
+        ("a.jpg", "train/b/a.jpg", Difference.DEEPER, "train/b"),
+        ("images/train/a.jpg", "a.jpg", Difference.PREFIX, "images/train"),
+        ("images\\a.jpg", "images/a.jpg", Difference.SPELLING, ""),
+        ("/images/a.jpg", "images/a.jpg", Difference.SPELLING, ""),
+        ("/data/a.jpg", "a.jpg", Difference.PREFIX, "data"),
+        ("train/a.jpg", "val/a.jpg", Difference.FOLDER, ""),
+        ("a.png", "a.jpg", Difference.ENDING, ""),
+        ("a.jpg", "", Difference.NOTHING_IN_COMMON, ""),
+    ],
+)
+def test_how_two_names_differ(image, file, difference, folder):
+    assert list(pair_names([image], [file] if file else ["other.jpg"])) == [Pair(difference, image, file, folder)]
+
+
+def test_the_likeliest_file_is_taken():
+    (pair,) = pair_names(["a.jpg"], ["masks/a.png", "x/A.jpg", "b/a.jpg", "a.png"])
+    assert (pair.difference, pair.file) == (Difference.CASE, "x/A.jpg")
+    (pair,) = pair_names(["a.jpg"], ["masks/a.png", "b/a.jpg"])
+    assert (pair.difference, pair.file) == (Difference.DEEPER, "b/a.jpg")
+
+
+@pytest.mark.parametrize(
+    ("images", "files", "cause", "cure"),
+    [
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "further folder 't'", "give --images img/t or --match suffix."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "further folder", "compared): give --match suffix."),
+        (["i/1.jpg"], ["1.jpg"], "begin with 'i', which", "(1 of 1 names compared): give --match suffix."),
+        (["/i/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
+        (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
+        (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
+        (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "give --match suffix."),
+        (["i\\1.jpg"], ["1.jpg"], "Names are Windows paths: ", "give --match suffix."),
+        (["a/1.jpg"], ["b/1.jpg"], "agree but for their folders: 'a/1.jpg' may be 'b/1.jpg'", "--match suffix."),
+        (["IMG_1.JPG"], ["img_1.jpg"], "differ in case", "rename the files"),
+        (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
+        (["val_1.jpg"], ["train_1.jpg"], "No file of such a name", "is it that of another split?"),
+    ],
+)
+def test_the_likely_cause_and_the_cure_are_told_after_what_was_compared(images, files, cause, cure):
+    text = told(images, files)
+    shown = ", ".join(map(repr, images)), ", ".join(map(repr, files))
+    assert text.startswith(f"a.json names {shown[0]}; img has {shown[1]}. ")
+    assert cause in text
+    assert cure in text
+
+
+def test_three_names_of_many_are_told_and_the_commonest_cause():
+    text = told(["1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg"], ["t/3.jpg", "1.JPG", "t/2.jpg", "z.jpg"])
+    assert text.startswith("a.json names '1.jpg', '2.jpg', '3.jpg' …; img has '1.JPG', 't/2.jpg', 't/3.jpg' …. ")
+    assert "'2.jpg' may be 't/2.jpg' (2 of 5 names compared)" in text
+
+
+@pytest.mark.parametrize("match", ["", "suffix", "name"])
+def test_no_flag_is_advised_that_the_verb_lacks_or_that_is_given(match):
+    sources = NameSources(("img", "more"), ("a.csv", "b.csv"), match)
+    text = told(["i/1.jpg"], ["1.jpg"], sources)
+    assert text.startswith("a.csv b.csv names 'i/1.jpg'; img more has '1.jpg'. ")
+    assert text.endswith("(1 of 1 names compared): correct the names.")
+
+
+def test_images_beside_the_file_that_names_them_are_told_of():
+    assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: give --images data/train.")
+
+
+def test_where_other_images_have_files_the_folder_is_not_doubted():
+    text = told(["1.jpg"], [], is_all=False)
+    assert "img has no further file" in text
+    assert "is a part of the images elsewhere?" in text
+    assert "split" not in text
+
+
+def test_nothing_is_said_of_a_folder_that_was_not_looked_into():
+    text = told(["/1.jpg"], [], NameSources(("img",), ("a.json",), "path", is_listed=False))
+    assert text == "a.json names '/1.jpg'; what is in img is not known with --no-list."

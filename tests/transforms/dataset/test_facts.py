@@ -1,0 +1,119 @@
+import pickle
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
+from recordmill.transforms.rejects.bounded_rejects import count_rejects
+from recordmill.transforms.runtime import progress
+
+SPLITS = st.sampled_from(["train", "val"])
+REJECTS = st.builds(
+    Rejected,
+    st.sampled_from(["image", "annotation"]),
+    st.none() | st.integers(0, 5),
+    st.sampled_from([Reason.NO_CLASS, Reason.EMPTY_BOX]),
+    st.sampled_from(["", "ü"]),
+    annotations=st.integers(0, 3),
+)
+FOUND = st.one_of(
+    st.tuples(st.just("count"), SPLITS, st.sampled_from([Metric.ROWS_MERGED, Metric.FILTERED_AREA]), st.integers(0, 3)),
+    st.tuples(
+        st.just("add_rows"),
+        SPLITS,
+        st.builds(InputRows, st.sampled_from("ab"), st.just("instances"), st.integers(0, 2), st.integers(0, 2)),
+    ),
+    st.tuples(st.just("reject"), SPLITS, REJECTS),
+    st.tuples(st.just("add_unlisted"), st.text("abc", max_size=3)),
+    st.tuples(st.just("warn"), SPLITS, st.text("ab", max_size=1)),
+    st.tuples(st.just("add_unmatched"), st.text("abc", max_size=3), st.just("x")),
+)
+"""What is found: a method of FactsBuilder and its arguments."""
+
+
+def facts_of(found: list[tuple]) -> Facts:
+    builder = FactsBuilder()
+    for method, *arguments in found:
+        getattr(builder, method)(*arguments)
+    return builder.build()
+
+
+@settings(max_examples=100)
+@given(st.lists(FOUND, max_size=12), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_merge(found, number, rng):
+    """Whatever the bundles, their order, and however accumulators are merged and pickled."""
+    expected = facts_of(found)
+    shuffled = rng.sample(found, len(found))
+    combine = CombineFacts()
+    accumulators = [combine.create_accumulator() for _ in range(number)]
+    for part in range(0, len(shuffled), 2):
+        place = rng.randrange(number)
+        accumulators[place] = combine.add_input(accumulators[place], facts_of(shuffled[part : part + 2]))
+    accumulators = pickle.loads(pickle.dumps(accumulators))
+    assert sorted_facts(combine.extract_output(combine.merge_accumulators(accumulators))) == sorted_facts(expected)
+    kinds = {name: [arguments for method, *arguments in found if method == name] for name, *_ in found}
+    assert expected.rejects == count_rejects(kinds.get("reject", []))
+    assert expected.unlisted.number == len(kinds.get("add_unlisted", []))
+    assert expected.unmatched.number == 2 * len(kinds.get("add_unmatched", []))
+    assert sum(expected.counts.values()) == sum(arguments[-1] for arguments in kinds.get("count", []))
+    assert 0 not in expected.counts.values()
+    added = [rows for _, rows in kinds.get("add_rows", [])]
+    for field in ("images", "annotations"):
+        assert sum(getattr(rows, field) for rows in expected.inputs.values()) == sum(
+            getattr(rows, field) for rows in added
+        )
+
+
+def sorted_facts(facts: Facts) -> list:
+    return [sorted(each.items()) for each in (facts.counts, facts.inputs, facts.rejects)] + [
+        facts.unlisted,
+        facts.unmatched,
+        facts.warnings,
+        sorted(facts.classes.items()),
+        facts.statistics,
+    ]
+
+
+def test_rejects_are_progress_and_rows():
+    progress.reset()
+    builder = FactsBuilder()
+    for split, id_ in (("val", 1), ("val", 2), ("train", 1)):
+        builder.reject(split, Rejected("image", id_, Reason.NO_CLASS, ""))
+    builder.add_rows("val", InputRows("a.csv", "labels", 1, 0))
+    builder.count_rejected_rows("a.csv", "labels")
+    numbers = {split: rows.images for (split, *_), rows in builder.build().inputs.items()}
+    assert numbers == {"val": 3, "train": 1}
+    assert progress.snapshot().rejected == 3
+    assert tagged(builder).tag == FACTS
+    assert tagged(builder).value == builder.build()
+
+
+def test_add_facts():
+    rows = ("add_rows", "val", InputRows("a.json", "captions", 2, 3, {"file": {"info": 1}}))
+    parts = [
+        facts_of([rows]),
+        facts_of([("count", "val", Metric.ROWS_MERGED, 2), rows]),
+        facts_of([("warn", "val", "x")]),
+    ]
+    parts += [Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)})] * 2
+    expected = Facts(
+        {("val", "rows_merged"): 2},
+        {("val", "a.json", "captions"): InputRows("a.json", "captions", 4, 6, {"file": {"info": 1}})},
+        warnings=frozenset({("val", "x")}),
+        classes={("val", 1): 4},
+        statistics={"val": Statistics(6)},
+    )
+    assert add_facts(parts) == expected
+    assert add_facts([]) == Facts()
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        found = tuple(p | f"{number}" >> beam.Create([part]) for number, part in enumerate(parts)) | AddFacts()
+        nothing = (p | "None" >> beam.Create([]),) | "AddNothing" >> AddFacts()
+        assert_that(found, equal_to([expected]), "Found")
+        assert_that(nothing, equal_to([]), "Nothing")

@@ -1,0 +1,33 @@
+"""Image rows of one class, as tests compare them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.splits import name_id
+from recordmill.transforms.folder.label_paths import named_rows
+
+
+class Row(NamedTuple):
+    name: str
+    class_name: str
+    split: str
+
+
+def rows_in(block: Block, splits: Sequence[str]) -> list[Row]:
+    """The rows of a Block, whose ids follow from their names."""
+    block.check()
+    names = block.file_name.texts()
+    assert block.image_id.tolist() == list(map(name_id, names))
+    assert not block.image_size_px.any()
+    of_splits = [splits[number] for number in block.split.tolist()]
+    return list(map(Row, names, block.class_name.texts(), of_splits))
+
+
+def block_of(rows: Sequence[Row], splits: Sequence[str]) -> Block:
+    return named_rows(Block(file_name=ragged_texts([row.name for row in rows]))).having(
+        class_name=ragged_texts([row.class_name for row in rows]),
+        split=np.array([splits.index(row.split) for row in rows], np.int64),
+    )

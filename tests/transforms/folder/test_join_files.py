@@ -1,0 +1,157 @@
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow, TableRow
+from recordmill.schemas.block import Block
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.rejects import Metric, Reason, Rejected, SplitReject
+from recordmill.schemas.splits import name_id
+from recordmill.transforms.blocks.image_tasks import image_tasks, label_column
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.folder.join_files import join_files
+from recordmill.transforms.join.list_images import file_block
+from tests.oracles.join_scalar import JoinSide, match_sides
+from tests.oracles.task_order import task_order
+from tests.transforms.folder.rows import Row, block_of
+from tests.transforms.rejects.kinds import listed
+
+SPLITS = ("train", "val")
+SEED = 4
+File = tuple[str, ImageRef]
+
+
+def join(blocks: list[Block], classes: tuple[str, ...] = ()) -> tuple[list[ImageTask] | None, Facts]:
+    builder = FactsBuilder()
+    joined = join_files(blocks, classes, SPLITS, SEED, builder)
+    if joined is None:
+        return None, builder.build()
+    joined.check()
+    return image_tasks(joined, SPLITS), builder.build()
+
+
+def with_files(rows: list[Row], files: dict[str, ImageRef]) -> Block:
+    """Rows of paths, which have the columns of their files."""
+    block, columns = block_of(rows, SPLITS), file_block([(row.name, files[row.name]) for row in rows])
+    return block.having(**{name: getattr(columns, name) for name in ("file_folder", "file_bytes", "file_version")})
+
+
+def joined_one_by_one(
+    rows: list[Row], files: list[File], classes: tuple[str, ...]
+) -> tuple[list[ImageTask], Counter, list, list, Counter]:
+    """Tasks, rejects, unlisted and unmatched names, and numbers of images of other classes."""
+    tasks, rejects, unlisted, unmatched, others = [], Counter(), [], [], Counter()
+    for name in sorted({row.name for row in rows} | {name for name, _ in files}):
+        images = [row for row in rows if row.name == name]
+        sides = [JoinSide(file=file) for other, file in files if other == name]
+        for row in images:
+            labels = ImageLabels(class_name=row.class_name)
+            sides.append(JoinSide(AnnotatedImage(ImageRow(name_id(name), name), row.split, labels=labels)))
+        for item in match_sides(name, sides):
+            if isinstance(item, SplitReject):
+                rejects[item] += 1
+            elif isinstance(item, ImageTask):
+                if classes and item.labels.class_name not in classes:
+                    others[item.split] += 1
+                else:
+                    tasks.append(item)
+            else:
+                (unmatched if item.is_image else unlisted).append(item.name)
+    return sorted(tasks, key=lambda task: task_order(SEED, task)), rejects, unlisted, unmatched, others
+
+
+NAMES = ["a.jpg", "b.jpg", "é/c.jpg", "../d.jpg", "e.jpg"]
+ROWS = st.lists(
+    st.builds(Row, st.sampled_from(NAMES), st.sampled_from(["cat", "dog"]), st.sampled_from(SPLITS)), max_size=9
+)
+REFS = st.builds(
+    ImageRef, st.just(""), st.sampled_from([0, 5, 256_000_000, 256_000_001]), st.sampled_from(["1", NO_FILE])
+)
+FILES = st.dictionaries(st.sampled_from([*NAMES, "f.txt"]), REFS, max_size=5)
+
+
+@settings(max_examples=50)
+@given(ROWS, FILES, st.sampled_from([(), ("cat",), ("dog", "cow")]), st.booleans(), st.randoms(use_true_random=False))
+def test_join_files(rows, files, classes, has_files, shuffling):
+    """Rows of a table meet listed files; or rows come with them. In any order of any Blocks."""
+    files = [(name, ImageRef(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
+    if has_files:
+        rows = [row for row in rows if row.name in dict(files)]
+        files = [file for file in files if file[0] in {row.name for row in rows}]
+    cut = shuffling.randint(0, len(rows))
+    blocks = [
+        with_files(part, dict(files)) if has_files else block_of(part, SPLITS) for part in (rows[:cut], rows[cut:])
+    ]
+    if not has_files:
+        blocks += [file_block(part) for part in (files[:1], files[1:])]
+    shuffling.shuffle(blocks)
+    found, facts = join(blocks, classes)
+    tasks, rejects, unlisted, unmatched, others = joined_one_by_one(rows, files, classes)
+    assert found == tasks
+    assert Counter(listed(facts)) == rejects
+    assert (sorted(facts.unlisted.compared), sorted(facts.unmatched.compared)) == (unlisted, unmatched)
+    assert facts.counts == {(split, Metric.OF_OTHER_CLASSES.value): number for split, number in others.items()}
+
+
+def test_only_files():
+    found, facts = join([file_block([("a.jpg", ImageRef("x/a.jpg", 1))])])
+    assert (found, facts.unlisted.first) == (None, ("a.jpg",))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("cat", "train"), ("dog", "train")], "2 rows of 'a.jpg' say 'cat' in train, 'dog' in train: none is taken"),
+        ([("cat", "train"), ("cat", "val")], "2 rows of 'a.jpg' say 'cat' in train, 'cat' in val: none is taken"),
+        (
+            [("cat", "train"), ("cat", "train"), ("dog", "val")],
+            "3 rows of 'a.jpg' say 'cat' in train, 'dog' in val: none is taken",
+        ),
+        ([("cat", "val")] * 3, "another row says the same of 'a.jpg'"),
+    ],
+)
+def test_repeated_rows(rows, said):
+    for order in permutations(rows):
+        found, facts = join(
+            [block_of([Row("a.jpg", *row)], SPLITS) for row in order]
+            + [file_block([("a.jpg", ImageRef("x/a.jpg", 1))])]
+        )
+        is_same = len({*rows}) == 1
+        assert len(found) == is_same
+        expected = Rejected("image", name_id("a.jpg"), Reason.DUPLICATE_IMAGE_ID, said)
+        assert Counter(listed(facts)) == Counter(SplitReject(split, expected) for _, split in rows[is_same:])
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+def test_colliding_files(has_files):
+    row = Row("a.jpg", "cat", "train")
+    refs = [ImageRef(f"{folder}/a.jpg", 1) for folder in ("two", "one")]
+    if has_files:
+        blocks = [with_files([row], {"a.jpg": file}) for file in refs]
+    else:
+        blocks = [block_of([row], SPLITS), *(file_block([("a.jpg", file)]) for file in refs)]
+    with pytest.raises(CollidingImagesError, match=r"is both one/a\.jpg and two/a\.jpg; give --images only the folder"):
+        join(blocks)
+
+
+def test_rows_of_other_tables():
+    """Each row is a record, whatever its name; rows of one id are in the order of their content, name and place."""
+    rows = [(b"a", "x", "2"), (b"a", "x", "1"), (b"a", "w", "3"), (b"", "z", "9"), (b"a", "x", "2")]
+    blocks = []
+    for record, name, place in rows:
+        labels = ImageLabels(class_name="cat", row=TableRow(record, 5, place))
+        block = block_of([Row(name, "", "val")], SPLITS).having(class_name=None, labels=label_column([labels]))
+        blocks.append(block.having(image_id=np.array([7])))
+    files = file_block([(name, ImageRef(f"x/{name}", 1)) for name in "wx"])
+    for order in permutations(blocks):
+        found, facts = join([*order, files])
+        assert [(task.labels.row.record, task.file_name, task.labels.row.place) for task in found] == sorted(
+            row for row in rows if row[1] != "z"
+        )
+        reject = Rejected("row", 5, Reason.IMAGE_MISSING, "9: no file 'z' under --images")
+        assert (listed(facts), facts.unmatched.first) == ([SplitReject("val", reject)], ("z",))

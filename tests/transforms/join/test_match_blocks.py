@@ -1,0 +1,256 @@
+from collections import Counter
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
+from recordmill.schemas.block import Block, join_blocks, ragged_texts, starts_of
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.names import name_key
+from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.splits import Division, SplitShares
+from recordmill.transforms.blocks.image_tasks import image_tasks, label_column, object_columns
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.join.list_images import file_block
+from recordmill.transforms.join.match_blocks import (
+    NO_FILES,
+    MatchedRows,
+    match_rows,
+    name_buckets,
+    name_keys,
+    without_faults,
+)
+from recordmill.transforms.join.match_names import base_name
+from tests.oracles.join_scalar import JoinSide, LoneName, match_ends, match_sides
+from tests.transforms.rejects.kinds import listed
+
+ONE = Division(SplitShares((("val", Fraction(1)),)))
+HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
+GROUPS = Division(HALVES.shares, "^[a-z]+/")
+LISTED = Division(HALVES.shares, groups={"1.jpg": "g", "b/1.jpg": "g"})
+OBJECT = Annotation(4, 1, (1.0, 2.0, 3.0, 4.0), 12.0, False)
+LABELS = ImageLabels((Caption(1, "a"), Caption(2, "b")))
+Row = tuple[int, str]
+File = tuple[str, ImageRef]
+
+
+def row_block(rows: list[Row]) -> Block:
+    """Image rows with one object and two captions each."""
+    return Block(
+        image_id=np.array([id_ for id_, _ in rows], np.int64),
+        file_name=ragged_texts([name for _, name in rows]),
+        image_size_px=np.full((len(rows), 2), 7),
+        labels=label_column([LABELS] * len(rows)),
+        first_object_of_image=starts_of(np.ones(len(rows), np.int64)),
+        **object_columns([OBJECT] * len(rows)),
+    )
+
+
+def match(
+    rows: list[Row], files: list[File] | None, how: str, division: Division
+) -> tuple[list[ImageTask], Facts, MatchedRows]:
+    """What becomes of the rows of all buckets."""
+    builder = FactsBuilder()
+    matched = match_rows(
+        row_block(rows), None if files is None else join_blocks([NO_FILES, file_block(files)]), how, division
+    )
+    matched.rows.check()
+    builder.add_unlisted(*matched.unlisted)
+    block = without_faults(matched.rows, division.names, builder, how, division.group_from)
+    return image_tasks(block, division.names), builder.build(), matched
+
+
+NAMES = [
+    "1.jpg",
+    "./b//1.jpg",
+    "b/1.jpg",
+    "c\\1.jpg",
+    "e\u0301/1.jpg",
+    "é/1.jpg",
+    "../1.jpg",
+    "/a/1.jpg",
+    "https://x.org/1.jpg",
+    "",
+    "x\n/1.jpg",
+    "C:\\b\\1.jpg",
+    "2.jpg",
+    "B/1.jpg",
+]
+FILES = ["1.jpg", "b/1.jpg", "é/1.jpg", "c\\1.jpg", "q/2.jpg", "d/b/1.jpg", "notes.txt"]
+REFS = st.builds(
+    ImageRef, st.just(""), st.sampled_from([5, 5, 0, 256_000_000, 256_000_001]), st.sampled_from(["v1", "v1", NO_FILE])
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from(NAMES)), max_size=6, unique_by=lambda row: row[0]),
+    st.dictionaries(st.sampled_from(FILES), REFS, max_size=5),
+    st.sampled_from(["path", "path", "suffix", "name"]),
+    st.sampled_from([ONE, HALVES, GROUPS, LISTED]),
+    st.randoms(use_true_random=False),
+)
+def test_match_rows(rows, files, how, division, rng):
+    """As one image at a time, whatever the order of rows and files, and the number of buckets."""
+    found_files = [(name, ImageRef(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
+    expected = matched_one_by_one(rows, found_files, how, division)
+    rng.shuffle(rows)
+    rng.shuffle(found_files)
+    if expected is None:
+        with pytest.raises(CollidingImagesError):
+            match(rows, found_files, how, division)
+        return
+    tasks, facts, matched = match(rows, found_files, how, division)
+    assert Counter(tasks) == expected[0]
+    assert Counter(listed(facts)) == expected[1]
+    assert (sorted(facts.unlisted.compared), sorted(facts.unmatched.compared)) == expected[2:]
+    names = matched.rows.file_name.texts()
+    keys = Counter(map(name_key, names))
+    assert matched.rows.is_shared.tolist() == [keys[name_key(name)] > 1 for name in names]
+    buckets = name_buckets(name_keys([name for _, name in rows]), how, 8).tolist()
+    file_buckets = name_buckets([name for name, _ in found_files], how, 8).tolist()
+    split_up = Counter()
+    for bucket in range(8):
+        of_bucket = [row for row, number in zip(rows, buckets, strict=True) if number == bucket]
+        of_files = [file for file, number in zip(found_files, file_buckets, strict=True) if number == bucket]
+        split_up.update(match(of_bucket, of_files, how, division)[0])
+    assert split_up == expected[0]
+
+
+def matched_one_by_one(
+    rows: list[Row], files: list[File], how: str, division: Division
+) -> tuple[Counter, Counter, list[str], list[str]] | None:
+    """Tasks, rejects, and lone names of files and images; None if names collide."""
+    groups: dict[str, list[JoinSide]] = {}
+    sides = [
+        JoinSide(AnnotatedImage(ImageRow(id_, name, 7, 7), "", (OBJECT,), LABELS), name=name_key(name))
+        for id_, name in rows
+    ]
+    for side in [*sides, *(JoinSide(file=file, name=name) for name, file in files)]:
+        groups.setdefault(side.name if how == "path" else base_name(side.name), []).append(side)
+    try:
+        items = [
+            item
+            for name, group in groups.items()
+            for item in (match_sides(name, group, division) if how == "path" else match_ends(group, how, division))
+        ]
+    except CollidingImagesError:
+        return None
+    lone = [item for item in items if isinstance(item, LoneName)]
+    return (
+        Counter(item for item in items if isinstance(item, ImageTask)),
+        Counter(item for item in items if isinstance(item, SplitReject)),
+        sorted(item.name for item in lone if not item.is_image),
+        sorted(item.name for item in lone if item.is_image),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "how", "reason", "detail"),
+    [
+        ("a.jpg", None, "path", Reason.IMAGE_MISSING, "no file 'a.jpg' under --images"),
+        (
+            "x/c\\a.jpg",
+            None,
+            "path",
+            Reason.IMAGE_MISSING,
+            "no file 'x/c\\\\a.jpg' under --images; the parts of a path are to be separated by /",
+        ),
+        ("/x/c\\a.jpg", None, "suffix", Reason.IMAGE_MISSING, "no file '/x/c\\\\a.jpg' under --images"),
+        ("../a.jpg", None, "path", Reason.UNSAFE_FILE_NAME, "the file name '../a.jpg' has .. in it"),
+        (
+            "a.jpg",
+            ImageRef("x", 0, NO_FILE),
+            "path",
+            Reason.IMAGE_INACCESSIBLE,
+            "'a.jpg': a link that leads nowhere, a pipe or a device",
+        ),
+        (
+            "a.jpg",
+            ImageRef("x", 256_000_001),
+            "name",
+            Reason.TOO_LARGE,
+            "'a.jpg': 256,000,001 bytes, where at most 256,000,000 are read",
+        ),
+        ("a.jpg", ImageRef("x", 1), "path", Reason.NO_GROUP, "'a.jpg' has nothing that --group-from ^[a-z]+/ finds"),
+        (
+            "c\\a.jpg",
+            ImageRef("x", 1),
+            "path",
+            Reason.NO_GROUP,
+            "'c\\\\a.jpg' has nothing that --group-from ^[a-z]+/ finds",
+        ),
+    ],
+)
+def test_faults(name, file, how, reason, detail):
+    """The first counts. Captions and objects go with their image."""
+    tasks, facts, _ = match([(1, name)], [(name, file)] if file else [], how, GROUPS)
+    assert tasks == []
+    assert listed(facts) == [SplitReject(GROUPS.split_of(name), Rejected("image", 1, reason, detail, annotations=3))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "files", "how", "message"),
+    [
+        (
+            ["a.jpg"],
+            [("a.jpg", "two/a.jpg"), ("a.jpg", "one/a.jpg")],
+            "path",
+            "'a.jpg' is both one/a.jpg and two/a.jpg; give --images only the folder that is meant, or rename one",
+        ),
+        (
+            ["x/1.jpg"],
+            [("1.jpg", "one/1.jpg"), ("1.jpg", "two/1.jpg")],
+            "suffix",
+            "'1.jpg' is both one/1.jpg and two/1.jpg; give --images only the folder that is meant, or rename one",
+        ),
+        (
+            ["é.jpg"],
+            [("é.jpg", "one/\u00e9.jpg"), ("é.jpg", "one/e\u0301.jpg")],
+            "path",
+            "'é.jpg' is there in 2 forms of Unicode, 'one/e\\u0301.jpg' and 'one/\\xe9.jpg'; rename one, or delete it",
+        ),
+        (["b.jpg"], [("a.jpg", "two/a.jpg"), ("a.jpg", "one/a.jpg")], "path", None),  # no row has the name
+        (["a.jpg"], [("a.jpg", "one/a.jpg"), ("a.jpg", "one/a.jpg")], "path", None),  # one file, listed twice
+    ],
+)
+def test_collisions(rows, files, how, message):
+    found = [(name, ImageRef(path, 1)) for name, path in files]
+    for order in permutations(found):
+        if message is None:
+            assert match([(1, name) for name in rows], list(order), how, ONE)[1].unlisted.number == (rows == ["b.jpg"])
+            continue
+        with pytest.raises(CollidingImagesError) as caught:
+            match([(1, name) for name in rows], list(order), how, ONE)
+        assert str(caught.value) == message
+
+
+def test_rows_that_have_files():
+    """Without a listing, rows keep their columns; nobody knows what is there."""
+    rows = row_block([(1, "a.jpg"), (2, "../b.jpg"), (3, "a.jpg")]).having(
+        file_folder=ragged_texts(["p/", "", "p/"]), file_bytes=np.array([9, 9, 9]), file_version=ragged_texts([""] * 3)
+    )
+    matched = match_rows(rows, None, "path", ONE)
+    builder = FactsBuilder()
+    assert matched.unlisted == []
+    assert matched.rows.is_shared.all()
+    (first, second) = image_tasks(without_faults(matched.rows, ONE.names, builder), ONE.names)
+    assert (first.ref, second.ref) == (ImageRef("p/a.jpg", 9), ImageRef("p/a.jpg", 9))
+    assert [reject.reason for _, reject in listed(builder.build())] == [Reason.UNSAFE_FILE_NAME]
+
+
+def test_rows_that_have_splits():
+    """Without a division, they keep them."""
+    rows = row_block([(1, "a.jpg"), (2, "b.jpg")]).having(split=np.array([1, 0]))
+    matched = match_rows(rows, file_block([("a.jpg", ImageRef("a.jpg", 1))]), "path")
+    assert matched.rows.split.tolist() == [1, 0]
+
+
+@given(st.lists(st.text(max_size=5) | st.sampled_from(NAMES)))
+def test_name_keys(names):
+    assert name_keys(names) == list(map(name_key, names))

@@ -1,0 +1,252 @@
+import random
+from collections import Counter
+from itertools import permutations
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.annotations import Annotation, Caption, ImageLabels, TableRow
+from recordmill.schemas.block import Block, join_blocks
+from recordmill.schemas.features import Part
+from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.transforms.blocks.image_tasks import block_of_tasks, image_tasks
+from recordmill.transforms.blocks.order_images import hash_images, image_order, ranges_of
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.shards import plan_blocks as module
+from recordmill.transforms.shards.plan_blocks import PlanBlocks, cut_range, place_images, plan_blocks, take_census
+from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
+from tests.oracles.estimate_scalar import ScalarEstimate
+from tests.oracles.sorted_split import Amount, in_order, placed_by_sorting, split_task
+from tests.transforms.blocks.drawn_blocks import IDS, SPLITS, contents, tasks
+
+SEED = 3
+PLAIN = DETECTION.with_parts(())
+MASKED = DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS, Part.CAPTIONS))
+TABLES = [
+    PLAIN,
+    KERAS,
+    TFDS.with_parts((Part.CAPTIONS,)),
+    MASKED,
+    DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC)),
+    CLASSIFICATION,
+]
+SIZINGS = [
+    *(ShardSizing(num_shards=number) for number in (1, 7, 1000)),
+    *(ShardSizing(examples_per_shard=number) for number in (1, 2, 7)),
+    *(ShardSizing(shard_bytes=size) for size in (1, 2_000, 100_000, 10**9)),
+]
+
+
+@settings(max_examples=100)
+@given(tasks(), st.sampled_from(TABLES), st.sampled_from([None, 20, 1000]))
+def test_estimate_of_block(images, table, max_side):
+    scalar, estimate = ScalarEstimate(table, max_side), RecordEstimate(table, max_side)
+    block = block_of_tasks(images, SPLITS)
+    sizes, examples = estimate.of_block(block)
+    assert sizes.tolist() == [scalar.bytes(task) for task in images]
+    assert examples.tolist() == [scalar.examples(task) for task in images]
+    assert estimate.least_mask_bytes(block).tolist() == [scalar.least_mask_bytes(task) for task in images]
+
+
+# Plans
+
+
+def task(id_: int, size: int, objects: int, split: str = "train") -> ImageTask:
+    annotations = tuple(Annotation(number, 1, (0.0, 0.0, 1.0, 1.0), 1.0, False) for number in range(objects))
+    return ImageTask(id_, f"{id_}.jpg", 40, 30, ImageRef(f"images/{id_}.jpg", size), split, annotations)
+
+
+IMAGES = st.builds(task, IDS, st.integers(0, 5000), st.integers(0, 5), st.sampled_from(SPLITS))
+MANY = st.lists(IMAGES, min_size=1, max_size=40, unique_by=lambda image: image.image_id)
+Placed = dict[ShardKey, list[ImageTask]]
+
+
+def ranges_in(images: list[ImageTask], bits: int) -> list[tuple[int, Block]]:
+    """Images by range, those of a range in order."""
+    block = block_of_tasks(images, SPLITS)
+    hashes = hash_images(block.image_id, SEED)
+    block = block.take(image_order(block, hashes))
+    numbers = ranges_of(np.sort(hashes), bits)
+    return [(number, block.take(numbers == number)) for number in np.unique(numbers).tolist()]
+
+
+def planned(
+    images: list[ImageTask], sizing: ShardSizing, estimate: RecordEstimate, bits: int, rng: random.Random
+) -> tuple[dict[str, SplitPlan], Placed]:
+    """The plan of each split, and the images of each shard, from the Blocks of the ranges in any order."""
+    keyed = [
+        (key, unpack_block(packed))
+        for number, block in ranges_in(images, bits)
+        for key, packed in cut_range(number, block)
+    ]
+    rng.shuffle(keyed)
+    plans = plan_blocks(
+        [each for key, block in keyed for each in take_census(key, block, SEED, estimate)], SPLITS, sizing
+    )
+    found: dict[ShardKey, list[tuple[int, list[ImageTask]]]] = {}
+    for key, block in keyed:
+        for number, split in enumerate(SPLITS):
+            if (part := block.take(block.split == number)) and len(part):
+                placed, shards = place_images(key, part, plans[split], estimate)
+                placed.check()
+                for shard in np.unique(shards).tolist():
+                    pieces = image_tasks(placed.take(shards == shard), SPLITS)
+                    found.setdefault(ShardKey(split, shard, plans[split].plan.shards), []).append((key, pieces))
+    placed_images = {shard: [image for _, pieces in sorted(of) for image in pieces] for shard, of in found.items()}
+    return {split: msgspec.structs.replace(of.plan, before=b"") for split, of in plans.items()}, placed_images
+
+
+def sorted_plan(images: list[ImageTask], sizing: ShardSizing, estimate: ScalarEstimate) -> Placed:
+    """The images of each shard, with all images of a split in one place."""
+    found: Placed = {}
+    for split in SPLITS:
+        by_id = {image.image_id: image for image in images if image.split == split}
+        amounts = {id_: Amount(estimate.bytes(image), estimate.examples(image)) for id_, image in by_id.items()}
+        if not amounts:
+            continue
+        placed = placed_by_sorting(amounts, sizing, SEED)
+        count = sizing.num_shards or 1 + max(piece.shard for pieces in placed.values() for piece in pieces)
+        for id_ in in_order(amounts, SEED):
+            parts = split_task(by_id[id_], [piece.examples for piece in placed[id_]])
+            for piece, part in zip(placed[id_], parts, strict=True):
+                found.setdefault(ShardKey(split, piece.shard, count), []).append(part)
+    return found
+
+
+@settings(max_examples=150)
+@given(
+    MANY,
+    st.sampled_from(SIZINGS),
+    st.sampled_from([PLAIN, KERAS]),
+    st.randoms(use_true_random=False),
+    st.sampled_from([3, 1000]),
+)
+def test_plan_blocks(images, sizing, table, rng, most):
+    """Whatever the number of ranges, where they are cut, and in which order they come: as if all had been sorted."""
+    estimate, scalar = RecordEstimate(table), ScalarEstimate(table)
+    expected = sorted_plan(images, sizing, scalar)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST_IMAGES", most)
+        of_ranges = [planned(images, sizing, estimate, bits, rng) for bits in (1, 4, 12)]
+    assert of_ranges[0] == of_ranges[1] == of_ranges[2]
+    plans, placed = of_ranges[0]
+    assert placed == expected
+    assert plans.keys() == {image.split for image in images}
+    for split, plan in plans.items():
+        of_split = [image for image in images if image.split == split]
+        totals = len(of_split), sum(map(scalar.bytes, of_split)), sum(map(scalar.examples, of_split))
+        assert (plan.images, plan.bytes, plan.examples) == totals
+        used, empty = {key.index for key in placed if key.split == split}, list(empty_shards(split, plan))
+        assert sorted([*used, *(key.index for key in empty)]) == list(range(plan.shards))
+        assert {key.count for key in (*empty, *placed) if key.split == split} == {plan.shards}
+        _check_sizes(plan, sizing, {key: found for key, found in placed.items() if key.split == split}, scalar)
+
+
+def _check_sizes(plan: SplitPlan, sizing: ShardSizing, placed: Placed, scalar: ScalarEstimate) -> None:
+    """What the flags promise."""
+    found = [placed[key] for key in sorted(placed)]
+    if sizing.num_shards is not None:
+        assert {len(each) for each in found} <= {plan.images // plan.shards, -(-plan.images // plan.shards)}
+    elif sizing.examples_per_shard is not None:
+        numbers = [sum(map(scalar.examples, each)) for each in found]
+        assert set(numbers[:-1]) <= {sizing.examples_per_shard}
+        assert numbers[-1] <= sizing.examples_per_shard
+    else:
+        assert (plan.sizing.shard_bytes or 0) >= (sizing.shard_bytes or 0)
+        assert all(sum(map(scalar.bytes, each)) <= 2 * (plan.sizing.shard_bytes or 0) for each in found)
+
+
+def test_rows_of_one_id():
+    """Rows of a table with one id are in one range, in the order of their content; each has its own shard."""
+    labels = [
+        ImageLabels(class_name="a", row=msgspec.convert([record, 1, place], TableRow))
+        for record in (b"", b"a")
+        for place in "12"
+    ]
+    rows = [msgspec.structs.replace(task(1, 9, 0), labels=each) for each in labels]
+    for order in permutations(rows):
+        (_, placed) = planned(
+            list(order), ShardSizing(num_shards=3), RecordEstimate(CLASSIFICATION), 4, random.Random(0)
+        )
+        assert [placed[ShardKey("train", shard, 3)] for shard in range(3)] == [rows[:2], rows[2:3], rows[3:]]
+
+
+def test_plan_of_nothing():
+    assert plan_blocks([], SPLITS, ShardSizing(num_shards=3)) == {}
+    plan = plan_split(Census(np.zeros((3, 4), np.int64), 0, None), ShardSizing(num_shards=3))
+    assert list(empty_shards("train", plan)) == [ShardKey("train", index, 3) for index in range(3)]
+    assert list(cut_range(5, block_of_tasks([], SPLITS))) == []
+
+
+# Size of Blocks
+
+
+def test_cut_range(monkeypatch):
+    """Up to 1,000 images or 1 MB, or one image alone."""
+    small = task(1, 1, 2)
+    captions = msgspec.structs.replace(small, labels=ImageLabels((Caption(1, "x" * 50_000),)))
+    masked = msgspec.structs.replace(
+        small, annotations=(msgspec.structs.replace(small.annotations[0], segmentation=b"1" * 50_000),)
+    )
+    pointed = msgspec.structs.replace(
+        small, annotations=(msgspec.structs.replace(small.annotations[0], keypoints_xyv=(0.5,) * 6_000),)
+    )
+    huge = msgspec.structs.replace(small, labels=ImageLabels((Caption(1, "x" * 3_000_000),)))
+    for image, number, expected in (
+        (small, 2001, [1000, 1000, 1]),
+        (captions, 45, [20, 20, 5]),
+        (masked, 45, [20, 20, 5]),
+        (pointed, 45, [21, 21, 3]),
+        (huge, 2, [1, 1]),
+    ):
+        block = block_of_tasks([image] * number, SPLITS)
+        keyed = list(cut_range(5, block))
+        assert [key for key, _ in keyed] == [(5 << 32) + part for part in range(len(expected))]
+        parts = [unpack_block(packed) for _, packed in keyed]
+        assert list(map(len, parts)) == expected
+        assert contents(join_blocks(parts)) == contents(block)
+
+
+def test_products_beyond_64_bits():
+    images = block_of_tasks([task(id_, 1, 0) for id_ in range(9)], SPLITS)
+    sizing = ShardSizing(num_shards=1 << 60)
+    estimate = RecordEstimate(PLAIN)
+    plans = plan_blocks(take_census(0, images, SEED, estimate), SPLITS, sizing)
+    with pytest.raises(OverflowError, match="8 images in 1,152,921,504,606,846,976 shards"):
+        place_images(0, images, plans["train"], estimate)
+
+
+@pytest.mark.parametrize(("sizing", "table"), [(SIZINGS[4], KERAS), (ShardSizing(num_shards=70), PLAIN)])
+def test_transform(sizing, table):
+    rng = random.Random(0)
+    images = [
+        task(id_, rng.randrange(50, 500), rng.randrange(4), split)
+        for split, ids in (("train", range(60)), ("val", range(70, 75)))
+        for id_ in ids
+    ]
+    expected = sorted_plan(images, sizing, ScalarEstimate(table))
+    counts = Counter({key.split: key.count for key in expected})
+    empty = [ShardKey(split, index, count) for split, count in counts.items() for index in range(count)]
+    blocks = [keyed for number, block in ranges_in(images, 3) for keyed in cut_range(number, block)]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        plans = p | beam.Create(blocks) | PlanBlocks(SPLITS, sizing, SEED, RecordEstimate(table))
+        placed = plans.placed | beam.FlatMapTuple(
+            lambda key, packed: [(key, each) for each in image_tasks(unpack_block(packed), SPLITS)] if packed else []
+        )
+        assert_that(placed, equal_to([(key, image) for key, found in expected.items() for image in found]), "Placed")
+        without = plans.placed | "Empty" >> beam.FlatMapTuple(lambda key, packed: () if packed else (key,))
+        assert_that(without, equal_to([key for key in empty if key not in expected]), "Without")
+        totals = plans.plans | "Totals" >> beam.MapTuple(
+            lambda split, plan: (split, plan.images, plan.shards, plan.before)
+        )
+        assert_that(totals, equal_to([("train", 60, counts["train"], b""), ("val", 5, counts["val"], b"")]), "Plans")

@@ -1,0 +1,1 @@
+"""Steps on Blocks: packed, ordered, converted from and to structs."""

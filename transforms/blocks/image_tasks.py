@@ -1,0 +1,186 @@
+"""Images of a Block as structs, and structs as a Block."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from recordmill.schemas.annotations import NO_LABELS, Annotation, ImageLabels
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts, starts_of
+from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.transforms.runtime.coders import pack, unpacker
+
+_UNPACK_LABELS = unpacker(ImageLabels)
+
+
+def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
+    """Each image of a whole Block as an ImageTask."""
+    objects = annotations_of(block)
+    firsts = block.first_object_of_image.tolist() if objects else [0] * (len(block) + 1)
+    columns = (
+        block.image_id.tolist(),
+        block.file_name.texts(),
+        block.image_size_px.tolist(),
+        image_paths(block),
+        block.file_bytes.tolist(),
+        block.file_version.texts(),
+        block.split.tolist(),
+        labels_of(block),
+        block.is_continuation.tolist() if block.is_continuation is not None else [False] * len(block),
+        firsts,
+        firsts[1:],
+    )
+    return [
+        ImageTask(
+            id_,
+            name,
+            width or None,
+            height or None,
+            ImageRef(path, size, version),
+            splits[split],
+            tuple(objects[first:last]),
+            labels,
+            continued,
+        )
+        for id_, name, (width, height), path, size, version, split, labels, continued, first, last in zip(
+            *columns, strict=False
+        )
+    ]
+
+
+def file_folder(path: str, file_name: str) -> str:
+    """What the column `file_folder` has for a path: most paths are a folder and the name.
+
+    >>> file_folder("img/a.jpg", "a.jpg"), file_folder("img/a.jpg", "b.jpg")
+    ('img/', 'img/a.jpg')
+    """
+    folder = path[: -len(file_name)] if file_name and path.endswith(file_name) else ""
+    return folder if folder.endswith("/") else path
+
+
+def image_paths(block: Block) -> list[str]:
+    """The path of each image file."""
+    names = block.file_name.texts()
+    return [
+        folder + name if folder.endswith("/") else folder
+        for folder, name in zip(block.file_folder.texts(), names, strict=True)
+    ]
+
+
+def annotations_of(block: Block) -> list[Annotation]:
+    """Each object of a Block as an Annotation."""
+    if not block.num_objects:
+        return []
+    segmentation = block.segmentation.rows() if block.segmentation is not None else [b""] * block.num_objects
+    keypoints = number_rows(block.keypoints_xyv) if block.keypoints_xyv is not None else [()] * block.num_objects
+    return list(
+        map(
+            Annotation,
+            block.object_id.tolist(),
+            block.category_id.tolist(),
+            map(tuple, block.boxes_xywh_px.tolist()),
+            block.area_px2.tolist(),
+            block.is_crowd.tolist(),
+            segmentation,
+            keypoints,
+        )
+    )
+
+
+def number_rows(column: Ragged) -> list[tuple[float, ...]]:
+    """Rows of numbers as tuples."""
+    values, starts = column.values.tolist(), column.starts.tolist()
+    return [tuple(values[start:end]) for start, end in itertools.pairwise(starts)]
+
+
+def labels_of(block: Block) -> list[ImageLabels]:
+    """The labels of each image, but for its objects."""
+    if block.labels is not None:
+        labels = [_UNPACK_LABELS(row) if row else NO_LABELS for row in block.labels.rows()]
+    else:
+        labels = [NO_LABELS] * len(block)
+    if block.class_name is None:
+        return labels
+    return [ImageLabels(class_name=name) for name in block.class_name.texts()]
+
+
+def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
+    """Columns of objects, without the optional ones that none of them has."""
+    columns: dict[str, Any] = {
+        "object_id": np.array([each.id for each in objects], np.int64),
+        "category_id": np.array([each.category_id for each in objects], np.int64),
+        "boxes_xywh_px": np.array([each.bbox_xywh_px for each in objects], np.float64).reshape(-1, 4),
+        "area_px2": np.array([each.area_px2 for each in objects], np.float64),
+        "is_crowd": np.array([each.is_crowd for each in objects], bool),
+    }
+    if any(each.segmentation for each in objects):
+        columns["segmentation"] = ragged_bytes([each.segmentation for each in objects])
+    if any(each.keypoints_xyv for each in objects):
+        columns["keypoints_xyv"] = ragged_numbers([each.keypoints_xyv for each in objects])
+    return columns
+
+
+def label_column(labels: Sequence[ImageLabels]) -> Ragged | None:
+    """The column `labels`; None if no image has any."""
+    if all(each is NO_LABELS or each == NO_LABELS for each in labels):
+        return None
+    return ragged_bytes([b"" if each == NO_LABELS else pack(each) for each in labels])
+
+
+def block_of_tasks(tasks: Sequence[ImageTask], splits: Sequence[str]) -> Block:
+    """A whole Block of ImageTasks."""
+    index = {split: number for number, split in enumerate(splits)}
+    objects = [annotation for task in tasks for annotation in task.annotations]
+    return Block(
+        image_id=np.array([task.image_id for task in tasks], np.int64),
+        file_name=ragged_texts([task.file_name for task in tasks]),
+        image_size_px=np.array([(task.width or 0, task.height or 0) for task in tasks], np.int64).reshape(-1, 2),
+        split=np.array([index[task.split] for task in tasks], np.int64),
+        file_folder=ragged_texts([file_folder(task.ref.path, task.file_name) for task in tasks]),
+        file_bytes=np.array([task.ref.size_bytes for task in tasks], np.int64),
+        file_version=ragged_texts([task.ref.version for task in tasks]),
+        labels=label_column([task.labels for task in tasks]),
+        first_object_of_image=starts_of(np.array([len(task.annotations) for task in tasks], np.int64)),
+        **object_columns(objects),
+    )
+
+
+def row_orders(block: Block) -> list[tuple[bytes, str, str]]:
+    """What decides between rows of a table that have the same id."""
+    rows = (labels.row for labels in labels_of(block))
+    names = block.file_name.texts()
+    return [(row.record, name, row.place) if row else (b"", "", "") for row, name in zip(rows, names, strict=True)]
+
+
+class BlockTasks(Sequence[ImageTask]):
+    """Images of a Block as ImageTasks, each made when it is taken: as structs they take several times the memory."""
+
+    def __init__(self, block: Block, splits: Sequence[str]):
+        self._block = block
+        self._splits = splits
+
+    def __len__(self) -> int:
+        return len(self._block)
+
+    @overload
+    def __getitem__(self, index: int) -> ImageTask: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ImageTask]: ...
+
+    def __getitem__(self, index: int | slice) -> ImageTask | list[ImageTask]:
+        if isinstance(index, int):
+            if not 0 <= index < len(self):
+                raise IndexError(index)
+            return image_tasks(self._block.cut(index, index + 1), self._splits)[0]
+        start, end, _ = index.indices(len(self))
+        return image_tasks(self._block.cut(start, max(start, end)), self._splits)
+
+    def __iter__(self) -> Iterable[ImageTask]:  # type: ignore[override]
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self[start : start + _AT_ONCE]
+
+
+_AT_ONCE = 64
+NO_IMAGES = block_of_tasks((), ())

@@ -1,0 +1,141 @@
+"""Blocks as bytes: what Beam sends between steps."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import msgpack
+
+from recordmill.schemas.block import Block, Ragged, starts_of
+
+_ENCODE, _DECODE = msgpack.Encoder().encode, msgpack.Decoder().decode
+_NARROW = ("<u1", "<u2", "<u4", "<i4")
+_HUNDREDTHS = 100
+"""Numbers of JSON mostly have two decimals at most: k / 100 is the very double that such a text is."""
+
+
+class _Narrow(NamedTuple):
+    """A column in few bytes.
+
+    Attributes:
+        values: the numbers in the smallest dtype that is exact; one row if all rows are equal.
+        dtype: of the column.
+        divisor: of the numbers; 0 for none.
+        starts: of the rows of a ragged column, int64; None for a column of single rows.
+        lengths: of these rows, narrow; None likewise.
+        is_constant: all rows are equal.
+    """
+
+    values: np.ndarray
+    dtype: str
+    divisor: int
+    starts: np.ndarray | None = None
+    lengths: np.ndarray | None = None
+    is_constant: bool = False
+
+
+def pack_block(block: Block) -> bytes:
+    """A Block as MessagePack, each column in the smallest dtype that is exact."""
+    return next(iter(pack_parts(block, np.zeros(len(block), np.int64))))[1] if len(block) else b""
+
+
+def pack_parts(block: Block, keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
+    """Yield each key and the Block of the images that have it, packed, in the order of keys.
+
+    Columns are narrowed once, not once a part: a part may be small.
+
+    Args:
+        keys: int64 [N], of each image.
+    """
+    order = np.argsort(keys, kind="stable")
+    if (np.diff(keys) < 0).any():
+        block = block.take(order)
+    keys = keys[order]
+    borders = np.flatnonzero(np.diff(keys)) + 1
+    starts, ends = [0, *borders.tolist()], [*borders.tolist(), len(keys)]
+    images = {name: _narrowed(column) for name, column in block.image_columns()}
+    objects = {name: _narrowed(column) for name, column in block.object_columns()}
+    firsts = block.first_object_of_image
+    numbers = None if firsts is None else _narrow(np.diff(firsts))
+    for start, end in zip(starts, ends, strict=True):
+        if start == end:
+            continue
+        columns = {name: _encoded(column, start, end) for name, column in images.items()}
+        if numbers is not None:
+            first, last = int(firsts[start]), int(firsts[end])
+            columns["first_object_of_image"] = _encoded(numbers, start, end)
+            columns |= {name: _encoded(column, first, last) for name, column in objects.items()}
+        yield int(keys[start]), _ENCODE(columns)
+
+
+def unpack_block(data: bytes) -> Block:
+    """The Block that `pack_block` packed."""
+    columns = {name: _decoded(column) for name, column in _DECODE(data).items()}
+    if "first_object_of_image" in columns:
+        columns["first_object_of_image"] = starts_of(columns["first_object_of_image"])
+    return Block(**columns)
+
+
+def _narrowed(column: Any) -> _Narrow:
+    if not isinstance(column, Ragged):
+        return _narrow(column)
+    narrow, lengths = _narrow(column.values, may_be_constant=False), column.lengths
+    if len(lengths) > 1 and (lengths == lengths[0]).all():
+        rows = narrow.values.reshape(len(lengths), -1)
+        if (rows == rows[0]).all():
+            return narrow._replace(values=rows[0], lengths=_narrow(lengths[:1]).values, is_constant=True)
+    return narrow._replace(starts=column.starts, lengths=_narrow(lengths, may_be_constant=False).values)
+
+
+def _narrow(values: np.ndarray, may_be_constant: bool = True) -> _Narrow:
+    dtype, is_constant = values.dtype.str, False
+    # Not a column of -0.0 and 0.0, which are equal and have other bytes.
+    if may_be_constant and len(values) > 1 and values.dtype.kind != "f" and (values == values[0]).all():
+        values, is_constant = values[:1], True
+    if values.dtype.kind == "f" and values.size:
+        for by in (1, _HUNDREDTHS):
+            whole = np.rint(values * by)
+            fits = np.abs(whole).max() < 2**31  # False for NaN, too
+            if fits and (whole / by == values).all() and not (np.signbit(values) & (values == 0)).any():
+                return _Narrow(_small(whole.astype(np.int64)), dtype, by)
+    return _Narrow(_small(values), dtype, 0, is_constant=is_constant)
+
+
+def _small(values: np.ndarray) -> np.ndarray:
+    """Integers in the smallest dtype that has them; others as they are."""
+    if values.dtype.kind == "i" and values.dtype.itemsize > 1 and values.size:
+        low, high = int(values.min()), int(values.max())
+        for narrow in _NARROW:
+            if np.iinfo(narrow).min <= low and high <= np.iinfo(narrow).max:
+                return values.astype(narrow)
+    return values
+
+
+def _encoded(column: _Narrow, start: int, end: int) -> tuple:
+    """The rows from `start` up to `end`: their number if the column is constant, else -1; dtype, divisor, width, narrow
+    dtype and bytes of the numbers; and of a ragged column narrow dtype and bytes of the lengths."""
+    values, lengths = column.values, column.lengths
+    if not column.is_constant:
+        if column.starts is not None and lengths is not None:
+            values, lengths = values[column.starts[start] : column.starts[end]], lengths[start:end]
+        else:
+            values = values[start:end]
+    number = end - start if column.is_constant else -1
+    width = values.shape[1] if values.ndim > 1 else 0
+    encoded = number, column.dtype, column.divisor, width, values.dtype.str, values.tobytes()
+    return encoded if lengths is None else (*encoded, lengths.dtype.str, lengths.tobytes())
+
+
+def _decoded(column: list) -> Any:
+    number, dtype, divisor, width, narrow, data, *of_lengths = column
+    values = np.frombuffer(data, narrow).astype(dtype, copy=False)
+    if divisor > 1:
+        values = values / divisor
+    if of_lengths:
+        lengths = np.frombuffer(of_lengths[1], of_lengths[0]).astype(np.int64)
+        if number >= 0:
+            values, lengths = np.tile(values, number), np.repeat(lengths, number)
+        return Ragged(values, starts_of(lengths))
+    if width:
+        values = values.reshape(-1, width)
+    return np.repeat(values, number, axis=0) if number >= 0 else values

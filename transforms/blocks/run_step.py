@@ -1,0 +1,100 @@
+"""A fault of ours in a step is pinned to one image."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from recordmill.schemas.block import Block
+from recordmill.schemas.errors import RecordmillError, StepError
+from recordmill.transforms.blocks.pack_block import pack_block
+
+FORESEEN = (RecordmillError, OSError, MemoryError)
+"""What a step raises on purpose, or what the machine makes it raise."""
+_SHOWN = 5
+
+Result = TypeVar("Result")
+
+
+def run_step(
+    step: str, function: Callable[[list[Block]], Result], blocks: list[Block], sources: Sequence[str] = ()
+) -> Result:
+    """Return `function(blocks)`. If it raises what no step raises on purpose, run it on ever fewer images.
+
+    Args:
+        step: what the function does, for the message.
+        function: without side effects.
+        sources: paths of the job's input files, by the column `source`.
+
+    Raises:
+        StepError: names the step and the image.
+        RecordmillError, OSError, MemoryError: of the function, as they are.
+    """
+    try:
+        return function(blocks)
+    except FORESEEN:
+        raise
+    except Exception as error:
+        ids = np.unique(np.concatenate([block.image_id for block in blocks if block.image_id is not None]))
+        images, found = fewest(lambda some: function(_having(blocks, some)), ids, error)
+        raise step_error(step, found, _having(blocks, images), sources) from found
+
+
+def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Exception) -> tuple[np.ndarray, Exception]:
+    """Halve the images as long as `run` fails with one half; return what is left, and its exception.
+
+    >>> fewest(lambda some: [1 // image for image in some], np.array([3, 0, 2, 1]), ZeroDivisionError())[0]
+    array([0])
+    """
+    while len(images) > 1:
+        for half in (images[: len(images) // 2], images[len(images) // 2 :]):
+            try:
+                run(half)
+            except Exception as raised:
+                images, error = half, raised
+                break
+        else:
+            break
+    return images, error
+
+
+def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Sequence[str] = ()) -> StepError:
+    """The error that names what a step failed with, and the images and objects of Blocks that it failed on. Where
+    debugging is on, the Blocks are written to files."""
+    of_blocks: dict[str, list[set[Any]]] = {
+        "image": [set(block.image_id.tolist()) for block in blocks if block.image_id is not None],
+        "file name": [set(block.file_name.texts()) for block in blocks if block.file_name is not None],
+        "annotation": [set(block.object_id.tolist()) for block in blocks if block.object_id is not None],
+        "input": [
+            {sources[source] for source in block.source.tolist()}
+            for block in blocks
+            if sources and block.source is not None
+        ],
+    }
+    parts = [f"step {step!r} failed with {type(error).__name__}: {' '.join(str(error).split())}"]
+    for what, found in of_blocks.items():
+        if unique := sorted(set().union(*found), key=str):
+            more = f" and {len(unique) - _SHOWN} more" * (len(unique) > _SHOWN)
+            parts.append(f"{what} {', '.join(map(repr, unique[:_SHOWN]))}{more}")
+    return StepError(f"{'; '.join(parts)}. This is a fault of Recordmill: please report it{_kept(blocks)}")
+
+
+def _having(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
+    """The Blocks with these images only. Blocks of files alone stay whole."""
+    some = [block if block.image_id is None else block.take(np.isin(block.image_id, images)) for block in blocks]
+    return [block for block in some if len(block)]
+
+
+def _kept(blocks: Sequence[Block]) -> str:
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):
+        return " (--debug keeps its Blocks)"
+    paths = []
+    for block in blocks:
+        descriptor, path = tempfile.mkstemp(".block", "recordmill-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pack_block(block))
+        paths.append(path)
+    return f" with what `python -m recordmill.transforms.blocks {' '.join(paths)}` prints"

@@ -1,0 +1,309 @@
+"""Image rows and annotations of all files are joined by image id: partial Blocks become whole ones.
+
+Most images have one row, and objects of one file of instances: they are joined as arrays. All others are merged one by
+one, by `merge_parts`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.annotations import NO_LABELS, AnnotatedImage, Category, ImageLabels, ImageRow
+from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, starts_of, taken
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.limits import MAX_PIXELS
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.names import name_key
+from recordmill.schemas.rejects import Count, Rejected
+from recordmill.schemas.splits import Division
+from recordmill.transforms.blocks.image_tasks import annotations_of, label_column, labels_of, object_columns
+from recordmill.transforms.blocks.order_images import hash_images, image_order
+from recordmill.transforms.coco.complete_annotations import complete_annotations
+from recordmill.transforms.coco.convert_rows import other_format
+from recordmill.transforms.coco.match_masks import MaskFiles, match_mask
+from recordmill.transforms.coco.merge_parts import merge_parts
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.join.match_blocks import without_faults
+from recordmill.transforms.runtime.coders import unpacker
+
+_UNPACK_REJECTED = unpacker(list[Rejected])
+
+
+class JoinInputs(NamedTuple):
+    """What joining takes besides Blocks.
+
+    Attributes:
+        sources: all annotation files; the column `source` is an index of them.
+        masks: None if panoptic PNGs are not listed.
+    """
+
+    sources: tuple[AnnotationSource, ...]
+    labels: LabelMap
+    division: Division
+    match: str
+    seed: int
+    masks: MaskFiles | None = None
+
+
+def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBuilder) -> Block:
+    """Join all partial Blocks of a range of images; return its images in order.
+
+    Args:
+        blocks: in any order. Those of image rows have names and files, those of annotations have first_object_of_image.
+        facts: gets what is rejected or counted.
+
+    Raises:
+        CollidingImagesError: see `merge_parts` and `match_mask`.
+    """
+    parts = sorted(blocks, key=lambda block: (int(block.source[0]), int(block.part[0])))
+    of_images = [part for part in parts if part.file_name is not None]
+    of_annotations = [part for part in parts if part.file_name is None]
+    images = join_blocks(of_images) if of_images else NO_ROWS
+    annotations = join_blocks(of_annotations) if of_annotations else NO_ANNOTATIONS
+    images = images.having(labels=_filled(images, images.labels))
+    odd = _odd_ids(images, annotations, inputs.sources)
+    plain = _join_plain(images.take(~np.isin(images.image_id, odd)), annotations, inputs, facts)
+    others = _merge_odd(odd, images, annotations, inputs, facts)
+    block = join_blocks([plain, *others])
+    division = inputs.division
+    block = without_faults(block, division.names, facts, inputs.match, division.group_from)
+    return block.take(image_order(block, hash_images(block.image_id, inputs.seed)))
+
+
+NO_ROWS = Block(
+    image_id=np.zeros(0, np.int64),
+    source=np.zeros(0, np.int64),
+    part=np.zeros(0, np.int64),
+    file_name=ragged_texts([]),
+    image_size_px=np.zeros((0, 2), np.int64),
+    split=np.zeros(0, np.int64),
+    file_folder=ragged_texts([]),
+    file_bytes=np.zeros(0, np.int64),
+    file_version=ragged_texts([]),
+    state=np.zeros(0, np.int64),
+    is_shared=np.zeros(0, bool),
+)
+NO_ANNOTATIONS = Block(
+    image_id=np.zeros(0, np.int64),
+    source=np.zeros(0, np.int64),
+    first_object_of_image=np.zeros(1, np.int64),
+    **object_columns([]),
+)
+
+
+def _filled(block: Block, column: Ragged | None) -> Ragged:
+    return ragged_texts([""] * len(block)) if column is None else column
+
+
+def _odd_ids(images: Block, annotations: Block, sources: Sequence[AnnotationSource]) -> np.ndarray:
+    """Image ids, sorted, whose rows have to be merged one by one: int64."""
+    ids, numbers = np.unique(images.image_id, return_counts=True)
+    sides = images.image_size_px
+    too_large = sides[:, 0] > MAX_PIXELS // np.maximum(sides[:, 1], 1)
+    is_plain = np.array([each.kind is AnnotationKind.INSTANCES and not other_format(each) for each in sources], bool)
+    of_objects = annotations.image_id
+    odd = [
+        ids[numbers > 1],
+        images.image_id[too_large],
+        of_objects[~np.isin(of_objects, ids)],
+        of_objects[~is_plain[annotations.source]],
+        _in_several(of_objects, annotations.source),
+        _with_equal_objects(annotations),
+    ]
+    for column in (annotations.labels, annotations.rejected):
+        if column is not None:
+            odd.append(of_objects[column.lengths > 0])
+    return np.unique(np.concatenate(odd))
+
+
+def _in_several(image_ids: np.ndarray, sources: np.ndarray) -> np.ndarray:
+    """Ids of images that several files have annotations of."""
+    order = np.lexsort((sources, image_ids))
+    ids, of = image_ids[order], sources[order]
+    return ids[1:][(ids[1:] == ids[:-1]) & (of[1:] != of[:-1])]
+
+
+def _with_equal_objects(annotations: Block) -> np.ndarray:
+    """Ids of images of which two objects have one id."""
+    image_ids = annotations.image_id[annotations.image_of_object]
+    order = np.lexsort((annotations.object_id, image_ids))
+    ids, objects = image_ids[order], annotations.object_id[order]
+    return ids[1:][(ids[1:] == ids[:-1]) & (objects[1:] == objects[:-1])]
+
+
+def _join_plain(images: Block, annotations: Block, inputs: JoinInputs, facts: FactsBuilder) -> Block:
+    """Join images, each of which has one row, with their objects."""
+    by_id = np.argsort(images.image_id)
+    place = np.searchsorted(images.image_id[by_id], annotations.image_id)
+    place = by_id[np.minimum(place, len(by_id) - 1)] if len(by_id) else place
+    is_known = images.image_id[place] == annotations.image_id if len(by_id) else np.zeros(len(place), bool)
+    image_of_object = np.where(is_known, place, -1)[annotations.image_of_object]
+    order = np.lexsort((annotations.object_id, image_of_object))
+    order = order[np.searchsorted(image_of_object[order], 0) :]
+    columns = {name: taken(column, order) for name, column in annotations.object_columns()}
+    numbers = np.bincount(image_of_object[order], minlength=len(images))
+    if len(inputs.division.names) > 1:
+        _count_rows(images, annotations.take(is_known), place[is_known], inputs, facts)
+    return images.having(**columns, first_object_of_image=starts_of(numbers), source=None, part=None)
+
+
+def _count_rows(images: Block, annotations: Block, place: np.ndarray, inputs: JoinInputs, facts: FactsBuilder) -> None:
+    """Count the rows of each file that are of another split than the first.
+
+    Args:
+        place: int64, index of the image of each row of `annotations`.
+    """
+    names = inputs.division.names
+    for split in range(1, len(names)):
+        of_images = images.source[images.split == split]
+        of_split = images.split[place] == split
+        for number, source in enumerate(inputs.sources):
+            rows = int((of_images == number).sum())
+            objects = int(annotations.objects_per_image[of_split & (annotations.source == number)].sum())
+            if rows or objects:
+                _move_rows(facts, names[split], names[0], InputRows(source.path, source.kind.value, rows, objects))
+
+
+def _move_rows(facts: FactsBuilder, split: str, first: str, rows: InputRows) -> None:
+    """Count rows as of a split, and no longer as of the first split, which has all rows of a file."""
+    facts.add_rows(split, rows)
+    facts.add_rows(first, InputRows(rows.path, rows.kind, -rows.images, -rows.annotations))
+
+
+def _merge_odd(
+    odd: np.ndarray, images: Block, annotations: Block, inputs: JoinInputs, facts: FactsBuilder
+) -> Iterator[Block]:
+    """Merge the rows of images one by one; yield one Block of the images that are left, if any is."""
+    merged: list[AnnotatedImage] = []
+    rows: list[int] = []
+    categories = {category.id: category for category in inputs.labels.categories}
+    for image_id, parts, of_image in parts_of(odd, images, annotations, inputs.sources):
+        found = _merge_image(image_id, parts, categories, inputs, facts, images, of_image)
+        if found:
+            merged.append(found[0])
+            rows.append(found[1])
+    if merged:
+        objects = [annotation for image in merged for annotation in image.annotations]
+        block = images.take(np.array(rows, np.int64)).having(source=None, part=None)
+        sizes = [(image.image.width or 0, image.image.height or 0) for image in merged]
+        labels = [image.labels for image in merged]
+        yield block.having(
+            image_size_px=np.array(sizes, np.int64).reshape(-1, 2),
+            labels=_filled(block, label_column(labels)),
+            first_object_of_image=starts_of(np.array([len(image.annotations) for image in merged], np.int64)),
+            **object_columns(objects),
+        )
+
+
+def _merge_image(
+    image_id: int,
+    parts: list[FileAnnotations],
+    categories: Mapping[int, Category],
+    inputs: JoinInputs,
+    facts: FactsBuilder,
+    images: Block,
+    rows: list[int],
+) -> tuple[AnnotatedImage, int] | None:
+    """Merge what all files say of one image; return it and the index of its row, or None if it is rejected.
+
+    Args:
+        rows: indices in `images` of its rows.
+    """
+    division = inputs.division
+    parts = [complete_annotations(part, categories) for part in parts]
+    items = list(merge_parts(image_id, parts))
+    image = next((item for item in items if isinstance(item, AnnotatedImage)), None)
+    if image is None:
+        names = [row.file_name for part in parts for row in part.rows]
+        split = division.split_of(name_key(min(names))) if names else division.names[0]
+        found = images.take(np.array(rows, np.int64))
+        found = found.take((found.file_folder.lengths > 0) & ~found.is_shared)
+        facts.add_unlisted(*{name_key(name) for name in found.file_name.texts()})
+    else:
+        names = images.take(np.array(rows, np.int64)).file_name.texts()
+        row = rows[names.index(image.image.file_name)]
+        split = division.names[images.split[row]]
+        image, reject = match_mask(image, inputs.masks)
+        items += [reject] if reject else []
+    for item in items:
+        if isinstance(item, Rejected):
+            facts.reject(split, item)
+        elif isinstance(item, Count):
+            facts.count(split, item.what, item.number)
+    if split != division.names[0]:
+        for part in parts:
+            rows_ = InputRows(part.source, part.kind.value, len(part.rows), part.annotation_rows)
+            _move_rows(facts, split, division.names[0], rows_)
+    return (image, row) if image else None
+
+
+def parts_of(
+    odd: np.ndarray, images: Block, annotations: Block, sources: Sequence[AnnotationSource]
+) -> Iterator[tuple[int, list[FileAnnotations], list[int]]]:
+    """Yield each image id, what every file says of it, and the indices of its rows in `images`."""
+    rows = {id_: sorted(found, key=images.part.item) for id_, found in _indices(odd, images.image_id).items()}
+    others = _indices(odd, annotations.image_id)
+    wanted = np.array(sorted(index for of_id in rows.values() for index in of_id), np.int64)
+    names = dict(zip(wanted.tolist(), images.take(wanted).file_name.texts(), strict=True))
+    lists = dict(zip(wanted.tolist(), labels_of(images.take(wanted)), strict=True))
+    for image_id in odd.tolist():
+        parts: dict[int, FileAnnotations] = {}
+        of_sources: dict[int, tuple[list[int], list[int]]] = {}
+        for side, block, found in ((0, images, rows), (1, annotations, others)):
+            for index in found.get(image_id, ()):
+                of_sources.setdefault(int(block.source[index]), ([], []))[side].append(index)
+        for source, (of_rows, of_objects) in sorted(of_sources.items()):
+            sizes = images.image_size_px
+            image_rows = tuple(
+                ImageRow(image_id, names[row], int(sizes[row, 0]) or None, int(sizes[row, 1]) or None)
+                for row in of_rows
+            )
+            labels = lists[of_rows[0]] if of_rows else NO_LABELS
+            parts[source] = _file_annotations(image_id, sources[source], image_rows, labels, annotations, of_objects)
+        yield image_id, list(parts.values()), rows.get(image_id, [])
+
+
+def _indices(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:
+    """Indices of the rows of each odd image, in their order."""
+    found: dict[int, list[int]] = {}
+    for index in np.flatnonzero(np.isin(image_ids, odd)).tolist():
+        found.setdefault(int(image_ids[index]), []).append(index)
+    return found
+
+
+def _file_annotations(
+    image_id: int,
+    source: AnnotationSource,
+    rows: tuple[ImageRow, ...],
+    lists: ImageLabels,
+    annotations: Block,
+    indices: list[int],
+) -> FileAnnotations:
+    """What one file says of an image.
+
+    Args:
+        lists: LVIS's, of the first of `rows`.
+        indices: of the rows of `annotations`, in the order of the file.
+    """
+    part = annotations.take(np.array(indices, np.int64))
+    packed = part.rejected.rows() if part.rejected is not None else []
+    labels = labels_of(part)
+    return FileAnnotations(
+        image_id,
+        source.path,
+        source.kind,
+        rows,
+        tuple(annotations_of(part)),
+        ImageLabels(
+            tuple(chain.from_iterable(each.captions for each in labels)),
+            tuple(chain.from_iterable(each.regions for each in labels)),
+            tuple(chain.from_iterable(each.panoptic for each in labels)),
+            lists.neg_category_ids,
+            lists.not_exhaustive_category_ids,
+        ),
+        tuple(chain.from_iterable(_UNPACK_REJECTED(row) for row in packed if row)),
+        other_format(source),
+    )

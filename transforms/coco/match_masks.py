@@ -1,0 +1,103 @@
+"""Panoptic annotations find their PNGs."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import PCollection
+
+from recordmill.schemas.annotations import AnnotatedImage, PanopticAnnotation
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.images import NO_FILE, NOT_A_FILE, ImageRef
+from recordmill.schemas.limits import MAX_FILE_BYTES
+from recordmill.schemas.names import name_key
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.join.list_images import ListParts, list_images
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.storage.interface import NameRange
+from recordmill.transforms.storage.resolve import archive_of, storage_for
+
+MaskFiles = Mapping[str, list[ImageRef]]
+"""Files by the key of their path."""
+
+
+class ListMasks(beam.PTransform):
+    """Convert paths of folders to one MaskFiles of all files in them."""
+
+    def expand(self, folders: PCollection[str]) -> PCollection[MaskFiles]:
+        listed = beam.FlatMap(_list).with_output_types(tuple[str, ImageRef])
+        parts = folders | "ListMaskParts" >> ListParts()
+        return parts | "ListMaskFolder" >> listed | "CollectMasks" >> beam.CombineGlobally(_Collect())
+
+
+def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, ImageRef]]:
+    progress.set_step("listing masks")
+    folder, bounds = listed
+    for name, file in list_images(folder, part=NameRange(*bounds)):
+        yield name_key(storage_for(folder).join(folder, name)), file
+
+
+class _Collect(beam.CombineFn):
+    def create_accumulator(self) -> dict[str, list[ImageRef]]:
+        return {}
+
+    def add_input(self, found: dict[str, list[ImageRef]], named: tuple[str, ImageRef]) -> dict[str, list[ImageRef]]:
+        found.setdefault(named[0], []).append(named[1])
+        return found
+
+    def merge_accumulators(self, parts: Iterable[dict[str, list[ImageRef]]]) -> dict[str, list[ImageRef]]:
+        merged: dict[str, list[ImageRef]] = {}
+        for part in parts:
+            for name, files in part.items():
+                merged.setdefault(name, []).extend(files)
+        return merged
+
+    def extract_output(self, found: dict[str, list[ImageRef]]) -> dict[str, list[ImageRef]]:
+        return found
+
+
+def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[AnnotatedImage, Rejected | None]:
+    """Give a panoptic annotation its PNG. Without a PNG the annotation is rejected, and the image stays.
+
+    Args:
+        files: None to take each PNG to be where the JSON has it.
+
+    Raises:
+        CollidingImagesError: two files have the name.
+    """
+    if files is None or not image.labels.panoptic:
+        return image, None
+    (panoptic,) = image.labels.panoptic
+    found = files.get(name_key(panoptic.path), [])
+    if len(found) > 1:
+        paths = " and ".join(sorted(file.path for file in found))
+        raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}; rename one")
+    file = found[0] if found else _in_archive(panoptic.path)
+    fault = _fault(file)
+    matched = () if fault or not file else (_with_file(panoptic, file),)
+    labels = msgspec.structs.replace(image.labels, panoptic=matched)
+    reject = None
+    if fault:
+        reason, detail = fault
+        reject = Rejected("annotation", None, reason, f"{panoptic.file_name!r}: {detail}", image.image.id)
+    return msgspec.structs.replace(image, labels=labels), reject
+
+
+def _in_archive(path: str) -> ImageRef | None:
+    """A member that goes by another name than it is listed by, see `ZipStorage`."""
+    found = storage_for(path).stat(path) if archive_of(path) else None
+    return ImageRef(path, found.size_bytes, found.version) if found else None
+
+
+def _fault(file: ImageRef | None) -> tuple[Reason, str] | None:
+    if file is None:
+        return Reason.MASK_MISSING, "no such file under --panoptic-masks"
+    if file.version == NO_FILE:
+        return Reason.MASK_MISSING, NOT_A_FILE
+    if file.size_bytes > MAX_FILE_BYTES:
+        return Reason.MASK_UNREADABLE, f"{file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
+    return None
+
+
+def _with_file(panoptic: PanopticAnnotation, file: ImageRef) -> PanopticAnnotation:
+    return PanopticAnnotation(file.path, panoptic.file_name, panoptic.segments, file.size_bytes, file.version)

@@ -1,0 +1,186 @@
+"""Names of images that have no file, and names of files that no image has, are compared: what is the likely cause?"""
+
+import heapq
+import posixpath
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from hashlib import blake2b
+from itertools import chain
+from typing import NamedTuple
+
+from recordmill.schemas.names import NameSources, is_absolute, name_parts
+
+_COMPARED = 1000
+_SHOWN = 5
+_COMPARED_SHOWN = 3
+
+
+class Names(NamedTuple):
+    """Many names, in little room.
+
+    Attributes:
+        number: how many there are.
+        first: up to five of them, sorted.
+        compared: up to 1,000, those with the least hash of what a file is called without folder and ending: of two lots
+            of names those that may belong together.
+    """
+
+    number: int = 0
+    first: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(names: Sequence[str]) -> "Names":
+        first, compared = heapq.nsmallest(_SHOWN, names), heapq.nsmallest(_COMPARED, names, _place)
+        return Names(len(names), tuple(first), tuple(compared))
+
+
+NO_NAMES = Names()
+
+
+def add_names(parts: Iterable[Names]) -> Names:
+    """Names of all parts."""
+    parts = [part for part in parts if part.number]
+    if len(parts) < 2:
+        return parts[0] if parts else NO_NAMES
+    first = heapq.nsmallest(_SHOWN, chain.from_iterable(part.first for part in parts))
+    compared = heapq.nsmallest(_COMPARED, chain.from_iterable(part.compared for part in parts), _place)
+    return Names(sum(part.number for part in parts), tuple(first), tuple(compared))
+
+
+def _place(name: str) -> tuple[bytes, str]:
+    return blake2b(_stem(name).encode(errors="surrogatepass"), digest_size=8).digest(), name
+
+
+def _folded(text: str) -> str:
+    """Equal for texts that differ in case, or in the characters that they are written with."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _stem(name: str) -> str:
+    return _folded(posixpath.splitext(name_parts(name)[-1])[0])
+
+
+class Difference(Enum):
+    """How the name of an image differs from that of the file which it may mean; the likeliest first."""
+
+    SPELLING = "the same parts, which / does not separate, or not only"
+    CASE = "case"
+    DEEPER = "the file is in a further folder"
+    PREFIX = "the image's name has a further folder"
+    FOLDER = "folders differ"
+    ENDING = "ending"
+    NOTHING_IN_COMMON = "no file is called so"
+
+
+_ORDER = list(Difference)
+
+
+class Pair(NamedTuple):
+    """The name of an image, and of a file that it may mean; `folder` is what one of them has before the other."""
+
+    difference: Difference
+    image: str
+    file: str = ""
+    folder: str = ""
+
+
+def pair_names(images: Iterable[str], files: Iterable[str]) -> Iterator[Pair]:
+    """Each image's name with the file that it is most likely to mean.
+
+    >>> list(pair_names(["images/1.jpg"], ["1.jpg"]))[0].folder
+    'images'
+    """
+    by_stem: dict[str, list[str]] = {}
+    for file in sorted(files):
+        by_stem.setdefault(_stem(file), []).append(file)
+    for image in sorted(images):
+        pairs = (_pair(image, file) for file in by_stem.get(_stem(image), ()))
+        yield min(pairs, key=_likelihood, default=Pair(Difference.NOTHING_IN_COMMON, image))
+
+
+def _likelihood(pair: Pair) -> int:
+    return _ORDER.index(pair.difference)
+
+
+def _pair(image: str, file: str) -> Pair:
+    ours, theirs = name_parts(image), name_parts(file)
+    if ours == theirs:
+        return Pair(Difference.SPELLING, image, file)
+    if [_folded(part) for part in ours] == [_folded(part) for part in theirs]:
+        return Pair(Difference.CASE, image, file)
+    if ours[-1] != theirs[-1]:
+        same = _folded(ours[-1]) == _folded(theirs[-1])
+        return Pair(Difference.CASE if same else Difference.ENDING, image, file)
+    if theirs[-len(ours) :] == ours:
+        return Pair(Difference.DEEPER, image, file, "/".join(theirs[: -len(ours)]))
+    if ours[-len(theirs) :] == theirs:
+        return Pair(Difference.PREFIX, image, file, "/".join(ours[: -len(theirs)]))
+    return Pair(Difference.FOLDER, image, file)
+
+
+def compared_text(images: Names, files: Names, sources: NameSources, beside: str = "", is_all: bool = True) -> str:
+    """What was compared, the likely cause, and the cure: sentences for a person.
+
+    Args:
+        images: names of images without a file.
+        files: names of files without an image.
+        beside: the folder that holds the images after all, where that is known.
+        is_all: whether no other image has a file.
+    """
+    rows, folders = " ".join(sources.rows), " ".join(sources.images)
+    if not sources.is_listed:
+        return f"{rows} names {_shown(images)}; what is in {folders} is not known with --no-list."
+    found = f"{folders} has {_shown(files)}" if files.number else f"{folders} has no further file"
+    cause = _cause(images, files, sources, is_all)
+    return f"{rows} names {_shown(images)}; {found}. " + (
+        f"They are in {beside}: give --images {beside}." if beside else cause
+    )
+
+
+def _shown(names: Names) -> str:
+    return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
+
+
+def _cause(images: Names, files: Names, sources: NameSources, is_all: bool) -> str:
+    pairs = list(pair_names(images.compared, files.compared))
+    counts = Counter(pair.difference for pair in pairs if pair.file)
+    if not counts:
+        another = "is it that of another split" if is_all else "is a part of the images elsewhere"
+        return f"No file of such a name is in the folder: {another}? --images may be given several times."
+    cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
+    example = next(pair for pair in pairs if pair.difference is cause)
+    like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
+    return f"{_wrong(example)}: {like}: {_cure(example, pairs, sources)}."
+
+
+def _wrong(pair: Pair) -> str:
+    if is_absolute(pair.image):
+        return "Names are absolute paths"
+    if pair.difference not in (Difference.CASE, Difference.ENDING) and "\\" in pair.image:
+        return "Names are Windows paths"
+    return {
+        Difference.SPELLING: "Names are written otherwise",
+        Difference.CASE: "Names differ in case or in how a letter is written",
+        Difference.DEEPER: f"Files are in the further folder {pair.folder!r}",
+        Difference.PREFIX: f"Names begin with {pair.folder!r}, which no file's path does",
+        Difference.FOLDER: "Names agree but for their folders",
+        Difference.ENDING: "Names differ in their ending",
+    }[pair.difference]
+
+
+def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources) -> str:
+    if pair.difference is Difference.CASE:
+        return "rename the files, or correct the names"
+    if pair.difference is Difference.ENDING:
+        return "were the pictures converted? Correct the names"
+    cures = []
+    if {other.folder for other in pairs if other.difference is Difference.DEEPER} == {pair.folder}:
+        cures += [
+            f"--images {folder.rstrip('/')}/{pair.folder}" for folder in sources.images if len(sources.images) == 1
+        ]
+    if sources.match == "path":
+        cures.append("--match suffix")
+    return f"give {' or '.join(cures)}" if cures else "correct the names"

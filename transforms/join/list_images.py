@@ -1,0 +1,136 @@
+"""Image folders are listed."""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import PCollection
+
+from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.images import ImageRef
+from recordmill.schemas.names import name_key
+from recordmill.transforms.blocks.image_tasks import file_folder
+from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.images.listing import Listing
+from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+_LOGGER = logging.getLogger(__name__)
+FILES_AT_ONCE = 50_000
+Item = TypeVar("Item")
+
+
+class ListFiles(beam.PTransform):
+    """Convert paths of folders to (bucket of names, packed Block of files), without files below the folder `output`.
+
+    Args:
+        match: one of `recordmill.schemas.names.MATCHES`.
+        buckets: number of buckets.
+    """
+
+    def __init__(self, output: str, match: str, buckets: int):
+        super().__init__()
+        self._output = output
+        self._match = match
+        self._buckets = buckets
+
+    def expand(self, folders: PCollection[str]) -> PCollection[tuple[int, bytes]]:
+        listed = beam.FlatMap(_list_files, self._output, self._match, self._buckets)
+        parts = folders | "ListParts" >> ListParts()
+        return parts | "ListFolder" >> listed.with_output_types(tuple[int, bytes])
+
+
+def _list_files(
+    listed: tuple[str, tuple[str, str]], output: str, match: str, buckets: int
+) -> Iterator[tuple[int, bytes]]:
+    folder, bounds = listed
+    for files in batched(list_outside(folder, NameRange(*bounds), output, None), FILES_AT_ONCE):
+        names = [name for name, _ in files]
+        yield from pack_parts(file_block(files), name_buckets(names, match, buckets))
+
+
+def file_block(files: Iterable[tuple[str, ImageRef]]) -> Block:
+    """A Block of the names and files of a folder."""
+    files = list(files)
+    return Block(
+        file_name=ragged_texts([name for name, _ in files]),
+        file_folder=ragged_texts([file_folder(file.path, name) for name, file in files]),
+        file_bytes=np.array([file.size_bytes for _, file in files], np.int64),
+        file_version=ragged_texts([file.version for _, file in files]),
+    )
+
+
+def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
+    """Lists of `number` items each; the last may be shorter."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, number)):
+        yield batch
+
+
+class ListParts(beam.PTransform):
+    """Paths of folders become (folder, bounds of a NameRange), each of them wherever there is a worker for it."""
+
+    def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, tuple[str, str]]]:
+        return (
+            folders
+            | "CutNames" >> beam.FlatMap(_parts).with_output_types(tuple[str, tuple[str, str]])
+            | "SpreadParts" >> beam.Reshuffle()
+        )
+
+
+def _parts(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    progress.set_step("listing images")
+    for part in storage_for(folder).parts(folder):
+        yield folder, (part.start, part.end)
+
+
+def list_outside(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, ImageRef]]:
+    """Yield names and files of a folder that are not below the folder `output`."""
+    progress.set_step("listing images")
+    ours = _name_within(folder, output)
+    for name, file in list_images(folder, listing, part):
+        if not (ours and name.startswith(ours)):
+            yield name, file
+
+
+def _name_within(folder: str, output: str) -> str:
+    """What the names of files of `output` begin with in a listing of `folder`; empty where they are not in it.
+
+    >>> _name_within("gs://b/images", "gs://b/images/out/")
+    'out/'
+    """
+    real = [path.rstrip("/") if is_remote(path) else os.path.realpath(path) for path in (folder, output)]
+    within = f"{real[0]}/"
+    return name_key(real[1].removeprefix(within)) + "/" if real[1].startswith(within) else ""
+
+
+def list_images(
+    folder: str, listing: Listing | None = None, part: NameRange = ALL_NAMES
+) -> Iterator[tuple[str, ImageRef]]:
+    """All files below `folder` by their `recordmill.schemas.names.name_key`, relative to it.
+
+    Names that are not UTF-8 are passed over with a warning, as no JSON file can name them.
+    """
+    _LOGGER.info("Listing %s from %r to %r", folder, *part)
+    files = storage_for(folder).walk(folder, part)
+    passed_over, first = 0, ""
+    for file in listing.count(files) if listing else files:
+        try:
+            file.path.encode()
+        except UnicodeEncodeError:
+            passed_over, first = passed_over + 1, min(first or file.path, file.path)
+            continue
+        yield name_key(file.name), ImageRef(file.path, file.size_bytes, file.version)
+    if passed_over:
+        _LOGGER.warning(
+            "%s: files whose names are not UTF-8 are passed over (number: %d), the first %r; rename them",
+            folder,
+            passed_over,
+            first,
+        )

@@ -1,0 +1,226 @@
+"""Image rows find their files by name."""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.images import NO_FILE, NOT_A_FILE
+from recordmill.schemas.limits import MAX_FILE_BYTES
+from recordmill.schemas.names import name_fault, name_key
+from recordmill.schemas.rejects import Reason
+from recordmill.schemas.splits import Division
+from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
+from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.join.match_names import base_name, match_names
+
+
+class FileState(IntEnum):
+    """What is wrong with the file of an image: the column `state`."""
+
+    FOUND = 0
+    UNSAFE_NAME = 1
+    MISSING = 2
+    NOT_A_FILE = 3
+    TOO_LARGE = 4
+    NO_GROUP = 5
+
+
+class MatchedRows(NamedTuple):
+    """Image rows with the columns of their files, and names of files that no row has."""
+
+    rows: Block
+    unlisted: list[str]
+
+
+def name_keys(names: Sequence[str]) -> list[str]:
+    """`name_key` of each name; most names are their own key."""
+    return [name if _is_plain(name) else name_key(name) for name in names]
+
+
+def _is_plain(name: str) -> bool:
+    is_clean = name[:1] not in ("", ".", "/") and name[-1] != "/" and "//" not in name and "/." not in name
+    return is_clean and name.isascii()
+
+
+def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
+    """The bucket, 0..number - 1, in which a name meets its file: int64 [N].
+
+    Args:
+        names: keys of names.
+        match: one of `recordmill.schemas.names.MATCHES`.
+    """
+    keys = names if match == "path" else list(map(base_name, names))
+    encoded = (key.encode(errors="surrogatepass") for key in keys)
+    return np.fromiter(map(crc32, encoded), np.int64, len(names)) % number
+
+
+def match_rows(rows: Block, files: Block | None, match: str, division: Division | None = None) -> MatchedRows:
+    """Give image rows of one bucket the columns of their files: folder, size, version, state; and their split.
+
+    Args:
+        division: None if rows have their splits.
+        rows: with image_id and file_name. With another `match` than path, a row takes the name of its file.
+        files: with file_name, file_folder, file_bytes and file_version; None to take the columns that rows have.
+
+    Raises:
+        CollidingImagesError: a name is that of two files; or see `match_names`.
+    """
+    names = rows.file_name.texts()
+    keys = name_keys(names)
+    is_path = np.ones(len(rows), bool)
+    found_names = files.file_name.texts() if files is not None else []
+    if match != "path":
+        pairs = _match_ends(keys, found_names, match)
+        is_path = np.array([key in pairs for key in keys], bool)
+        names = [pairs.get(key, name) for key, name in zip(keys, names, strict=True)]
+        keys = [pairs.get(key, key) for key in keys]
+        rows = rows.having(file_name=ragged_texts(names))
+    unlisted: list[str] = []
+    has_file = np.ones(len(rows), bool)
+    if files is not None:
+        place = _places(keys, found_names, files)
+        unlisted = sorted(set(found_names) - set(keys))
+        has_file = place >= 0
+        found = join_blocks([files, _NO_FILE]).take(place)  # -1 is the last row
+        rows = rows.having(
+            file_folder=_folders(found, names, keys), file_bytes=found.file_bytes, file_version=found.file_version
+        )
+    if division:
+        rows = rows.having(split=_splits(keys, division))
+    rows = rows.having(state=_states(rows, names, keys, has_file, is_path, division))
+    shared = _shared(keys, rows.image_id) if files is not None else np.ones(len(rows), bool)
+    return MatchedRows(rows.having(is_shared=shared), unlisted)
+
+
+def _folders(files: Block, names: Sequence[str], keys: Sequence[str]) -> Ragged:
+    """The column `file_folder` of rows whose files are called by their key."""
+    if all(name is key or name == key for name, key in zip(names, keys, strict=True)):
+        return files.file_folder
+    paths = image_paths(files)
+    return ragged_texts([file_folder(path, name) for path, name in zip(paths, names, strict=True)])
+
+
+_NO_FILE = Block(
+    file_name=ragged_texts([""]),
+    file_folder=ragged_texts([""]),
+    file_bytes=np.zeros(1, np.int64),
+    file_version=ragged_texts([""]),
+)
+
+
+NO_FILES = _NO_FILE.cut(0, 0)
+
+
+def _match_ends(keys: Sequence[str], files: Sequence[str], match: str) -> dict[str, str]:
+    """The file of each image's name, see `match_names`."""
+    by_end: dict[str, tuple[list[str], list[str]]] = {}
+    for side, names in enumerate((keys, files)):
+        for name in names:
+            by_end.setdefault(base_name(name), ([], []))[side].append(name)
+    pairs: dict[str, str] = {}
+    for end in sorted(by_end):
+        pairs |= match_names(*by_end[end], match)
+    return pairs
+
+
+def _places(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarray:
+    """Index of the file of each image's name: int64 [N], -1 if there is none."""
+    first: dict[str, int] = {}
+    others: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        if first.setdefault(name, index) != index:
+            others.setdefault(name, [first[name]]).append(index)
+    for name in others.keys() & set(keys):
+        check_same_files(name, files.take(np.array(others[name], np.int64)))
+    return np.fromiter((first.get(key, -1) for key in keys), np.int64, len(keys))
+
+
+def _splits(keys: Iterable[str], division: Division) -> np.ndarray:
+    """Index of each name's split: int64."""
+    keys = list(keys)
+    if len(division.names) == 1:
+        return np.zeros(len(keys), np.int64)
+    index = {name: number for number, name in enumerate(division.names)}
+    return np.fromiter((index[division.split_of(key)] for key in keys), np.int64, len(keys))
+
+
+def _shared(keys: Sequence[str], image_ids: np.ndarray) -> np.ndarray:
+    """Whether images of several ids have the name of each row: bool."""
+    _, names = np.unique(np.array(keys, object), return_inverse=True) if keys else (None, np.zeros(0, np.int64))
+    pairs = np.unique(np.stack([names, image_ids], axis=1), axis=0)
+    return np.bincount(pairs[:, 0], minlength=1)[names] > 1
+
+
+def _states(
+    rows: Block,
+    names: Sequence[str],
+    keys: Sequence[str],
+    has_file: np.ndarray,
+    is_path: np.ndarray,
+    division: Division | None,
+) -> np.ndarray:
+    """FileState of each row: int64. The first fault counts."""
+    unsafe = np.fromiter(map(bool, map(name_fault, names)), bool, len(names)) & is_path
+    no_file = np.array([version == NO_FILE for version in rows.file_version.texts()], bool)
+    ungrouped = np.zeros(len(keys), bool)
+    if division and division.group_from:
+        ungrouped = np.fromiter((bool(division.fault(key)) for key in keys), bool, len(keys))
+    faults = [unsafe, ~has_file, no_file, rows.file_bytes > MAX_FILE_BYTES, ungrouped]
+    return np.select(faults, list(FileState)[1:], FileState.FOUND).astype(np.int64)
+
+
+def check_same_files(name: str, files: Block) -> None:
+    """Refuse files of one name that are not one file, listed several times.
+
+    Raises:
+        CollidingImagesError: they are several files.
+    """
+    paths = sorted(set(image_paths(files)))
+    if len(paths) == 1:
+        return
+    if len(set(map(name_key, paths))) == 1:
+        forms = " and ".join(map(ascii, paths))
+        raise CollidingImagesError(
+            f"{name!r} is there in {len(paths)} forms of Unicode, {forms}; rename one, or delete it"
+        )
+    raise CollidingImagesError(
+        f"{name!r} is both {' and '.join(paths)}; give --images only the folder that is meant, or rename one"
+    )
+
+
+def without_faults(
+    block: Block, splits: Sequence[str], facts: FactsBuilder, match: str = "path", group_from: str = ""
+) -> Block:
+    """Drop images whose file cannot be used."""
+    is_faulty = block.state != FileState.FOUND
+    found = block.take(np.flatnonzero(is_faulty))
+    columns = found.state, found.image_id, found.file_bytes, found.split, found.objects_per_image
+    for (state, image_id, size_bytes, split, objects), name, labels in zip(
+        np.stack(columns, axis=1).tolist(), found.file_name.texts(), labels_of(found), strict=True
+    ):
+        if state in (FileState.UNSAFE_NAME, FileState.MISSING):
+            facts.add_unmatched(name)
+        reason, detail = _file_fault(state, name, size_bytes, match, group_from)
+        facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows))
+    if len(found):
+        block = block.take(np.flatnonzero(~is_faulty))
+    return block.having(state=None, is_shared=None)
+
+
+def _file_fault(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:
+    """Why an image of that FileState has no record."""
+    if state == FileState.UNSAFE_NAME:
+        return Reason.UNSAFE_FILE_NAME, f"the file name {name!r} {name_fault(name)}"
+    if state == FileState.MISSING:
+        hint = "; the parts of a path are to be separated by /" if match == "path" and "\\" in name else ""
+        return Reason.IMAGE_MISSING, f"no file {name!r} under --images{hint}"
+    if state == FileState.NOT_A_FILE:
+        return Reason.IMAGE_INACCESSIBLE, f"{name!r}: {NOT_A_FILE}"
+    if state == FileState.TOO_LARGE:
+        return Reason.TOO_LARGE, f"{name!r}: {size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
+    return Reason.NO_GROUP, f"{name!r} has nothing that --group-from {group_from} finds"
