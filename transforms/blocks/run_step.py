@@ -46,7 +46,7 @@ def run_step(
 def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Exception) -> tuple[np.ndarray, Exception]:
     """Halve the images as long as `run` fails with one half; return what is left, and its exception.
 
-    >>> fewest(lambda some: [1 // image for image in some], np.array([3, 0, 2, 1]), ZeroDivisionError())[0]
+    >>> fewest(lambda some: [1 // image for image in some.tolist()], np.array([3, 0, 2, 1]), ZeroDivisionError())[0]
     array([0])
     """
     while len(images) > 1:
