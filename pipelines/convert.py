@@ -14,23 +14,21 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.dataset.facts import AddFacts
+from recordmill.transforms.dataset.facts import FACTS, AddFacts
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.limit_rejects import LimitRejects
 from recordmill.transforms.metadata.report_plan import CountClasses, ReportPlan
-from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
+from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
-from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.write_shards import WriteShards, written_of
-from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords, only_counted
+from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard
+from recordmill.transforms.shards.write_shards import WriteShards
+from recordmill.transforms.shards.write_with_beam_sink import MakeRecords, SinkRecords
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.text.encode_captions import EncodedTexts
 
 _IN_FLIGHT = 64
 """Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
@@ -44,9 +42,7 @@ class Gathered(NamedTuple):
         labels: one LabelMap, of the classes that were asked for.
         table: one FeatureTable: what is in a record.
         facts: PCollections of Facts, of the steps.
-        warnings: a PCollection of further (split, text).
-        texts: what is known of those that were encoded; None where none are.
-        listings: InputFile of folders whose listing decides what is written; None where an input does.
+        encoders: TextEncoder; None where no texts are encoded.
         division: into splits; or None where no groups are kept together.
     """
 
@@ -54,9 +50,7 @@ class Gathered(NamedTuple):
     labels: PCollection
     table: PCollection
     facts: tuple[PCollection, ...]
-    warnings: PCollection
-    texts: EncodedTexts | None = None
-    listings: PCollection | None = None
+    encoders: PCollection | None = None
     division: Division | AsSingleton | None = None
 
 
@@ -101,27 +95,25 @@ class ImageJob(NamedTuple):
         """Write the splits that there are recipes for, which are all splits of the job."""
         options, gathered = self.options, self.gather(p)
         planned = gathered.blocks | "PlanShards" >> self._plan_shards()
-        findings = _findings(gathered, planned, self.splits)
+        findings = _facts(gathered, planned, self.splits) | "AddFindings" >> AddFacts()
         demands = demands_of(options, self.splits, options.output)
-        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
+        checked = findings | "CheckFindings" >> CheckFindings(demands)
         written = _written(gathered, planned, checked, options, self.contents.maker, self.splits)
-        written.facts | "LimitRejects" >> LimitRejects(checked, findings.facts, demands)
+        written | "LimitRejects" >> LimitRejects(checked, findings, demands)
         duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
-        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
+        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
         written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
 
     def report(self, p: beam.Pipeline, path: str) -> None:
         """Write nothing but the plan of the splits, as JSON into the local file `path`."""
         gathered = self.gather(p)
         planned = gathered.blocks | "PlanShards" >> self._plan_shards()
-        findings = _findings(gathered, planned, self.splits)
-        demands = demands_of(self.options, self.splits, output="")
-        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-        classes = gathered.blocks | "CountClasses" >> CountClasses(self.splits)
-        planned.plans | "ReportPlan" >> ReportPlan(
-            checked, findings, classes, gathered.labels, gathered.table, path, gathered.texts
-        )
+        classes = gathered.blocks | "CountClasses" >> CountClasses(self.splits, gathered.labels)
+        findings = (*_facts(gathered, planned, self.splits), classes) | "AddFindings" >> AddFacts()
+        checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
+        report = ReportPlan(checked, gathered.labels, gathered.table, path, gathered.encoders)
+        findings.facts | "ReportPlan" >> report
 
     def _plan_shards(self) -> PlanBlocks:
         options, estimate = self.options, self.contents.maker.estimate(self.contents.table)
@@ -133,13 +125,13 @@ def write_nothing(p: beam.Pipeline, reason: str) -> None:
     p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
 
 
-def _findings(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> Findings:
-    """What was found on the way, and what is odd about the plan."""
+def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tuple[PCollection, ...]:
+    """What was found on the way, and the plan."""
     parts = (*gathered.facts, planned.facts)
     if gathered.division:
         names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
         parts += names | "CountGroups" >> CountGroups(gathered.division)
-    return Findings(parts | "AddFacts" >> AddFacts(), gathered.warnings)
+    return parts
 
 
 def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -161,7 +153,7 @@ def _written(
     options: ImageOptions,
     maker: RecordMaker,
     splits: Sequence[str],
-) -> Written:
+) -> PCollection[WrittenShard]:
     recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
     if options.writer != "beam":
@@ -170,9 +162,7 @@ def _written(
     made = (
         planned.placed
         | "GroupByShard" >> beam.GroupByKey()
-        | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(RESULTS, main="records")
+        | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(FACTS, main="records")
     )
     shards = made.records | "SinkRecords" >> SinkRecords(recipe, splits, options.num_shards)
-    written = written_of(made[RESULTS])
-    facts = (written.facts, shards | "OnlyCounted" >> beam.Map(only_counted)) | "AllFacts" >> beam.Flatten()
-    return written._replace(shards=shards, facts=facts)
+    return (made[FACTS], shards) | "AllFacts" >> beam.Flatten()

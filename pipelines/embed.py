@@ -1,7 +1,5 @@
 """`recordmill embed`: what a model makes of images of one class each becomes TFRecord shards."""
 
-from typing import Any
-
 import apache_beam as beam
 
 from recordmill.pipelines.convert import Contents, Gathered
@@ -9,6 +7,7 @@ from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.models import RANDOM, FeatureModel
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
 
 _RANDOM_WEIGHTS = (
@@ -30,5 +29,5 @@ def with_features(
     gathered = gathered._replace(table=p | "Features" >> beam.Create([table]))
     if options.weights != RANDOM:
         return gathered
-    told = p | "RandomWeights" >> beam.Create([(split, _RANDOM_WEIGHTS) for split in splits]).with_output_types(Any)
-    return gathered._replace(warnings=(gathered.warnings, told) | "ModelWarnings" >> beam.Flatten())
+    warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in splits})
+    return gathered._replace(facts=(*gathered.facts, p | "RandomWeights" >> beam.Create([warned])))

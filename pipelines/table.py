@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -10,13 +10,13 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.convert import Gathered, ImageJob, demands_of, pictures
 from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.schemas.encoders import EncoderSource, TextCounts
+from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Metric
-from recordmill.schemas.shards import ShardSizing
+from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
@@ -24,25 +24,22 @@ from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.join.match_rows import MatchRows
 from recordmill.transforms.metadata.check_findings import CheckFindings
 from recordmill.transforms.metadata.report_plan import ReportPlan
-from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
+from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import Written
-from recordmill.transforms.shards.shard_file import ShardPlace
+from recordmill.transforms.shards.shard_file import ShardPlace, WrittenShard
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.split_plan import SplitPlan
-from recordmill.transforms.shards.write_shards import facts_of, shard_of
-from recordmill.transforms.shards.write_with_beam_sink import SinkRecords, only_counted
+from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
-from recordmill.transforms.table.spill_rows import OF_FILE, OfFile, RowsRecipe, SpillRows
+from recordmill.transforms.table.spill_rows import RowsRecipe, SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
 from recordmill.transforms.table.write_row_shards import WriteRowShards, plan_rows
-from recordmill.transforms.text.encode_captions import EncodedTexts
 
 
 class TableJob(NamedTuple):
@@ -65,65 +62,53 @@ class TableJob(NamedTuple):
         """Write the splits that there are recipes for, which are all splits of the job."""
         options = self.options
         gathered = _gather(p, self, options.output)
-        findings, demands = gathered.findings, demands_of(options, self.splits, options.output)
-        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
+        findings = gathered.facts | "AddFindings" >> AddFacts()
+        checked = findings | "CheckFindings" >> CheckFindings(demands_of(options, self.splits, options.output))
         if options.writer == "beam":
             place = ShardPlace(options.output, options.name, options.layout, options.gzip)
             spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
             records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
             shards = records | "SinkRecords" >> SinkRecords(place, self.splits, options.num_shards)
-            facts = [
-                gathered.spills | "Counted" >> beam.Map(_counted),
-                shards | "OnlyCounted" >> beam.Map(only_counted),
-            ]
+            counted = gathered.spills | "Counted" >> beam.Map(_counted)
+            written = (shards, counted) | "AllFacts" >> beam.Flatten()
         else:
-            results = gathered.plans | "WriteRowShards" >> WriteRowShards(
+            written = gathered.plans | "WriteRowShards" >> WriteRowShards(
                 gathered.spills, checked, gathered.chosen, recipes, options.output
             )
-            shards = results | "Shards" >> beam.Map(shard_of)
-            facts = [results | "Facts" >> beam.Map(facts_of)]
-        facts.append(gathered.of_files | "OfFiles" >> beam.Map(_classes_of_file))
-        written = Written(shards, facts | "AllFacts" >> beam.Flatten(), p | "NoPictures" >> beam.Create([]))
         target = Target(tuple(recipes), options.output, options.max_rejects)
-        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts)
+        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
         written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
 
     def report(self, p: beam.Pipeline, path: str) -> None:
         """Write nothing but the plan, as JSON into the local file `path`."""
         gathered = _gather(p, self, output="")
-        findings, demands = gathered.findings, demands_of(self.options, self.splits, output="")
-        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-        classes = gathered.of_files | "Classes" >> beam.FlatMap(_classes) | "AddClasses" >> beam.CombinePerKey(sum)
-        gathered.plans | "ReportPlan" >> ReportPlan(
-            checked, findings, classes, gathered.labels, gathered.table, path, gathered.texts
-        )
+        findings = gathered.facts | "AddFindings" >> AddFacts()
+        checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
+        report = ReportPlan(checked, gathered.labels, gathered.table, path, gathered.encoders)
+        findings.facts | "ReportPlan" >> report
 
 
 class _Gathered(NamedTuple):
-    """What the steps before the writing give: ChosenSchema, LabelMap, FeatureTable (one of each), Spill, OfFile,
-    (split, SplitPlan), and what was found; of texts, None where none are encoded."""
+    """What the steps before the writing give: ChosenSchema, LabelMap, FeatureTable (one of each), Spill, (split,
+    SplitPlan), PCollections of Facts, and encoders of texts; None where none are encoded."""
 
     chosen: PCollection
     labels: PCollection
     table: PCollection
     spills: PCollection
-    of_files: PCollection
     plans: PCollection
-    findings: Findings
-    texts: EncodedTexts | None
+    facts: tuple[PCollection, ...]
+    encoders: PCollection | None
 
 
 def _records(spill: Spill, _: object) -> Iterator[tuple[str, bytes]]:
     return ((spill.split, record) for record in read_spill(spill, 0, RANGES).records.to_pylist())
 
 
-def _counted(spill: Spill) -> Facts:
+def _counted(spill: Spill) -> WrittenShard:
     counts = {Metric.IMAGES: spill.rows, Metric.RECORD_BYTES: spill.bytes}
-    return Facts({(spill.split, metric.value): number for metric, number in counts.items()})
-
-
-def _classes_of_file(of: OfFile) -> Facts:
-    return Facts(classes={(of.split, index): number for index, number in of.classes.items()})
+    facts = Facts({(spill.split, metric.value): number for metric, number in counts.items()})
+    return WrittenShard(ShardKey(spill.split, 0, 0), "", facts)
 
 
 class _Columns(NamedTuple):
@@ -131,12 +116,6 @@ class _Columns(NamedTuple):
 
     chosen: PCollection
     encoders: PCollection | None
-
-    def texts(self, of_files: PCollection) -> EncodedTexts | None:
-        """With what OfFile say of the texts."""
-        if self.encoders is None:
-            return None
-        return EncodedTexts(self.encoders, of_files | "TextCounts" >> beam.FlatMap(_text_counts))
 
 
 def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = ()) -> _Columns:
@@ -169,25 +148,18 @@ def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
         | "Splits" >> beam.Create(job.splits)
         | "PlanRows" >> beam.Map(_plan, AsList(spilled.spills), options.sizing).with_output_types(tuple[str, SplitPlan])
     )
-    warnings = [
-        warnings_of(chosen, job),
-        plans | "OfSizes" >> beam.FlatMap(_of_sizes, options.sizing).with_output_types(Any),
-    ]
+    facts = [spilled[FACTS], warnings_of(chosen, job), plans | "OfSizes" >> beam.Map(_of_sizes, options.sizing)]
     if options.key:
         found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
-        warnings.append(found | "OfKeys" >> beam.FlatMap(_of_keys, options.key, job.splits[0]).with_output_types(Any))
-    rows = spilled[OF_FILE] | "InputRows" >> beam.Map(_rows_of_file)
-    facts = (spilled[FACTS], rows) | "AddFacts" >> AddFacts()
-    findings = Findings(facts, warnings | "Warnings" >> beam.Flatten())
+        facts.append(found | "OfKeys" >> beam.Map(_of_keys, options.key, job.splits[0]))
     return _Gathered(
         chosen,
         chosen | "Labels" >> beam.Map(labels_of),
         chosen | "Table" >> beam.Map(table_of),
         spilled.spills,
-        spilled[OF_FILE],
         plans,
-        findings,
-        columns.texts(spilled[OF_FILE]),
+        tuple(facts),
+        columns.encoders,
     )
 
 
@@ -215,29 +187,25 @@ def _gather_pictures(p: beam.Pipeline, job: TableJob) -> Gathered:
     matched = (rows.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
     rules = FolderRules(options.output, None, (), job.splits, options.seed, "", "")
     joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
-    counted = rows[OF_FILE] | "InputRows" >> beam.Map(_rows_of_file)
     return Gathered(
         joined.blocks,
         chosen | "Labels" >> beam.Map(labels_of),
         chosen | "Table" >> beam.Map(table_of, pictures),
-        (rows[FACTS], counted, matched[FACTS], joined[FACTS]),
-        warnings_of(chosen, job),
-        columns.texts(rows[OF_FILE]),
+        (rows[FACTS], matched[FACTS], joined[FACTS], warnings_of(chosen, job)),
+        columns.encoders,
     )
 
 
 def warnings_of(chosen: PCollection, job: TableJob) -> PCollection:
-    """(split, text) of columns."""
-    return chosen | "OfColumns" >> beam.FlatMap(_warnings, job.splits[0]).with_output_types(Any)
+    """Facts with the warnings of columns."""
+    return chosen | "OfColumns" >> beam.Map(_of_columns, job.splits[0])
 
 
-def _rows_of_file(of: OfFile) -> Facts:
-    return Facts(inputs={(of.split, of.rows.path, of.rows.kind): of.rows})
-
-
-def _of_sizes(of_split: tuple[str, SplitPlan], sizing: ShardSizing) -> list[tuple[str, str]]:
+def _of_sizes(of_split: tuple[str, SplitPlan], sizing: ShardSizing) -> Facts:
     split, plan = of_split
-    return [(split, text) for text in sizing_warnings(split, plan, sizing, "row")]
+    size = SplitSize(plan.images, plan.bytes, plan.shards)
+    warnings = {(split, text) for text in sizing_warnings(split, plan, sizing, "row")}
+    return Facts(warnings=warnings, plans={split: size})
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
@@ -262,27 +230,19 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
     )
 
 
-def _text_counts(of: OfFile) -> Iterator[tuple[tuple[str, str], TextCounts]]:
-    return (((of.split, column), counts) for column, counts in of.texts.items())
-
-
 def _plan(split: str, spills: list[Spill], sizing: ShardSizing) -> tuple[str, SplitPlan]:
     plan = plan_rows((spill for spill in spills if spill.split == split), sizing)
     progress.planned(plan.images, plan.shards, "rows")
     return split, plan
 
 
-def _warnings(chosen: ChosenSchema, split: str) -> Iterator[tuple[str, str]]:
-    return ((split, text) for text in chosen.warnings)
+def _of_columns(chosen: ChosenSchema, split: str) -> Facts:
+    return Facts(warnings={(split, text) for text in chosen.warnings})
 
 
-def _of_keys(found: EqualKeys, column: str, split: str) -> list[tuple[str, str]]:
+def _of_keys(found: EqualKeys, column: str, split: str) -> Facts:
     text = equal_keys_warning(found, column)
-    return [(split, text)] if text else []
-
-
-def _classes(of: OfFile) -> Iterator[tuple[tuple[str, int], int]]:
-    return (((of.split, index), number) for index, number in of.classes.items())
+    return Facts(warnings={(split, text)} if text else set())
 
 
 def labels_of(chosen: ChosenSchema) -> LabelMap:

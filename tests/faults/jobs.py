@@ -29,7 +29,7 @@ from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import Note, ShardRecipe
+from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
@@ -355,7 +355,7 @@ class Shard:
 
     def finish(
         self, gzip: bool = False, output: str = "", key: ShardKey = KEY, within: slice = slice(None)
-    ) -> ShardResult:
+    ) -> WrittenShard:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
             writer = ShardWriter(recipe, RecordContext(*self.CONTEXT, pool, 2))

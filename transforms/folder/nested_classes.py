@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.facts import Facts
 
 _SHOWN = 5
 
@@ -17,7 +17,7 @@ Nested = tuple[tuple[str, str], int]
 
 
 class WarnOfNestedClasses(beam.PTransform):
-    """Convert (range, packed Block) of image rows whose first folder is their class to (split, text) of warnings.
+    """Convert (range, packed Block) of image rows whose first folder is their class to Facts with warnings.
 
     Args:
         labels: a PCollection of one LabelMap.
@@ -35,7 +35,7 @@ class WarnOfNestedClasses(beam.PTransform):
             | "Folders" >> beam.FlatMap(_folders).with_output_types(Nested)
             | "CountFolders" >> beam.CombinePerKey(sum)
             | "CollectFolders" >> beam.combiners.ToList()
-            | "Warn" >> beam.FlatMap(_warnings, AsSingleton(self._labels), self._splits).with_output_types(Any)
+            | "Warn" >> beam.Map(_warned, AsSingleton(self._labels), self._splits)
         )
 
 
@@ -47,10 +47,8 @@ def _folders(keyed: tuple[int, bytes]) -> Iterable[Nested]:
     return found.items()
 
 
-def _warnings(nested: list[Nested], labels: LabelMap, splits: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for text in nested_classes(nested, labels):
-        for split in splits:
-            yield split, text
+def _warned(nested: list[Nested], labels: LabelMap, splits: tuple[str, ...]) -> Facts:
+    return Facts(warnings={(split, text) for text in nested_classes(nested, labels) for split in splits})
 
 
 def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:

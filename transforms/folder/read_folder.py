@@ -14,7 +14,7 @@ from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
 from recordmill.transforms.folder.join_files import join_files
 from recordmill.transforms.folder.label_paths import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
@@ -50,11 +50,10 @@ class FolderRules(NamedTuple):
 
 
 class ListedFolders(NamedTuple):
-    """(range, packed Block) of image rows or files, InputFile of each folder, and Facts."""
+    """(range, packed Block) of image rows or files, and PCollections of Facts."""
 
     blocks: PCollection
-    listings: PCollection
-    facts: PCollection
+    facts: tuple[PCollection, ...]
 
 
 class ListFolders(beam.PTransform):
@@ -73,9 +72,13 @@ class ListFolders(beam.PTransform):
         listings = (
             listed[_LISTINGS]
             | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
-            | "JoinParts" >> beam.MapTuple(join_parts)
+            | "JoinParts" >> beam.MapTuple(_join_parts)
         )
-        return ListedFolders(listed.blocks, listings, listed[FACTS])
+        return ListedFolders(listed.blocks, (listings, listed[FACTS]))
+
+
+def _join_parts(folder: str, parts: Iterable[Any]) -> Facts:
+    return Facts(listings={folder: join_parts(folder, parts)})
 
 
 def _list(listed: tuple[str, tuple[str, str]], rules: FolderRules, division: Division) -> Iterator[Any]:

@@ -82,7 +82,7 @@ def _shares(_: None, sizes: list[tuple[str, GroupSizes]], division: Division) ->
 
 
 def _names(_: None, found: Iterable[str], division: Division) -> Facts:
-    return Facts(warnings=frozenset(unmatched_warnings(found, division)))
+    return Facts(warnings=set(unmatched_warnings(found, division)))
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:

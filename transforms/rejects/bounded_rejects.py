@@ -54,7 +54,7 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
         annotations: Sum of their `Rejected.annotations`.
         first: First of the listed lines, each of which follows its key.
         packed: All listed lines in their order, compressed to some 30 bytes each. Beam would weigh and encode a list of
-            lines again and again.
+            lines again and again. Empty where lines are listed elsewhere.
     """
 
     number: int
@@ -63,7 +63,12 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
     packed: bytes
 
     def lines(self) -> list[bytes]:
-        return _DECODE_LINES(isal_zlib.decompress(self.packed))
+        return _DECODE_LINES(isal_zlib.decompress(self.packed)) if self.packed else []
+
+    def counted_with(self, other: "Rejects") -> "Rejects":
+        """Return the sums of both, without lines."""
+        sums = self.number + other.number, self.annotations + other.annotations
+        return Rejects(*sums, min(self.first, other.first), b"")
 
 
 class RejectsBuilder:
@@ -136,6 +141,10 @@ class KindsBuilder:
 
     def build(self) -> dict[RejectKind, Rejects]:
         return {kind: builder.build() for kind, builder in self._builders.items()}
+
+
+def add_rejects(parts: Iterable[Rejects]) -> Rejects:
+    return RejectsBuilder(*parts).build()
 
 
 def count_rejects(rejected: Iterable[tuple[str, Rejected]]) -> dict[RejectKind, Rejects]:

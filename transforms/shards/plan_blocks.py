@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, spans, starts_of, taken
-from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.transforms.blocks.order_images import hash_images
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
@@ -26,7 +26,6 @@ from recordmill.transforms.runtime.coders import pack, unpacker
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
 
-_OF_SPLITS = "of splits"
 BlockKey = int
 """Where a Block is among all: its range of hashes, and its number in the range, in one integer."""
 _PARTS = 1 << 32
@@ -69,12 +68,10 @@ class ShardPlans(NamedTuple):
 
     Attributes:
         placed: (ShardKey, packed Block); empty bytes for a shard that gets no image.
-        plans: (split, SplitPlan).
-        facts: Facts, with warnings of shards that are not likely to be meant.
+        facts: Facts, with plans, and warnings of shards that are not likely to be meant.
     """
 
     placed: PCollection
-    plans: PCollection
     facts: PCollection
 
 
@@ -91,12 +88,11 @@ class PlanBlocks(beam.PTransform):
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
         census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
         once = blocks.pipeline | "OncePlanned" >> beam.Create([self._sizing])
-        planned = once | "PlanSplits" >> beam.FlatMap(_plan_splits, AsList(census), self._splits).with_outputs(
-            _OF_SPLITS, FACTS, main="plans"
-        )
+        plan = beam.FlatMap(_plan_splits, AsList(census), self._splits)
+        planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="plans")
         place = beam.FlatMap(_place, AsSingleton(planned.plans), self._splits, self._estimate)
         placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
-        return ShardPlans(placed, planned[_OF_SPLITS], planned[FACTS])
+        return ShardPlans(placed, planned[FACTS])
 
 
 def cut_range(number: int, block: Block) -> Iterator[tuple[BlockKey, bytes]]:
@@ -150,7 +146,7 @@ def _plan_splits(sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]
     facts = FactsBuilder()
     for split, of in plans.items():
         progress.planned(of.plan.images, of.plan.shards)
-        yield TaggedOutput(_OF_SPLITS, (split, msgspec.structs.replace(of.plan, before=b"")))
+        facts.add_plan(split, SplitSize(of.plan.images, of.plan.bytes, of.plan.shards))
         for text in sizing_warnings(split, of.plan, sizing):
             facts.warn(split, text)
     yield tagged(facts)

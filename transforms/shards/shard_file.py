@@ -11,15 +11,22 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.dataset_files import state_folder
+from recordmill.schemas.errors import JobError
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.rejects import Reason
 from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES, frame
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.index.read_index import index_path
+from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
+
+_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
+"""Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 
 _WRITE_BYTES = 1 << 20
 """Records are written and hashed in pieces of about this size: fewer turns at the interpreter's lock."""
@@ -176,20 +183,38 @@ class Note(msgspec.Struct, frozen=True):
     sha256: str
     result: msgspec.Raw
 
+    def decode(self) -> ShardResult:
+        return msgspec.json.decode(self.result, type=ShardResult)
 
-def _decode_note(data: bytes) -> ShardResult | None:
-    """Return the result in a note; None if the note is damaged."""
-    try:
-        note = msgspec.json.decode(data, type=Note)
-        result = msgspec.json.decode(note.result, type=ShardResult)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return result if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
+
+class WrittenShard(NamedTuple):
+    """A shard of a job.
+
+    Attributes:
+        note: SHA-256 of its ShardResult in its Note, in hex digits; empty where the Facts are of records whose files
+            Beam writes.
+        facts: of its records, with the lines of rejects.
+    """
+
+    key: ShardKey
+    note: str
+    facts: Facts
+
+
+def written_shard(note: str, result: ShardResult) -> WrittenShard:
+    """The shard of a note."""
+    split = result.key.split
+    facts = Facts(
+        counts={(split, metric.value): number for metric, number in result.counted.items()},
+        rejects=count_rejects((split, reject) for reject in result.rejected),
+        classes={(split, index): number for index, number in result.class_counts.items()},
+        statistics={split: result.statistics},
+    )
+    return WrittenShard(result.key, note, facts)
 
 
 class FinishedShards:
-    """The shards that runs have finished: each leaves its ShardResult beside it, until its split's manifest is
-    written."""
+    """The shards that runs have finished: each leaves its Note beside it, until its split's manifest is written."""
 
     def __init__(self, place: ShardPlace):
         self._place = place
@@ -199,23 +224,53 @@ class FinishedShards:
         names = shard_names(self._place.name, key.split, self._place.layout)
         return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
-    def note(self, result: ShardResult) -> None:
+    def note(self, result: ShardResult) -> WrittenShard:
         data = msgspec.json.encode(result)
         note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
         self._storage.write(self._note(result.key), msgspec.json.encode(note))
+        return written_shard(note.sha256, result)
 
-    def find(self, key: ShardKey, plan: str) -> ShardResult | None:
-        """A shard of the same plan and versions, whose file is there with the same checksum, and its index."""
-        note = self._note(key)
-        if self._storage.size(note) is None:
+    def find(self, key: ShardKey, plan: str) -> tuple[WrittenShard, ShardResult] | None:
+        """A shard of the same plan and versions, whose file is there with the same checksum, and its index. Not one
+        with rejects that may have passed."""
+        note = self._read(key)
+        if note is None:
             return None
+        result = note.decode()
+        if (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
+            return None
+        if any(reject.reason in _MAY_PASS for reject in result.rejected):
+            return None
+        is_whole = all(map(self._is_there, moves(key.split, result.info)))
+        return (written_shard(note.sha256, result), result) if is_whole else None
+
+    def result(self, key: ShardKey, sha256: str) -> ShardResult:
+        """The result in a shard's note.
+
+        Args:
+            sha256: see WrittenShard.
+
+        Raises:
+            JobError: the note is gone, or is another.
+        """
+        note = self._read(key)
+        if note is None or note.sha256 != sha256:
+            raise JobError(
+                f"{self._note(key)} is gone, or not as it was written: does another run write there? Run again"
+            )
+        return note.decode()
+
+    def _read(self, key: ShardKey) -> Note | None:
+        """The note of a shard; None if there is none, or it is damaged."""
+        path = self._note(key)
         try:
-            result = _decode_note(self._storage.read(note))
-        except FileNotFoundError:  # another run may be done just now
+            if self._storage.size(path) is None:
+                return None
+            note = msgspec.json.decode(self._storage.read(path), type=Note)
+            note.decode()
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):  # another run may be done just now
             return None
-        if result is None or (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
-            return None
-        return result if all(map(self._is_there, moves(key.split, result.info))) else None
+        return note if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
     def _is_there(self, move: "Move") -> bool:
         """Whether a file is whole; it has been moved already where the run was stopped as it ended."""

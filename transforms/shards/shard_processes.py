@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe, folders_of
+from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard, folders_of
 from recordmill.transforms.shards.shard_writer import ShardWriter
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -52,7 +52,7 @@ class ShardProcesses:
         threads: int | None,
         key: ShardKey,
         packed: list[bytes],
-    ) -> "Future[ShardResult]":
+    ) -> "Future[WrittenShard]":
         """`ShardWriter.finish` in one of them.
 
         Args:
@@ -122,10 +122,10 @@ def _begin(parent: int) -> None:
 
 def _finish(
     recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: list[bytes]
-) -> ShardResult:
+) -> WrittenShard:
     with ThreadPoolExecutor(threads) as pool:
-        result = ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
+        written = ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
     if sum(map(len, packed)) > _LARGE_BYTES:
         packed.clear()
         ctypes.CDLL(None).malloc_trim(0)  # glibc would keep it for a next shard, which there may not be
-    return result
+    return written

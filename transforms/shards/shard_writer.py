@@ -13,7 +13,7 @@ import numpy as np
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
 from recordmill.schemas.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
@@ -24,13 +24,11 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe, WrittenShard
 from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)
 
-_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
-"""Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 _COUNTED_IMAGES = 1000
 """Images that are counted together: NumPy takes as long for one as for hundreds."""
 
@@ -56,9 +54,9 @@ class ShardWriter:
         self._finished = FinishedShards(recipe)
         self._encode = recipe.maker.start(of)
 
-    def finish(self, key: ShardKey, packed: Iterable[bytes]) -> ShardResult:
-        """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan and versions, and the
-        file is there, with the same checksum.
+    def finish(self, key: ShardKey, packed: Iterable[bytes]) -> WrittenShard:
+        """Write a shard, or find that an earlier run has: it left a note of the same plan and versions, and the file is
+        there, with the same checksum.
 
         Args:
             packed: Blocks of the shard's images, in any order.
@@ -69,16 +67,15 @@ class ShardWriter:
         block = ordered_block(packed, self.recipe.seed)
         block = block.having(split=np.zeros(len(block), np.int64))
         plan = self.plan_digest(key, block)
-        done = self._finished.find(key, plan)
-        if done and not any(reject.reason in _MAY_PASS for reject in done.rejected):
-            _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
+        if found := self._finished.find(key, plan):
+            written, result = found
+            _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
             continued = block.is_continuation
             progress.skipped_images(len(block) - (0 if continued is None else int(continued.sum())))
         else:
-            done = self._write(key, block, plan)
-            self._finished.note(done)
+            written = self._finished.note(self._write(key, block, plan))
         progress.finished_shard()
-        return done
+        return written
 
     def plan_digest(self, key: ShardKey, block: Block) -> str:
         """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they

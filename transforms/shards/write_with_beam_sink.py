@@ -18,24 +18,24 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shard_index import index_of
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardPlace, ShardRecipe, write_index, written_shard
 from recordmill.transforms.shards.shard_writer import ordered_block
 from recordmill.transforms.storage.resolve import storage_for
 
-RESULTS = "results"
 _LOGGER = logging.getLogger(__name__)
 
 
 class MakeRecords(ThreadedDoFn):
-    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged RESULTS, a ShardResult per run of images
-    without its file."""
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged FACTS, a WrittenShard per run of images,
+    without a note."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
@@ -56,11 +56,12 @@ class MakeRecords(ThreadedDoFn):
                 yield key.split, record
             counted = dict(+run.counted) | {Metric.RECORD_BYTES: record_bytes}
             rest = tuple(run.rejected), Statistics(), run.class_counts
-            yield TaggedOutput(RESULTS, ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest))
+            result = ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest)
+            yield TaggedOutput(FACTS, written_shard("", result))
 
 
 class SinkRecords(beam.PTransform):
-    """Convert (split, record) to (split, ShardInfo) of files in the folders of the splits' states."""
+    """Convert (split, record) to WrittenShard of files in the folders of the splits' states."""
 
     def __init__(self, place: ShardPlace, splits: Sequence[str], num_shards: int | None):
         super().__init__()
@@ -83,7 +84,7 @@ class SinkRecords(beam.PTransform):
             records
             | f"OfSplit-{split}" >> beam.FlatMap(_of_split, split).with_output_types(bytes)
             | f"Write-{split}" >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self._num_shards)
-            | f"Describe-{split}" >> beam.Map(_describe, split).with_output_types(Any)
+            | f"Describe-{split}" >> beam.Map(_describe, split, place).with_output_types(Any)
         )
 
 
@@ -91,17 +92,16 @@ def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
     return [item[1]] if item[0] == split else []
 
 
-def only_counted(sunk: tuple[str, ShardInfo]) -> Facts:
-    return Facts(statistics={sunk[0]: Statistics(sunk[1].examples)})
-
-
-def _describe(path: str, split: str) -> TimestampedValue:
-    """Read a shard back, and write its index."""
+def _describe(path: str, split: str, place: ShardPlace) -> TimestampedValue:
+    """Read a shard back, and write its index and its note."""
     reader = ShardReader(path)
     deque(reader.records(), maxlen=0)
     index = msgspec.UNSET if path.endswith(".gz") else write_index(path, index_of(reader.lengths))
     checksums = storage_for(path).checksum(path)[1], reader.sha256.hexdigest()
     progress.finished_shard()
-    info = ShardInfo(path.rsplit("/", 1)[-1], reader.examples, reader.size, *checksums, index)
+    file = path.rsplit("/", 1)[-1]
+    info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
+    statistics = Statistics(reader.examples)
+    result = ShardResult(key_of(split, file), "", made_by(place.layout), info, {}, (), statistics)
     # Beam emits names at the end of the window, when Prism takes side inputs as complete.
-    return TimestampedValue((split, info), MIN_TIMESTAMP)
+    return TimestampedValue(FinishedShards(place).note(result), MIN_TIMESTAMP)

@@ -1,16 +1,17 @@
 """Rows of tables that name pictures become image rows, each with the record of its other columns."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow, TableRow
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import Reason, SplitReject
+from recordmill.schemas.rejects import Reason
 from recordmill.schemas.splits import name_id
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import label_column
@@ -24,7 +25,7 @@ from recordmill.transforms.table.convert_columns import Fault
 from recordmill.transforms.table.make_records import RecordMaker
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import shown
-from recordmill.transforms.table.spill_rows import OF_FILE, FileCounts, OfFile, RowsRecipe
+from recordmill.transforms.table.spill_rows import RowsRecipe
 
 BUCKETS = 64
 """Of names, in which rows meet their files."""
@@ -34,7 +35,7 @@ _ROWS_AT_ONCE = 1000
 class ReadPictureRows(beam.PTransform):
     """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`.
 
-    Further outputs are `facts` and `of_file` (OfFile).
+    Facts are in the output `facts`.
 
     Args:
         chosen: a PCollection of one ChosenSchema.
@@ -53,7 +54,7 @@ class ReadPictureRows(beam.PTransform):
         return (
             files
             | "SpreadFiles" >> beam.Reshuffle()
-            | "Read" >> read.with_output_types(tuple[int, bytes]).with_outputs(FACTS, OF_FILE, main="rows")
+            | "Read" >> read.with_output_types(tuple[int, bytes]).with_outputs(FACTS, main="rows")
         )
 
 
@@ -67,18 +68,8 @@ class PictureColumn(NamedTuple):
 def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, where: PictureColumn) -> Iterator[Any]:
     progress.set_step("reading rows")
     facts = FactsBuilder()
-    rows: list[AnnotatedImage] = []
-    for item in picture_rows(file, chosen, recipe, where):
-        if isinstance(item, OfFile):
-            yield TaggedOutput(OF_FILE, item)
-        elif isinstance(item, AnnotatedImage):
-            rows.append(item)
-            if len(rows) == _ROWS_AT_ONCE:
-                yield from _packed(rows, recipe.splits.names)
-                rows = []
-        else:
-            facts.reject(*item)
-    if rows:
+    found = picture_rows(file, chosen, recipe, where, facts)
+    while rows := list(islice(found, _ROWS_AT_ONCE)):
         yield from _packed(rows, recipe.splits.names)
     yield tagged(facts)
 
@@ -96,13 +87,12 @@ def _packed(rows: list[AnnotatedImage], splits: tuple[str, ...]) -> Iterator[tup
 
 
 def picture_rows(
-    file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, where: PictureColumn
-) -> Iterator[AnnotatedImage | SplitReject | OfFile]:
-    """The rows of a file, each with its split; those without a usable path are rejects; and an OfFile a split."""
+    file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, where: PictureColumn, facts: FactsBuilder
+) -> Iterator[AnnotatedImage]:
+    """Yield the rows of a file, each with its split; those without a usable path are rejects."""
     make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed, chosen.encoders, chosen.borders)
     class_names = [category.name for category in chosen.labels.categories]
     splits = recipe.splits.names
-    counts = FileCounts(splits)
     for batch in read_rows(file, recipe.read, recipe.encoding):
         paths = batch.values(where.name)
         good = make.good_rows(batch, _path_faults(paths, where))
@@ -111,10 +101,10 @@ def picture_rows(
         for number, split in enumerate(splits):
             of_split = of_rows == number
             texts = {column: counted[of_split].sum(axis=0) for column, counted in good.texts.items()}
-            counts.add(split, int(of_split.sum()), {}, texts)
-        counts.add(splits[0], len(good.bad), {}, {})
+            facts.add_file_rows(split, file.path, int(of_split.sum()), texts)
+        facts.add_file_rows(splits[0], file.path, len(good.bad), {})
         for bad in good.bad:
-            yield SplitReject(splits[0], bad.reject(file.path))
+            facts.reject(splits[0], bad.reject(file.path))
         classes = [None] * len(identities) if good.classes is None else [class_names[c] for c in good.classes.tolist()]
         rows = zip(good.places.tolist(), good.records, of_rows.tolist(), identities, classes, strict=True)
         for place, record, number, identity, class_name in rows:
@@ -123,7 +113,6 @@ def picture_rows(
             row = TableRow(record.as_py(), line, f"{file.path} row {line}: column {where.name}")
             labels = ImageLabels(class_name=class_name, row=row)
             yield AnnotatedImage(ImageRow(name_id(identity.decode()), name), splits[number], labels=labels)
-    yield from counts.of(file.path)
 
 
 def _path_faults(paths: list[Any], where: PictureColumn) -> Iterator[Fault]:

@@ -22,7 +22,7 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, head, masked
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardPlace, WrittenShard
 from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.spill_file import Records, Spill, read_spill, rows_before
@@ -49,7 +49,7 @@ class RowShard(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False, repr=False)
 class WriteRowShards(beam.PTransform):
-    """(split, SplitPlan) become ShardResult.
+    """(split, SplitPlan) become WrittenShard.
 
     Args:
         spills: PCollection of Spill.
@@ -73,7 +73,7 @@ class WriteRowShards(beam.PTransform):
             | "WriteShard"
             >> beam.Map(
                 _write, self.output, recipes, spills, AsSingleton(self.chosen), AsSingleton(self.checked)
-            ).with_output_types(ShardResult)
+            ).with_output_types(WrittenShard)
         )
 
 
@@ -119,20 +119,20 @@ def row_shards(split: str, plan: SplitPlan, spills: Iterable[Spill]) -> Iterable
 
 def _write(
     shard: RowShard, output: str, recipes: dict[str, Recipe], spills: list[Spill], chosen: ChosenSchema, _: object
-) -> ShardResult:
+) -> WrittenShard:
     recipe = recipes[shard.key.split]
     place = ShardPlace(output, recipe.name, recipe.layout, bool(recipe.options["gzip"]))
     finished = FinishedShards(place)
     plan = _digest(shard, recipe, chosen)
-    if done := finished.find(shard.key, plan):
-        _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
-        progress.skipped_images(done.info.examples)
+    if found := finished.find(shard.key, plan):
+        written, result = found
+        _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
+        progress.skipped_images(result.info.examples)
     else:
         own = [spill for spill in spills if spill.split == shard.key.split]
-        done = write_row_shard(shard, place, own, plan)
-        finished.note(done)
+        written = finished.note(write_row_shard(shard, place, own, plan))
     progress.finished_shard()
-    return done
+    return written
 
 
 def _digest(shard: RowShard, recipe: Recipe, chosen: ChosenSchema) -> str:

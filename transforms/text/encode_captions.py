@@ -1,7 +1,7 @@
 """The captions of each image become numbers, by an encoder that is fitted on those of one split, or saved."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -15,29 +15,17 @@ from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.text.encode_texts import TextVectorizer
 from recordmill.transforms.text.fit_encoder import FitEncoder
 
-_COUNTS = "counts"
-
-
-class EncodedTexts(NamedTuple):
-    """What steps that encode texts give besides.
-
-    Attributes:
-        encoders: TextEncoder.
-        counts: ((split, column), TextCounts).
-    """
-
-    encoders: PCollection
-    counts: PCollection
-
 
 class EncodedCaptions(NamedTuple):
-    """(BlockKey, packed Block) whose captions are encoded, and what else is known of that."""
+    """(BlockKey, packed Block) whose captions are encoded, one TextEncoder, and Facts with numbers of texts."""
 
     blocks: PCollection
-    texts: EncodedTexts
+    encoder: PCollection
+    facts: PCollection
 
 
 class EncodeCaptions(beam.PTransform):
@@ -51,8 +39,8 @@ class EncodeCaptions(beam.PTransform):
     def expand(self, blocks: PCollection[tuple[int, bytes]]):
         encoder = self._encoder(blocks)
         encode = beam.ParDo(_EncodeCaptions(self._source.column, self._splits), AsSingleton(encoder))
-        encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(_COUNTS, main="blocks")
-        return EncodedCaptions(encoded.blocks, EncodedTexts(encoder, encoded[_COUNTS]))
+        encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(FACTS, main="blocks")
+        return EncodedCaptions(encoded.blocks, encoder, encoded[FACTS])
 
     def _encoder(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[TextEncoder]:
         source = self._source
@@ -108,11 +96,5 @@ class _EncodeCaptions(beam.DoFn):
         return self._vectorizer_of[1]
 
     def finish_bundle(self) -> Iterator[Any]:
-        for split, counts in self._counts.items():
-            counted = (split, self._column), TextCounts(*counts)
-            yield TaggedOutput(_COUNTS, WindowedValue(counted, MIN_TIMESTAMP, (GlobalWindow(),)))
-
-
-def add_text_counts(counts: Iterable[TextCounts]) -> TextCounts:
-    """TextCounts become their sum."""
-    return TextCounts(*map(sum, zip((0, 0, 0, 0), *map(msgspec.structs.astuple, counts), strict=True)))
+        texts = {(split, self._column): TextCounts(*counts) for split, counts in self._counts.items()}
+        yield TaggedOutput(FACTS, WindowedValue(Facts(texts=texts), MIN_TIMESTAMP, (GlobalWindow(),)))

@@ -7,13 +7,17 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.recipes import to_list
 from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime import progress
 
+LISTING = to_list("a")
 SPLITS = st.sampled_from(["train", "val"])
 REJECTS = st.builds(
     Rejected,
@@ -57,9 +61,11 @@ def test_merge(found, number, rng):
         place = rng.randrange(number)
         accumulators[place] = combine.add_input(accumulators[place], facts_of(shuffled[part : part + 2]))
     accumulators = pickle.loads(pickle.dumps(accumulators))
-    assert sorted_facts(combine.extract_output(combine.merge_accumulators(accumulators))) == sorted_facts(expected)
+    merged = combine.extract_output(combine.merge_accumulators(accumulators))
+    assert sorted_facts(merged) == sorted_facts(add_facts([expected]))
     kinds = {name: [arguments for method, *arguments in found if method == name] for name, *_ in found}
     assert expected.rejects == count_rejects(kinds.get("reject", []))
+    assert sum(rejects.number for rejects in merged.rejects.values()) == len(kinds.get("reject", []))
     assert expected.unlisted.number == len(kinds.get("add_unlisted", []))
     assert expected.unmatched.number == 2 * len(kinds.get("add_unmatched", []))
     assert sum(expected.counts.values()) == sum(arguments[-1] for arguments in kinds.get("count", []))
@@ -102,18 +108,35 @@ def test_add_facts():
         facts_of([("count", "val", Metric.ROWS_MERGED, 2), rows]),
         facts_of([("warn", "val", "x")]),
     ]
-    parts += [Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)})] * 2
+    parts += [
+        Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)}, texts={("val", "t"): TextCounts(1, 2, 3, 4)})
+    ] * 2
+    parts.append(Facts(listings={"a": LISTING}, plans={"val": SplitSize(1, 2, 3)}))
     expected = Facts(
         {("val", "rows_merged"): 2},
         {("val", "a.json", "captions"): InputRows("a.json", "captions", 4, 6, {"file": {"info": 1}})},
-        warnings=frozenset({("val", "x")}),
+        warnings={("val", "x")},
         classes={("val", 1): 4},
         statistics={"val": Statistics(6)},
+        texts={("val", "t"): TextCounts(2, 4, 6, 8)},
+        listings={"a": LISTING},
+        plans={"val": SplitSize(1, 2, 3)},
     )
     assert add_facts(parts) == expected
     assert add_facts([]) == Facts()
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         found = tuple(p | f"{number}" >> beam.Create([part]) for number, part in enumerate(parts)) | AddFacts()
         nothing = (p | "None" >> beam.Create([]),) | "AddNothing" >> AddFacts()
-        assert_that(found, equal_to([expected]), "Found")
-        assert_that(nothing, equal_to([]), "Nothing")
+        assert_that(found.facts, equal_to([expected]), "Found")
+        assert_that(nothing.facts, equal_to([]), "Nothing")
+
+
+def test_lists_of_rejects_are_apart_from_facts():
+    one, other = (Rejected("image", id_, Reason.NO_CLASS, "") for id_ in (1, 2))
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        parts = [p | f"{each.id}" >> beam.Create([facts_of([("reject", "val", each)])]) for each in (one, other)]
+        findings = tuple(parts) | AddFacts()
+        expected = count_rejects([("val", one), ("val", other)])
+        assert_that(findings.lists, equal_to(list(expected.items())), "Lists")
+        kinds = findings.facts | beam.Map(lambda facts: {kind: each.lines() for kind, each in facts.rejects.items()})
+        assert_that(kinds, equal_to([{kind: [] for kind in expected}]), "Facts")

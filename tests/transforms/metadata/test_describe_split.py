@@ -1,3 +1,5 @@
+import hashlib
+
 import msgspec
 import pytest
 
@@ -7,8 +9,11 @@ from recordmill.schemas.manifest import FORMAT, AnnotationCounts, ImageCounts, I
 from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.rejects import Metric, Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.dataset.compare_names import Names
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.metadata.describe_split import (
     Rows,
+    SplitShards,
     check_examples,
     check_rejects,
     check_whole,
@@ -49,6 +54,7 @@ UNLISTED = Unlisted(1, ("x.jpg",))
 FIRST = tuple(
     RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (3, 1, 0, 2))
 )
+STATISTICS = b"{}"
 
 SPLIT = SplitManifest(
     recipe=RECIPE,
@@ -75,7 +81,7 @@ SPLIT = SplitManifest(
     record_bytes=700,
     rejects_sha256="abc",
     first_rejects=FIRST,
-    statistics_sha256="def",
+    statistics_sha256=hashlib.sha256(STATISTICS).hexdigest(),
     shards=(SHARDS[1], SHARDS[0]),
 )
 
@@ -87,27 +93,36 @@ def without_records(images: ImageCounts) -> SplitManifest:
     )
 
 
-def listed(rejects) -> RejectList:
-    return RejectList(tally(rejects), "abc", FIRST)
+def facts(inputs=INPUTS, counts=COUNTS) -> Facts:
+    """Of the split, and of another."""
+    splits = {"train": 1, "val": 9}
+    return Facts(
+        {(split, metric): number * more for metric, number in counts.items() for split, more in splits.items()},
+        {(split, rows.path, rows.kind): rows for rows in inputs for split in splits},
+        unlisted=Names(UNLISTED.files, UNLISTED.first),
+        warnings={("train", "b"), ("train", "a"), ("val", "c")},
+    )
+
+
+def described(rejects=REJECTED, shards=SHARDS, class_counts=(9, 0), recipe=RECIPE, **found) -> SplitManifest:
+    list_ = RejectList(tally(rejects), "abc", FIRST)
+    return describe_split(recipe, facts(**found), list_, SplitShards(shards), class_counts, STATISTICS)
 
 
 def test_describe_split():
-    more = UNLISTED, "def", [9, 0], ["b", "a"]
-    assert describe_split(RECIPE, SHARDS, listed(REJECTED), INPUTS, COUNTS, *more) == SPLIT
-    assert describe_split(RECIPE, SHARDS[::-1], listed(REJECTED[::-1]), INPUTS[::-1], COUNTS, *more) == SPLIT
+    assert described() == described(REJECTED[::-1], SHARDS[::-1], inputs=INPUTS[::-1]) == SPLIT
 
 
 def test_images_of_other_classes_are_counted_apart_and_add_up():
     inputs = [InputRows("labels.csv", "labels", 11, 0)]
     counts = {Metric.IMAGES.value: 8, Metric.OF_OTHER_CLASSES.value: 2}
-    split = describe_split(RECIPE, SHARDS, listed(REJECTED[2:3]), inputs, counts, UNLISTED, "def", [0, 8])
+    split = described(REJECTED[2:3], class_counts=(0, 8), inputs=inputs, counts=counts)
     assert split.images == ImageCounts(11, 8, 0, {"malformed_image": 1}, of_other_classes=2)
     check_whole(split, FOLDER)
 
 
 def test_compression_is_as_tensorflow_names_it():
-    recipe = msgspec.structs.replace(RECIPE, options={"gzip": True})
-    assert describe_split(recipe, SHARDS, listed([]), INPUTS, COUNTS, UNLISTED, "def").compression == "GZIP"
+    assert described(recipe=msgspec.structs.replace(RECIPE, options={"gzip": True})).compression == "GZIP"
 
 
 # Nothing is lost

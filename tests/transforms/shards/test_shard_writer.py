@@ -17,14 +17,14 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
-from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.images import fetch_images
 from recordmill.transforms.images.fetch_images import FetchMembers
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import Note
+from recordmill.transforms.shards.shard_file import FinishedShards, Note
 from recordmill.transforms.shards.shard_writer import ShardWriter, ordered_block
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
@@ -65,6 +65,11 @@ def finish(tasks, recipe, labels=LABELS, table=TABLE):
         return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, pack_tasks(tasks))
 
 
+def result_of(tasks, recipe, labels=LABELS, table=TABLE) -> ShardResult:
+    """Finish a shard; return what its note says."""
+    return FinishedShards(recipe).result(KEY, finish(tasks, recipe, labels, table).note)
+
+
 def source_ids(path: Path) -> list[int]:
     examples = map(tf.train.Example.FromString, read(path))
     return [int(example.features.feature["image/source_id"].bytes_list.value[0]) for example in examples]
@@ -81,7 +86,7 @@ def crc32c(data: bytes) -> str:
 
 
 def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
-    result = finish(tasks, recipe(tmp_path))
+    result = result_of(tasks, recipe(tmp_path))
     data = (tmp_path / "out" / FILE).read_bytes()
     index = index_info(read(tmp_path / "out" / FILE))
     assert result.info == ShardInfo(NAME, 2, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
@@ -101,7 +106,7 @@ KERAS_FILE = f".recordmill-train/{KERAS_NAME}"
 
 def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, tasks):
     Path(tasks[2].ref.path).write_bytes(b"no image at all")
-    result = finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
+    result = result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
     data = (tmp_path / "out" / KERAS_FILE).read_bytes()
     (record,) = read(tmp_path / "out" / KERAS_FILE)
     index = index_info([record])
@@ -117,7 +122,7 @@ def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, ta
         ("annotation", 6, Reason.EMPTY_BOX),
         ("image", 2, Reason.IMAGE_UNREADABLE),
     }
-    assert finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
+    assert result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
 
 
 def test_a_shard_is_the_same_bytes_in_whatever_order_its_images_come(tmp_path, tasks):
@@ -149,7 +154,7 @@ def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
     size = sum(task.ref.size_bytes for task in tasks[:2])
     for run in (1, 2):
         progress.reset()
-        result = finish(pieces, recipe(tmp_path, layout="keras"), table=KERAS)
+        result = result_of(pieces, recipe(tmp_path, layout="keras"), table=KERAS)
         now = progress.snapshot()
         assert (now.images_done, now.images_skipped, now.bytes_done) == ((2, 0, size), (2, 2, 0))[run - 1]
     assert {(reject.what, reject.id, reject.annotations) for reject in result.rejected} == {
@@ -232,11 +237,11 @@ def test_images_that_may_be_had_again_are_tried_again(tmp_path, tasks, how):
     path = Path(tasks[0].ref.path)
     kept = path.rename(tmp_path / "kept")
     how(path)
-    assert finish(tasks, recipe(tmp_path)).info.examples == 1
+    assert result_of(tasks, recipe(tmp_path)).info.examples == 1
     if path.exists():
         path.rmdir()
     kept.rename(path)
-    assert finish(tasks, recipe(tmp_path)).info.examples == 2
+    assert result_of(tasks, recipe(tmp_path)).info.examples == 2
     assert sorted(source_ids(tmp_path / "out" / FILE)) == [1, 3]
 
 
@@ -329,7 +334,7 @@ def test_no_bytes_of_an_archive_are_kept_once_a_shard_is_written(tmp_path, tasks
             for number, ref in enumerate(refs)
         ]
         server.log.clear()
-        result = finish(members, recipe(tmp_path, layout="keras"), table=KERAS)
+        result = result_of(members, recipe(tmp_path, layout="keras"), table=KERAS)
         assert result.info.examples == 30
         (fetch,) = fetches
         assert sum(len(span._data) for span in fetch._spans.values()) == 0
