@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from recordmill.schemas.errors import StepError
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.shards import encode_pictures
 from recordmill.transforms.shards.shard_file import ShardFile, WrittenShard
@@ -77,12 +78,14 @@ def test_a_job_whose_writing_fails_ends_and_goes_on(sample_job, recordmill, monk
 
 
 @pytest.mark.usefixtures("small_writes")
-@pytest.mark.parametrize("error", [ValueError("of the encoder"), KeyboardInterrupt()])
-def test_what_breaks_off_a_shard_leaves_nothing(shard, is_gzip, error, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "raised"), [(ValueError("of the encoder"), StepError), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_what_breaks_off_a_shard_leaves_nothing(shard, is_gzip, error, raised, monkeypatch):
     """Beam's own writers publish what has been written so far when they are closed, or collected."""
     monkeypatch.setattr(encode_pictures, "_RUN_IMAGES", 8)
     fail_once(monkeypatch, ExampleEncoder, "encode", 3, error)
-    with pytest.raises(type(error)):
+    with pytest.raises(raised):
         shard.finish(is_gzip)
     assert shard.files() == {}
     gc.collect()
