@@ -130,7 +130,8 @@ def _look_at_split(
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     noted = _read_note(_note(output, recipe.split), overwrite)
-    if noted and noted.unlisted == recipe:  # a finished shard is kept by what is in it, whatever else was listed
+    # A finished shard is kept by what is in it, whatever else was listed, and however the input is compressed.
+    if noted and noted.unlisted.is_same_content(recipe):
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
         _check_same_recipe(output, noted.unlisted, recipe, "has an unfinished run of")

@@ -1,6 +1,7 @@
 import pickle
 
 import apache_beam as beam
+import msgspec
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
@@ -12,7 +13,16 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.recipes import to_list
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import SplitSize
-from recordmill.schemas.statistics import Statistics
+from recordmill.schemas.statistics import (
+    FINDING_EXAMPLES,
+    FINDINGS,
+    GALLERY,
+    HEAT_SIDE,
+    Example,
+    Finding,
+    Histogram,
+    Statistics,
+)
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime import progress
@@ -129,6 +139,30 @@ def test_add_facts():
         nothing = (p | "None" >> beam.Create([]),) | "AddNothing" >> AddFacts()
         assert_that(found.facts, equal_to([expected]), "Found")
         assert_that(nothing.facts, equal_to([]), "Nothing")
+
+
+def test_facts_are_at_most_a_megabyte_whatever_they_are_of():
+    """Three splits of 10,000 classes, names of 1,024 characters, and all histograms, examples and reasons full."""
+    splits, example = ("train", "val", "test"), Example(1, 1 << 62, "x" * 60, 9, 1 << 40, 1 << 20)
+    statistics = Statistics(
+        images=1 << 40,
+        histograms={name: Histogram(1 << 50, 0.0, 1e9, dict.fromkeys(range(200), 1 << 30)) for name in "abcdefghijkl"},
+        centres=dict.fromkeys(range(HEAT_SIDE**2), 1 << 30),
+        images_of_class=dict.fromkeys(range(10_000), 1 << 20),
+        examples={why: (example,) * number for why, number in GALLERY.items()},
+        findings={name: Finding(1 << 40, (example,) * FINDING_EXAMPLES) for name in FINDINGS},
+    )
+    builder = FactsBuilder()
+    for split in splits:
+        builder.add_classes(split, dict.fromkeys(range(10_000), 1 << 20))
+        for reason in Reason:
+            for id_ in range(99):
+                builder.reject(split, Rejected("image", id_, reason, "x" * 200))
+    names = [f"{number:04}" + "x" * 1020 for number in range(2000)]
+    builder.add_unlisted(*names)
+    builder.add_unmatched(*names)
+    large = msgspec.structs.replace(builder.build(), statistics=dict.fromkeys(splits, statistics))
+    assert len(pickle.dumps(add_facts([large] * 3))) < 1_000_000
 
 
 def test_lists_of_rejects_are_apart_from_facts():
