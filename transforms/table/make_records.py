@@ -95,15 +95,15 @@ class RecordMaker:
                 self._texts_of.setdefault(column.name, []).append(column)
         self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in encoders}
 
-    def class_positions(self, batch: RowBatch) -> dict[int, np.ndarray]:
-        """By class index: `SplitShares.position` of each row that becomes a record, uint64."""
+    def class_units(self, batch: RowBatch) -> dict[int, np.ndarray]:
+        """Units of the rows that become records, by class index: int64 [N, 2], see `class_borders`."""
         good = self.good_rows(batch)
+        identities = self.identities(batch, good)
         of_text = bool(self._splits.key)
-        positions = np.array(
-            [self._splits.shares.position(_name(each, of_text)) for each in self.identities(batch, good)], np.uint64
-        )
+        units = np.ones((len(identities), 2), np.int64)
+        units[:, 0] = [self._splits.shares.position(_name(each, of_text)) for each in identities]
         classes = np.zeros(0, np.int64) if good.classes is None else good.classes
-        return {int(index): positions[classes == index] for index in np.unique(classes)}
+        return {int(index): units[classes == index] for index in np.unique(classes)}
 
     def good_rows(self, batch: RowBatch, found: Iterable[Fault] = ()) -> GoodRows:
         """`found` is what is wrong with some rows besides."""
