@@ -35,14 +35,14 @@ class ReportPlan(beam.PTransform):
     Args:
         checked: a PCollection of one element, without which there is no report.
         findings: of the steps before.
-        classes: what CountClasses gives.
+        classes: what CountClasses gives; None if the findings have it.
         labels, table: one LabelMap, and one FeatureTable.
         texts: what is known of those that are encoded, if any are.
     """
 
     checked: PCollection
     findings: Findings
-    classes: PCollection
+    classes: PCollection | None
     labels: PCollection
     table: PCollection
     path: str
@@ -52,11 +52,12 @@ class ReportPlan(beam.PTransform):
         known = {
             "plans": AsList(plans),
             "parts": AsList(self.findings.facts),
-            "classes": AsList(self.classes),
             "table": AsSingleton(self.table),
             "labels": AsSingleton(self.labels),
             "_": AsSingleton(self.checked),
         }
+        if self.classes:
+            known["classes"] = AsList(self.classes)
         if texts := self.texts:
             known["encoders"] = AsList(texts.encoders)
         return plans.pipeline | "Once" >> beam.Create([self.path]) | "Report" >> beam.Map(_write_report, **known)
@@ -66,16 +67,16 @@ def _write_report(  # one parameter a side input
     path: str,
     plans: list[tuple[str, SplitPlan]],
     parts: list[Facts],
-    classes: list[OfSplit],
     labels: LabelMap,
     table: FeatureTable,
     _: object,
+    classes: Iterable[OfSplit] = (),
     encoders: Iterable[TextEncoder] = (),
 ) -> None:
     facts = add_facts(parts)
     groups = {split: number for (split, metric), number in facts.counts.items() if metric == Metric.GROUPS.value}
     of_all = tally_rejects(facts.rejects.items()), list(facts.inputs.values())
-    report = report_plan(dict(plans), *of_all, classes, labels, table, groups)
+    report = report_plan(dict(plans), *of_all, [*classes, *facts.classes.items()], labels, table, groups)
     report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
     storage_for(path).write(path, msgspec.json.encode(report))
 

@@ -7,7 +7,7 @@ on every engine, however many ranges there are.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -26,7 +26,7 @@ from recordmill.transforms.runtime.coders import pack, unpacker
 from recordmill.transforms.shards.sizing_warnings import sizing_warnings
 from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
 
-_OF_SPLITS = "of splits"
+OF_SPLITS = "of splits"
 BlockKey = int
 """Where a Block is among all: its range of hashes, and its number in the range, in one integer."""
 _PARTS = 1 << 32
@@ -92,11 +92,11 @@ class PlanBlocks(beam.PTransform):
         census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
         once = blocks.pipeline | "OncePlanned" >> beam.Create([self._sizing])
         planned = once | "PlanSplits" >> beam.FlatMap(_plan_splits, AsList(census), self._splits).with_outputs(
-            _OF_SPLITS, FACTS, main="plans"
+            OF_SPLITS, FACTS, main="plans"
         )
         place = beam.FlatMap(_place, AsSingleton(planned.plans), self._splits, self._estimate)
         placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
-        return ShardPlans(placed, planned[_OF_SPLITS], planned[FACTS])
+        return ShardPlans(placed, planned[OF_SPLITS], planned[FACTS])
 
 
 def cut_range(number: int, block: Block) -> Iterator[tuple[BlockKey, bytes]]:
@@ -147,11 +147,16 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
 def _plan_splits(sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
     yield plans
+    yield from report_plans({split: of.plan for split, of in plans.items()}, sizing)
+
+
+def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str = "image") -> Iterator[TaggedOutput]:
+    """Yield plans and their Facts, for the outputs OF_SPLITS and FACTS; `unit` is `image` or `row`."""
     facts = FactsBuilder()
-    for split, of in plans.items():
-        progress.planned(of.plan.images, of.plan.shards)
-        yield TaggedOutput(_OF_SPLITS, (split, msgspec.structs.replace(of.plan, before=b"")))
-        for text in sizing_warnings(split, of.plan, sizing):
+    for split, plan in plans.items():
+        progress.planned(plan.images, plan.shards, f"{unit}s")
+        yield TaggedOutput(OF_SPLITS, (split, msgspec.structs.replace(plan, before=b"")))
+        for text in sizing_warnings(split, plan, asked, unit):
             facts.warn(split, text)
     yield tagged(facts)
 

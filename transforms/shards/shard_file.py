@@ -3,7 +3,6 @@
 import hashlib
 import zlib
 from array import array
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import google_crc32c
@@ -109,12 +108,6 @@ class ShardFile:
     def lengths(self, first: int) -> np.ndarray:
         """Bytes of each framed record from record `first` on: int64."""
         return np.array(self._lengths[first:], np.int64)
-
-    def append_framed(self, data: bytes, lengths: Iterable[int]) -> None:
-        """Records of these lengths, each with its frame around it."""
-        self._lengths.extend(lengths)
-        self._pending.append(data)
-        self._flush()
 
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0

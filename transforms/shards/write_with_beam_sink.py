@@ -45,8 +45,9 @@ class MakeRecords(ThreadedDoFn):
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[Any]:
         key, packed = group
-        encode = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
-        block = ordered_block(packed, self._recipe.seed)
+        recipe = self._recipe
+        encode = recipe.maker.start(RecordContext(labels, table, self.pool, self.threads, recipe.output))
+        block = ordered_block(packed, recipe.seed)
         for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
             for reject in run.rejected:
                 progress.rejected(reject)

@@ -10,8 +10,8 @@ from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.folder.stratify import DivideClasses
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import RecordMaker
-from recordmill.transforms.table.spill_rows import RowsRecipe, made_ahead
+from recordmill.transforms.table.make_records import RecordMaker, RowsRecipe
+from recordmill.transforms.table.read_records import made_ahead
 
 
 class StratifyRows(beam.PTransform):
@@ -36,7 +36,8 @@ class StratifyRows(beam.PTransform):
 
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[tuple[str, bytes]]:
     progress.set_step("dividing classes")
-    make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed)
+    # A row counts even if its picture cannot be read, which is not known yet.
+    make = RecordMaker(chosen, recipe._replace(image_column=""))
     for units in made_ahead(make.class_units, file, recipe):
         for index, of_class in units.items():
             yield chosen.labels.categories[index].name, of_class.tobytes()

@@ -12,7 +12,7 @@ from recordmill.schemas.splits import RowSplits, SplitShares
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.folder.stratify import class_borders
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.spill_rows import RowsRecipe
+from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.table.stratify_rows import StratifyRows
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
