@@ -115,7 +115,7 @@ def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) ->
     """Look at all rows; `taken` as of ColumnChoice."""
     options, recipe = table.options, table.recipe
     choice = _choice(options, table.given, recipe.splits.columns)._replace(taken=taken)
-    chosen = files | "InferSchema" >> InferSchema(choice, table.files, options.read_columns, options.encoding)
+    chosen = files | "InferSchema" >> InferSchema(choice, table.files, recipe)
     if options.stratify:
         chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe)
     if not table.texts:

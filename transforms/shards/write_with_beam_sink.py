@@ -25,7 +25,7 @@ from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
+from recordmill.transforms.shards.shard_file import ShardRecipe, write_index
 from recordmill.transforms.shards.shard_writer import ordered_block
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -63,9 +63,9 @@ class MakeRecords(ThreadedDoFn):
 class SinkRecords(beam.PTransform):
     """Convert (split, record) to (split, ShardInfo) of files in the folders of the splits' states."""
 
-    def __init__(self, place: ShardPlace, splits: Sequence[str], num_shards: int | None):
+    def __init__(self, recipe: ShardRecipe, splits: Sequence[str], num_shards: int | None):
         super().__init__()
-        self._place = place
+        self._recipe = recipe
         self._splits = splits
         self._num_shards = num_shards or 0  # 0: the runner chooses
 
@@ -76,10 +76,10 @@ class SinkRecords(beam.PTransform):
         return tuple(self._sink(records, split) for split in self._splits) | "Shards" >> beam.Flatten()
 
     def _sink(self, records: PCollection, split: str) -> PCollection:
-        place = self._place
-        name = shard_names(place.name, split, place.layout).stable_prefix
-        path = storage_for(place.output).join(place.output, f"{state_folder(split)}/{name}")
-        suffix = ".gz" if place.gzip else ""  # which tells Beam to compress
+        recipe = self._recipe
+        name = shard_names(recipe.name, split, recipe.layout).stable_prefix
+        path = storage_for(recipe.output).join(recipe.output, f"{state_folder(split)}/{name}")
+        suffix = ".gz" if recipe.gzip else ""  # which tells Beam to compress
         return (
             records
             | f"OfSplit-{split}" >> beam.FlatMap(_of_split, split).with_output_types(bytes)

@@ -12,7 +12,7 @@ from recordmill.schemas.tables import Column, ColumnType, RowsFile
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_texts import column_texts
-from recordmill.transforms.table.make_records import RecordMaker, RowsRecipe
+from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.text.fit_encoder import FitEncoder
 
@@ -77,7 +77,7 @@ def row_texts(
     Args:
         chosen: which says how classes are divided, where they are.
     """
-    divide, splits = RecordMaker(chosen, recipe).splits_of, recipe.splits
+    divide, splits = RowEncoder(chosen, recipe).splits_of, recipe.splits
     columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
     for batch in read_rows(file, columns, recipe.encoding):
         split_of_row = divide(batch)

@@ -81,7 +81,7 @@ class MadeRows(NamedTuple):
     names: list[str]
 
 
-class RecordMaker:
+class RowEncoder:
     """Makes records of one table."""
 
     def __init__(self, chosen: ChosenSchema, recipe: RowsRecipe):

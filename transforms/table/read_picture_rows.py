@@ -17,7 +17,7 @@ from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import MadeRows, RowsRecipe
-from recordmill.transforms.table.read_records import TEXTS, RecordReader
+from recordmill.transforms.table.read_records import TEXTS, RowReader
 
 BUCKETS = 64
 """Of names, in which rows meet their files."""
@@ -42,7 +42,7 @@ class ReadPictureRows(beam.PTransform):
 
 
 def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    reader = RecordReader(file, chosen, recipe)
+    reader = RowReader(file, chosen, recipe)
     for made in reader:
         if made.names:
             block = picture_block(made, file, chosen, recipe)

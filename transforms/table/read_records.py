@@ -16,7 +16,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import MadeRows, RecordMaker, RowsRecipe
+from recordmill.transforms.table.make_records import MadeRows, RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import RowBatch
 
@@ -26,7 +26,7 @@ TEXTS = "texts"
 """Output of steps that read rows: ((split, column), TextCounts), of texts that were encoded."""
 
 
-class RecordReader:
+class RowReader:
     """Iterates over the records of a file, a batch of rows at a time; rows that do not fit are counted as rejects."""
 
     def __init__(self, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe):
@@ -39,7 +39,7 @@ class RecordReader:
 
     def __iter__(self) -> Iterator[MadeRows]:
         progress.set_step("reading rows")
-        for made in made_ahead(RecordMaker(self._chosen, self._recipe), self._file, self._recipe):
+        for made in made_ahead(RowEncoder(self._chosen, self._recipe), self._file, self._recipe):
             self._count(made)
             yield made
 

@@ -47,14 +47,14 @@ class Spill(msgspec.Struct, frozen=True):
     def bytes(self) -> int:
         return int(np.frombuffer(self.bytes_before, np.int64)[-1])
 
-    def piece(self, first: int, end: int) -> "Piece":
+    def piece(self, first: int, end: int) -> "SpillPiece":
         """The records of ranges `first` up to `end`."""
         rows, data = (np.frombuffer(before, np.int64) for before in (self.rows_before, self.bytes_before))
         start = int(rows[-1]) * _INDEX.itemsize + int(data[first])
-        return Piece(int(rows[first]), int(rows[end] - rows[first]), start, int(data[end] - data[first]))
+        return SpillPiece(int(rows[first]), int(rows[end] - rows[first]), start, int(data[end] - data[first]))
 
 
-class Piece(NamedTuple):
+class SpillPiece(NamedTuple):
     """Neighbours in a Spill: the first of them, their number, offset and bytes of their records."""
 
     first: int
@@ -144,7 +144,7 @@ def write_spill(output: str, split: str, source: str, name: str, records: Record
 _INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
 
 
-def read_index(path: str, piece: Piece) -> np.ndarray:
+def read_index(path: str, piece: SpillPiece) -> np.ndarray:
     """`order`, `line` and `length` of records of the Spill `path`.
 
     Raises:
@@ -184,13 +184,13 @@ def _delete_unowned(folder: str) -> None:
 
 
 def read_piece(path: str, piece: Sequence[int]) -> Records:
-    """Records of the Spill `path`; `piece` has what Piece has.
+    """Records of the Spill `path`; `piece` has what SpillPiece has.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
         OSError: it was cut short.
     """
-    of = Piece(*piece)
+    of = SpillPiece(*piece)
     index = read_index(path, of)
     data = _range(path, of.offset, of.bytes)
     ends = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])

@@ -11,7 +11,7 @@ from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_records import TEXTS, RecordReader
+from recordmill.transforms.table.read_records import TEXTS, RowReader
 from recordmill.transforms.table.spill_file import Records, Spill, record_orders, write_spill
 
 _SPILL_BYTES = 64_000_000
@@ -36,7 +36,7 @@ class SpillRows(beam.PTransform):
 
 
 def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    reader = RecordReader(file, chosen, recipe)
+    reader = RowReader(file, chosen, recipe)
     pending: list[list[Records]] = [[] for _ in recipe.splits.names]
     size = number = 0
     for good, split, _ in reader:

@@ -10,7 +10,7 @@ from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.folder.stratify import DivideClasses
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import RecordMaker, RowsRecipe
+from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_records import made_ahead
 
 
@@ -37,7 +37,7 @@ class StratifyRows(beam.PTransform):
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[tuple[str, bytes]]:
     progress.set_step("dividing classes")
     # A row counts even if its picture cannot be read, which is not known yet.
-    make = RecordMaker(chosen, recipe._replace(image_column=""))
+    make = RowEncoder(chosen, recipe._replace(image_column=""))
     for units in made_ahead(make.class_units, file, recipe):
         for index, of_class in units.items():
             yield chosen.labels.categories[index].name, of_class.tobytes()

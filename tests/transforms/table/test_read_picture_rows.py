@@ -19,7 +19,7 @@ from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.table.read_picture_rows import picture_block
-from recordmill.transforms.table.read_records import RecordReader
+from recordmill.transforms.table.read_records import RowReader
 from tests.transforms.rejects.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
@@ -49,7 +49,7 @@ def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     divided = RowSplits(HALVES, HALVES.names, **({"key": "path", "images": folders} | splits))
     file = RowsFile(0, str(path), path.stat().st_size, "")
     recipe = RowsRecipe("", divided, 0, (), "utf-8", "path", folders)
-    reader = RecordReader(file, CHOSEN, recipe)
+    reader = RowReader(file, CHOSEN, recipe)
     found = []
     for made in reader:
         block = picture_block(made, file, CHOSEN, recipe)
