@@ -27,7 +27,7 @@ from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.metadata.write_metadata import Target, write_metadata
-from recordmill.transforms.shards.shard_file import FinishedShards, ShardPlace
+from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.storage.resolve import storage_for
 
 _CLASSES = 1203
@@ -66,7 +66,7 @@ def main() -> None:
     args = parser.parse_args()
     images = args.images // args.shards
     with tempfile.TemporaryDirectory() as output:
-        finished = FinishedShards(ShardPlace(output, "made", "detection", gzip=False))
+        finished = FinishedShards(output, "made", "detection")
         storage, facts, notes, lists = storage_for(output), Facts(), [], []
         for index in range(args.shards):
             result = shard_result(ShardKey("train", index, args.shards), images, not args.no_pictures)

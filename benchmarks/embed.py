@@ -42,7 +42,7 @@ from recordmill.transforms.embed.load_model import load_model
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_writer import write_shard
 
 BATCH = 16
 
@@ -58,9 +58,8 @@ def embed(paths: list[Path], choice: ModelChoice, found: FeatureModel, output: P
     ]
     threads = usable_cores()
     with ThreadPoolExecutor(threads) as pool:
-        ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(
-            ShardKey("train", 0, 1), [pack_block(block_of_tasks(tasks, ("train",)))]
-        )
+        packed = pack_block(block_of_tasks(tasks, ("train",)))
+        write_shard(ShardKey("train", 0, 1), [packed], recipe, RecordContext(labels, table, pool, threads))
 
 
 def recipe_loop(paths: list[Path], model: keras.Model, size: tuple[int, int], output: Path) -> None:

@@ -15,6 +15,7 @@ from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import FACTS, AddFacts
+from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_groups import CountGroups
@@ -38,7 +39,8 @@ class Gathered(NamedTuple):
     """What there is to write.
 
     Attributes:
-        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`.
+        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of
+            rows.
         labels: one LabelMap, of the classes that were asked for.
         table: one FeatureTable: what is in a record.
         facts: PCollections of Facts, of the steps.
@@ -55,15 +57,17 @@ class Gathered(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What is in records.
+    """What is in records, and how they are planned.
 
     Attributes:
-        table: as far as it is known before the job.
         maker: of the records.
+        plan: converts `Gathered.blocks` to ShardPlans.
+        counts_classes: whether a report counts the classes of Blocks; the Facts of rows have them.
     """
 
-    table: FeatureTable
     maker: RecordMaker
+    plan: beam.PTransform
+    counts_classes: bool = False
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
@@ -74,13 +78,21 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     return AsSingleton(p | "GroupsFile" >> beam.Create([options.groups]) | "ReadGroups" >> ReadGroups(options.division))
 
 
-def pictures(options: PictureOptions) -> Contents:
-    """Records that hold the pictures."""
-    return Contents(options.table, EncodePictures(options.box_policy, options.pictures))
+def planned_blocks(
+    options: ImageOptions, splits: Sequence[str], maker: RecordMaker, estimate: RecordEstimate
+) -> Contents:
+    """Records that `maker` makes of the images of Blocks."""
+    return Contents(maker, PlanBlocks(splits, options.sizing, options.seed, estimate), True)
 
 
-class ImageJob(NamedTuple):
-    """A conversion of image files; every task belongs to one of the splits.
+def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
+    """Records that hold the pictures; `table` is as far as it is known before the job."""
+    maker = EncodePictures(options.box_policy, options.pictures)
+    return planned_blocks(options, splits, maker, maker.estimate(table))
+
+
+class Job(NamedTuple):
+    """A conversion; every image or row belongs to one of the splits.
 
     Attributes:
         gather: adds the steps that give what there is to write.
@@ -94,7 +106,7 @@ class ImageJob(NamedTuple):
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
         """Write the splits that there are recipes for, which are all splits of the job."""
         options, gathered = self.options, self.gather(p)
-        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
+        planned = gathered.blocks | "PlanShards" >> self.contents.plan
         findings = _facts(gathered, planned, self.splits) | "AddFindings" >> AddFacts()
         demands = demands_of(options, self.splits, options.output)
         checked = findings | "CheckFindings" >> CheckFindings(demands)
@@ -108,16 +120,14 @@ class ImageJob(NamedTuple):
     def report(self, p: beam.Pipeline, path: str) -> None:
         """Write nothing but the plan of the splits, as JSON into the local file `path`."""
         gathered = self.gather(p)
-        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
-        classes = gathered.blocks | "CountClasses" >> CountClasses(self.splits, gathered.labels)
-        findings = (*_facts(gathered, planned, self.splits), classes) | "AddFindings" >> AddFacts()
+        planned = gathered.blocks | "PlanShards" >> self.contents.plan
+        facts = _facts(gathered, planned, self.splits)
+        if self.contents.counts_classes:
+            facts += (gathered.blocks | "CountClasses" >> CountClasses(self.splits, gathered.labels),)
+        findings = facts | "AddFindings" >> AddFacts()
         checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
         report = ReportPlan(checked, gathered.labels, gathered.table, path, gathered.encoders)
         findings.facts | "ReportPlan" >> report
-
-    def _plan_shards(self) -> PlanBlocks:
-        options, estimate = self.options, self.contents.maker.estimate(self.contents.table)
-        return PlanBlocks(self.splits, options.sizing, options.seed, estimate)
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:

@@ -2,10 +2,9 @@
 
 import apache_beam as beam
 
-from recordmill.pipelines.convert import Contents, Gathered
+from recordmill.pipelines.convert import Contents, Gathered, planned_blocks
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.layouts import features_table
 from recordmill.schemas.models import RANDOM, FeatureModel
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
@@ -16,10 +15,10 @@ _RANDOM_WEIGHTS = (
 )
 
 
-def features(options: EmbedOptions, model: FeatureModel) -> Contents:
+def features(options: EmbedOptions, splits: tuple[str, ...], model: FeatureModel, table: FeatureTable) -> Contents:
     """Records that hold what the model makes of pictures."""
     maker = EmbedPictures(options.choice, model, options.batch, options.dtype, options.resize)
-    return Contents(features_table(model.feature_shape, options.dtype), maker)
+    return planned_blocks(options, splits, maker, maker.estimate(table))
 
 
 def with_features(

@@ -1,48 +1,35 @@
 """`recordmill table`: rows of tables become TFRecord shards."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsList, PCollection
 
-from recordmill.pipelines.convert import Gathered, ImageJob, demands_of, pictures
+from recordmill.pipelines.convert import Contents, Gathered, pictures
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
-from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.rejects import Metric
-from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
-from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts
+from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.join.match_rows import MatchRows
-from recordmill.transforms.metadata.check_findings import CheckFindings
-from recordmill.transforms.metadata.report_plan import ReportPlan
-from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata
-from recordmill.transforms.report.report_folder import ReportFolder
-from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.shard_file import ShardPlace, WrittenShard
-from recordmill.transforms.shards.sizing_warnings import sizing_warnings
-from recordmill.transforms.shards.split_plan import SplitPlan
-from recordmill.transforms.shards.write_with_beam_sink import SinkRecords
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
+from recordmill.transforms.table.copy_rows import CopyRows
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
+from recordmill.transforms.table.make_records import RowsRecipe
+from recordmill.transforms.table.plan_rows import PlanRows
 from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
-from recordmill.transforms.table.spill_file import RANGES, Spill, read_spill
-from recordmill.transforms.table.spill_rows import RowsRecipe, SpillRows
+from recordmill.transforms.table.spill_rows import SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
-from recordmill.transforms.table.write_row_shards import WriteRowShards, plan_rows
 
 
-class TableJob(NamedTuple):
+class Table(NamedTuple):
     """A table to write.
 
     Attributes:
@@ -58,57 +45,57 @@ class TableJob(NamedTuple):
     splits: tuple[str, ...]
     texts: tuple[EncoderSource, ...] = ()
 
-    def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
-        """Write the splits that there are recipes for, which are all splits of the job."""
+    @property
+    def recipe(self) -> RowsRecipe:
         options = self.options
-        gathered = _gather(p, self, options.output)
-        findings = gathered.facts | "AddFindings" >> AddFacts()
-        checked = findings | "CheckFindings" >> CheckFindings(demands_of(options, self.splits, options.output))
-        if options.writer == "beam":
-            place = ShardPlace(options.output, options.name, options.layout, options.gzip)
-            spread = gathered.spills | "SpreadSpills" >> beam.Reshuffle()
-            records = spread | "Records" >> beam.FlatMap(_records, AsSingleton(checked))
-            shards = records | "SinkRecords" >> SinkRecords(place, self.splits, options.num_shards)
-            counted = gathered.spills | "Counted" >> beam.Map(_counted)
-            written = (shards, counted) | "AllFacts" >> beam.Flatten()
-        else:
-            written = gathered.plans | "WriteRowShards" >> WriteRowShards(
-                gathered.spills, checked, gathered.chosen, recipes, options.output
-            )
-        target = Target(tuple(recipes), options.output, options.max_rejects)
-        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
-        written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
+        return RowsRecipe(
+            "" if options.dry_run else options.output,
+            options.row_splits(self.splits),
+            options.seed,
+            options.read_columns,
+            options.encoding,
+            options.image_column or "",
+            options.images,
+        )
 
-    def report(self, p: beam.Pipeline, path: str) -> None:
-        """Write nothing but the plan, as JSON into the local file `path`."""
-        gathered = _gather(p, self, output="")
-        findings = gathered.facts | "AddFindings" >> AddFacts()
-        checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
-        report = ReportPlan(checked, gathered.labels, gathered.table, path, gathered.encoders)
-        findings.facts | "ReportPlan" >> report
+    @property
+    def contents(self) -> Contents:
+        """What is in records. The columns are not known before the job."""
+        options = self.options
+        if not options.image_column:
+            return Contents(CopyRows(), PlanRows(self.splits, options.sizing))
+        features = picture_of_row(options.pictures.raw_size)
+        return pictures(options, self.splits, msgspec.structs.replace(TABLE, features=features))
 
 
-class _Gathered(NamedTuple):
-    """What the steps before the writing give: ChosenSchema, LabelMap, FeatureTable (one of each), Spill, (split,
-    SplitPlan), PCollections of Facts, and encoders of texts; None where none are encoded."""
-
-    chosen: PCollection
-    labels: PCollection
-    table: PCollection
-    spills: PCollection
-    plans: PCollection
-    facts: tuple[PCollection, ...]
-    encoders: PCollection | None
-
-
-def _records(spill: Spill, _: object) -> Iterator[tuple[str, bytes]]:
-    return ((spill.split, record) for record in read_spill(spill, 0, RANGES).records.to_pylist())
-
-
-def _counted(spill: Spill) -> WrittenShard:
-    counts = {Metric.IMAGES: spill.rows, Metric.RECORD_BYTES: spill.bytes}
-    facts = Facts({(spill.split, metric.value): number for metric, number in counts.items()})
-    return WrittenShard(ShardKey(spill.split, 0, 0), "", facts)
+def gather(p: beam.Pipeline, table: Table) -> Gathered:
+    """Rows as records, in sorted files; or, with their classes and splits and the files that they name, as images."""
+    options, recipe = table.options, table.recipe
+    features = picture_of_row(options.pictures.raw_size) if options.image_column else ()
+    files = p | "Files" >> beam.Create(table.files)
+    columns = _choose_columns(files, table, (DECODED_PICTURE, *(each.name for each in features)) if features else ())
+    chosen = columns.chosen
+    if options.image_column:
+        read = files | "ReadPictureRows" >> ReadPictureRows(chosen, recipe)
+        list_files = ListFiles(options.output, "path", BUCKETS)
+        listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+        matched = (read.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+        rules = FolderRules(options.output, None, (), table.splits, options.seed, "", "")
+        joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
+        blocks, facts = joined.blocks, [read[FACTS], matched[FACTS], joined[FACTS]]
+    else:
+        read = files | "SpillRows" >> SpillRows(chosen, recipe)
+        blocks, facts = read.spills, [read[FACTS]]
+        if options.key and recipe.output:
+            found = blocks | "FindEqualKeys" >> FindEqualKeys(recipe.output)
+            facts.append(found | "OfKeys" >> beam.Map(_of_keys, options.key, table.splits[0]))
+    return Gathered(
+        blocks,
+        chosen | "Labels" >> beam.Map(labels_of),
+        chosen | "Table" >> beam.Map(table_of, features),
+        (*facts, chosen | "OfColumns" >> beam.Map(_of_columns, table.splits[0])),
+        columns.encoders,
+    )
 
 
 class _Columns(NamedTuple):
@@ -118,94 +105,18 @@ class _Columns(NamedTuple):
     encoders: PCollection | None
 
 
-def choose_columns(files: PCollection, job: TableJob, taken: tuple[str, ...] = ()) -> _Columns:
+def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) -> _Columns:
     """Look at all rows; `taken` as of ColumnChoice."""
-    options, divided = job.options, job.options.row_splits(job.splits)
-    choice = _choice(options, job.given, divided.columns)._replace(taken=taken)
-    chosen = files | "InferSchema" >> InferSchema(choice, job.files, options.read_columns, options.encoding)
+    options, recipe = table.options, table.recipe
+    choice = _choice(options, table.given, recipe.splits.columns)._replace(taken=taken)
+    chosen = files | "InferSchema" >> InferSchema(choice, table.files, recipe)
     if options.stratify:
-        chosen = files | "StratifyRows" >> StratifyRows(chosen, rows_recipe(job, output=""))
-    if not job.texts:
+        chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe)
+    if not table.texts:
         return _Columns(chosen, None)
-    encoders = files | "FitTexts" >> FitTexts(job.texts, divided, choice.defaults, options.encoding, chosen)
+    encoders = files | "FitTexts" >> FitTexts(table.texts, recipe, choice.defaults, chosen)
     with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, taken)
     return _Columns(chosen | "WithTexts" >> with_encoders, encoders)
-
-
-def rows_recipe(job: TableJob, output: str) -> RowsRecipe:
-    options = job.options
-    return RowsRecipe(output, options.row_splits(job.splits), options.seed, options.read_columns, options.encoding)
-
-
-def _gather(p: beam.Pipeline, job: TableJob, output: str) -> _Gathered:
-    options = job.options
-    files = p | "Files" >> beam.Create(job.files)
-    columns = choose_columns(files, job)
-    chosen = columns.chosen
-    spilled = files | "SpillRows" >> SpillRows(chosen, rows_recipe(job, output))
-    plans = (
-        p
-        | "Splits" >> beam.Create(job.splits)
-        | "PlanRows" >> beam.Map(_plan, AsList(spilled.spills), options.sizing).with_output_types(tuple[str, SplitPlan])
-    )
-    facts = [spilled[FACTS], warnings_of(chosen, job), plans | "OfSizes" >> beam.Map(_of_sizes, options.sizing)]
-    if options.key:
-        found = spilled.spills | "FindEqualKeys" >> FindEqualKeys()
-        facts.append(found | "OfKeys" >> beam.Map(_of_keys, options.key, job.splits[0]))
-    return _Gathered(
-        chosen,
-        chosen | "Labels" >> beam.Map(labels_of),
-        chosen | "Table" >> beam.Map(table_of),
-        spilled.spills,
-        plans,
-        tuple(facts),
-        columns.encoders,
-    )
-
-
-def picture_job(job: TableJob) -> ImageJob:
-    """The conversion of rows with the pictures that they name. Rows move between steps, encoded, as annotations of
-    pictures do; pictures are read where a shard is written. The columns are not known before the job."""
-    options = job.options
-    table = msgspec.structs.replace(TABLE, features=picture_of_row(options.pictures.raw_size))
-    contents = pictures(options)._replace(table=table)
-    return ImageJob(options, job.splits, partial(_gather_pictures, job=job), contents)
-
-
-def _gather_pictures(p: beam.Pipeline, job: TableJob) -> Gathered:
-    """Rows, with their classes and splits, and the files that they name."""
-    options = job.options
-    files = p | "Files" >> beam.Create(job.files)
-    pictures = picture_of_row(options.pictures.raw_size)
-    columns = choose_columns(files, job, (DECODED_PICTURE, *(feature.name for feature in pictures)))
-    chosen = columns.chosen
-    rows = files | "ReadPictureRows" >> ReadPictureRows(
-        chosen, rows_recipe(job, options.output), options.image_column or "", options.images
-    )
-    list_files = ListFiles(options.output, "path", BUCKETS)
-    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
-    matched = (rows.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
-    rules = FolderRules(options.output, None, (), job.splits, options.seed, "", "")
-    joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
-    return Gathered(
-        joined.blocks,
-        chosen | "Labels" >> beam.Map(labels_of),
-        chosen | "Table" >> beam.Map(table_of, pictures),
-        (rows[FACTS], matched[FACTS], joined[FACTS], warnings_of(chosen, job)),
-        columns.encoders,
-    )
-
-
-def warnings_of(chosen: PCollection, job: TableJob) -> PCollection:
-    """Facts with the warnings of columns."""
-    return chosen | "OfColumns" >> beam.Map(_of_columns, job.splits[0])
-
-
-def _of_sizes(of_split: tuple[str, SplitPlan], sizing: ShardSizing) -> Facts:
-    split, plan = of_split
-    size = SplitSize(plan.images, plan.bytes, plan.shards)
-    warnings = {(split, text) for text in sizing_warnings(split, plan, sizing, "row")}
-    return Facts(warnings=warnings, plans={split: size})
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
@@ -228,12 +139,6 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
         {column.name: column.values for column in plain if column.values},
         options.image_column or "",
     )
-
-
-def _plan(split: str, spills: list[Spill], sizing: ShardSizing) -> tuple[str, SplitPlan]:
-    plan = plan_rows((spill for spill in spills if spill.split == split), sizing)
-    progress.planned(plan.images, plan.shards, "rows")
-    return split, plan
 
 
 def _of_columns(chosen: ChosenSchema, split: str) -> Facts:

@@ -5,7 +5,6 @@ that jobs that write two splits at once do not overwrite what the other says.
 """
 
 import hashlib
-from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +23,8 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.splits import split_name_fault
 
 FORMAT = 1
-"""Development versions wrote 2 to 4. From 0.1.0 on it is raised when the same inputs and options would give other bytes, or the manifest another shape."""
+"""Development versions wrote 2 to 4. From 0.1.0 on it is raised when the same inputs and options would give other
+bytes, or the manifest another shape."""
 
 
 class Unlisted(msgspec.Struct, frozen=True):
@@ -53,13 +53,6 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     images: int
     annotations: int
     uncarried: FieldRows = {}
-
-
-class SplitRows(NamedTuple):
-    """Rows of an input and the split that they are of."""
-
-    split: str
-    rows: InputRows
 
 
 class RewrittenPictures(msgspec.Struct, frozen=True):

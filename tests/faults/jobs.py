@@ -30,7 +30,7 @@ from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
@@ -358,8 +358,7 @@ class Shard:
     ) -> WrittenShard:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
-            writer = ShardWriter(recipe, RecordContext(*self.CONTEXT, pool, 2))
-            return writer.finish(key, pack_tasks(self.tasks[within]))
+            return write_shard(key, pack_tasks(self.tasks[within]), recipe, RecordContext(*self.CONTEXT, pool, 2))
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

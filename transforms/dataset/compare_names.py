@@ -24,8 +24,8 @@ class Names(NamedTuple):
     Attributes:
         number: how many there are.
         first: up to five of them, sorted.
-        compared: up to 1,000, and 50,000 characters, those with the least hash of what a file is called without folder and ending: of two lots
-            of names those that may belong together.
+        compared: up to 1,000, and 50,000 characters, those with the least hash of what a file is called without folder
+            and ending: of two lots of names those that may belong together.
     """
 
     number: int = 0

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
-import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.encoders import TextCounts
@@ -126,13 +125,9 @@ class FactsBuilder:
     def add_unmatched(self, *names: str) -> None:
         self._unmatched += names
 
-    def add_file_rows(self, split: str, path: str, rows: int, texts: Mapping[str, np.ndarray]) -> None:
-        """Count rows of a table's file, and what was encoded of each column's texts: int64 [4], see TextCounts."""
-        if rows:
-            self.add_rows(split, InputRows(path, "rows", rows, 0))
-        for column, counts in texts.items():
-            known = self._facts.texts.get((split, column), TextCounts())
-            self._facts.texts[split, column] = known.plus(TextCounts(*map(int, counts)))
+    def add_texts(self, split: str, column: str, counts: TextCounts) -> None:
+        known = self._facts.texts.get((split, column), TextCounts())
+        self._facts.texts[split, column] = known.plus(counts)
 
     def add_classes(self, split: str, numbers: Mapping[int, int]) -> None:
         classes = self._facts.classes

@@ -1,4 +1,4 @@
-"""Splits by class: each split gets its share of every class, not only of all images.
+"""Splits by class: each split gets its share of every class, not only of all images, or rows of a table.
 
 Which images those are still follows from their names; but an image at the border between two splits may come to lie
 beyond it when others of its class are added. A group of images that belong together counts, with all of them, as of
@@ -49,15 +49,22 @@ class Stratify(beam.PTransform):
         of_groups = groups | "PlaceGroups" >> beam.Map(_placed_group, self._division).with_output_types(
             tuple[str, bytes]
         )
-        borders = (
-            (placed.alone, of_groups)
-            | "Units" >> beam.Flatten()
-            | "GroupByClass" >> beam.GroupByKey()  # (class, [int64 [N, 2] of Units, as bytes])
-            | "Divide" >> beam.Map(_divided, self._division)  # (class, borders)
-        )
+        units = (placed.alone, of_groups) | "Units" >> beam.Flatten()
+        borders = units | "DivideClasses" >> DivideClasses(self._division)
         mixed = groups | "OfSeveralClasses" >> beam.FlatMap(_mixed)  # (group, class)
         assign = beam.Map(_assigned, AsDict(borders), AsDict(mixed), self._division, self._splits)
         return rows | "Assign" >> assign.with_output_types(Rows)
+
+
+class DivideClasses(beam.PTransform):
+    """Convert (class, int64 [N, 2] of Units as bytes) to (class, borders), see `class_borders`."""
+
+    def __init__(self, division: Division | AsSingleton):
+        super().__init__()
+        self._division = division
+
+    def expand(self, units: PCollection[tuple[str, bytes]]):
+        return units | "GroupByClass" >> beam.GroupByKey() | "Divide" >> beam.Map(_divided, self._division)
 
 
 def _placed(keyed: Rows, division: Division) -> Iterator[Any]:

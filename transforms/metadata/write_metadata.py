@@ -33,7 +33,7 @@ from recordmill.transforms.metadata.describe_split import (
 )
 from recordmill.transforms.metadata.folder_duplicates import decode_fingerprints, fingerprint_line, fingerprints_path
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
-from recordmill.transforms.shards.shard_file import FinishedShards, ShardPlace, WrittenShard
+from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -171,7 +171,7 @@ def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]
     Raises:
         JobError: one is gone.
     """
-    finished = FinishedShards(ShardPlace(output, recipe.name, recipe.layout, gzip=False))
+    finished = FinishedShards(output, recipe.name, recipe.layout)
     infos, digest, upload = [], sha256(), None
     try:
         for key, note in sorted(each for each in notes if each[0].split == recipe.split):

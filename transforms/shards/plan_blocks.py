@@ -7,13 +7,13 @@ on every engine, however many ranges there are.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, spans, starts_of, taken
 from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
@@ -143,13 +143,18 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
 def _plan_splits(sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
     yield plans
+    yield report_plans({split: of.plan for split, of in plans.items()}, sizing)
+
+
+def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str = "image") -> TaggedOutput:
+    """The Facts of plans, for the output FACTS; `unit` is `image` or `row`."""
     facts = FactsBuilder()
-    for split, of in plans.items():
-        progress.planned(of.plan.images, of.plan.shards)
-        facts.add_plan(split, SplitSize(of.plan.images, of.plan.bytes, of.plan.shards))
-        for text in sizing_warnings(split, of.plan, sizing):
+    for split, plan in plans.items():
+        progress.planned(plan.images, plan.shards, f"{unit}s")
+        facts.add_plan(split, SplitSize(plan.images, plan.bytes, plan.shards))
+        for text in sizing_warnings(split, plan, asked, unit):
             facts.warn(split, text)
-    yield tagged(facts)
+    return tagged(facts)
 
 
 def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, BlockPlan]:

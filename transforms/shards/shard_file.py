@@ -3,7 +3,6 @@
 import hashlib
 import zlib
 from array import array
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import google_crc32c
@@ -38,29 +37,21 @@ _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slo
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
 
 
-class ShardPlace(msgspec.Struct, frozen=True):
-    """Where shards go, and what is theirs besides records.
+class ShardRecipe(msgspec.Struct, frozen=True):
+    """Where shards go, and all that decides their bytes besides images and labels.
 
     Attributes:
         output: folder of the data set; `name` begins its files' names.
         layout: one of `recordmill.schemas.layouts.LAYOUTS`.
+        seed: orders the records.
+        maker: of the records.
+        format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
     """
 
     output: str
     name: str
     layout: str
     gzip: bool
-
-
-class ShardRecipe(ShardPlace, frozen=True):
-    """All that decides the bytes of a shard of images, besides these and their labels.
-
-    Attributes:
-        seed: orders the records.
-        maker: of the records.
-        format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
-    """
-
     seed: int
     maker: RecordMaker
     format: int
@@ -76,13 +67,13 @@ class ShardFile:
         info: what is known of the file; once the block has ended.
     """
 
-    def __init__(self, place: ShardPlace, key: ShardKey):
-        self._place = place
+    def __init__(self, recipe: ShardRecipe, key: ShardKey):
+        self._recipe = recipe
         self._key = key
-        self._names = shard_names(place.name, key.split, place.layout)
-        self._storage = storage_for(place.output)
-        self._upload = self._storage.create(self._path(0), place.output)
-        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if place.gzip else None
+        self._names = shard_names(recipe.name, key.split, recipe.layout)
+        self._storage = storage_for(recipe.output)
+        self._upload = self._storage.create(self._path(0), recipe.output)
+        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
         self._sha256 = hashlib.sha256()
         self._crc32c = google_crc32c.Checksum()
         self._pending: list[bytes] = []
@@ -93,10 +84,10 @@ class ShardFile:
         self.info: ShardInfo
 
     def _path(self, examples: int) -> str:
-        return self._storage.join(self._place.output, f"{state_folder(self._key.split)}/{self._name(examples)}")
+        return self._storage.join(self._recipe.output, f"{state_folder(self._key.split)}/{self._name(examples)}")
 
     def _name(self, examples: int) -> str:
-        return self._names.file(self._key, examples, self._place.gzip)
+        return self._names.file(self._key, examples, self._recipe.gzip)
 
     @property
     def examples(self) -> int:
@@ -116,12 +107,6 @@ class ShardFile:
     def lengths(self, first: int) -> np.ndarray:
         """Bytes of each framed record from record `first` on: int64."""
         return np.array(self._lengths[first:], np.int64)
-
-    def append_framed(self, data: bytes, lengths: Iterable[int]) -> None:
-        """Records of these lengths, each with its frame around it."""
-        self._lengths.extend(lengths)
-        self._pending.append(data)
-        self._flush()
 
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
@@ -154,7 +139,7 @@ class ShardFile:
                 if self._gzip:
                     self._write(self._gzip.flush())
                 path = self._path(self.examples)
-                index = msgspec.UNSET if self._place.gzip else write_index(path, index_of(self._lengths))
+                index = msgspec.UNSET if self._recipe.gzip else write_index(path, index_of(self._lengths))
                 checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
                 name = self._name(self.examples)
                 self.info = ShardInfo(name, self.examples, self._size, *checksums, index)
@@ -170,11 +155,11 @@ def write_index(path: str, index: ShardIndex) -> IndexInfo:
     return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
 
 
-def folders_of(place: ShardPlace, split: str) -> set[str]:
+def folders_of(recipe: ShardRecipe, split: str) -> set[str]:
     """The folders that files of a split's shards are written in."""
-    join = storage_for(place.output).join
-    state = join(place.output, state_folder(split))
-    return {place.output, state, join(state, INDEX)}
+    join = storage_for(recipe.output).join
+    state = join(recipe.output, state_folder(split))
+    return {recipe.output, state, join(state, INDEX)}
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -216,13 +201,15 @@ def written_shard(note: str, result: ShardResult) -> WrittenShard:
 class FinishedShards:
     """The shards that runs have finished: each leaves its Note beside it, until its split's manifest is written."""
 
-    def __init__(self, place: ShardPlace):
-        self._place = place
-        self._storage = storage_for(place.output)
+    def __init__(self, output: str, name: str, layout: str):
+        self._output = output
+        self._name = name
+        self._layout = layout
+        self._storage = storage_for(output)
 
     def _note(self, key: ShardKey) -> str:
-        names = shard_names(self._place.name, key.split, self._place.layout)
-        return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
+        names = shard_names(self._name, key.split, self._layout)
+        return self._storage.join(self._output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
     def note(self, result: ShardResult) -> WrittenShard:
         data = msgspec.json.encode(result)
@@ -237,7 +224,7 @@ class FinishedShards:
         if note is None:
             return None
         result = note.decode()
-        if (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
+        if (result.plan, result.made_by) != (plan, made_by(self._layout)):
             return None
         if any(reject.reason in _MAY_PASS for reject in result.rejected):
             return None
@@ -274,7 +261,7 @@ class FinishedShards:
 
     def _is_there(self, move: "Move") -> bool:
         """Whether a file is whole; it has been moved already where the run was stopped as it ended."""
-        paths = (self._storage.join(self._place.output, file) for file in (move.written, move.target))
+        paths = (self._storage.join(self._output, file) for file in (move.written, move.target))
         return any(is_whole(self._storage, path, move.file) for path in paths)
 
 

@@ -20,7 +20,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard, folders_of
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_writer import write_shard
 from recordmill.transforms.storage.resolve import storage_for
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
@@ -53,7 +53,7 @@ class ShardProcesses:
         key: ShardKey,
         packed: list[bytes],
     ) -> "Future[WrittenShard]":
-        """`ShardWriter.finish` in one of them.
+        """`write_shard` in one of them.
 
         Args:
             threads: that fetch and check images, in all; None for as many as there is work for.
@@ -124,7 +124,7 @@ def _finish(
     recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: list[bytes]
 ) -> WrittenShard:
     with ThreadPoolExecutor(threads) as pool:
-        written = ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
+        written = write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))
     if sum(map(len, packed)) > _LARGE_BYTES:
         packed.clear()
         ctypes.CDLL(None).malloc_trim(0)  # glibc would keep it for a next shard, which there may not be

@@ -19,7 +19,7 @@ from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard
 from recordmill.transforms.shards.shard_processes import forked
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_writer import write_shard
 
 
 class WriteShards(beam.PTransform):
@@ -65,7 +65,8 @@ class _WriteShard(ThreadedDoFn):
         key, packed = group
         processes = forked()
         if processes is None or key.count == 1:
-            yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, packed)
+            of = RecordContext(labels, table, self.pool, self.threads, self._recipe.output)
+            yield write_shard(key, packed, self._recipe, of)
             return
         self._written.append(processes.finish(self._recipe, labels, table, self._given_threads, key, list(packed)))
         if len(self._written) > 2 * processes.number:  # the runner holds what is to come, in less memory

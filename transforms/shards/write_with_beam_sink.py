@@ -26,7 +26,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import FinishedShards, ShardPlace, ShardRecipe, write_index, written_shard
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardRecipe, write_index, written_shard
 from recordmill.transforms.shards.shard_writer import ordered_block
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -45,8 +45,9 @@ class MakeRecords(ThreadedDoFn):
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[Any]:
         key, packed = group
-        encode = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
-        block = ordered_block(packed, self._recipe.seed)
+        recipe = self._recipe
+        encode = recipe.maker.start(RecordContext(labels, table, self.pool, self.threads, recipe.output))
+        block = ordered_block(packed, recipe.seed)
         for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
             for reject in run.rejected:
                 progress.rejected(reject)
@@ -63,9 +64,9 @@ class MakeRecords(ThreadedDoFn):
 class SinkRecords(beam.PTransform):
     """Convert (split, record) to WrittenShard of files in the folders of the splits' states."""
 
-    def __init__(self, place: ShardPlace, splits: Sequence[str], num_shards: int | None):
+    def __init__(self, recipe: ShardRecipe, splits: Sequence[str], num_shards: int | None):
         super().__init__()
-        self._place = place
+        self._recipe = recipe
         self._splits = splits
         self._num_shards = num_shards or 0  # 0: the runner chooses
 
@@ -76,15 +77,15 @@ class SinkRecords(beam.PTransform):
         return tuple(self._sink(records, split) for split in self._splits) | "Shards" >> beam.Flatten()
 
     def _sink(self, records: PCollection, split: str) -> PCollection:
-        place = self._place
-        name = shard_names(place.name, split, place.layout).stable_prefix
-        path = storage_for(place.output).join(place.output, f"{state_folder(split)}/{name}")
-        suffix = ".gz" if place.gzip else ""  # which tells Beam to compress
+        recipe = self._recipe
+        name = shard_names(recipe.name, split, recipe.layout).stable_prefix
+        path = storage_for(recipe.output).join(recipe.output, f"{state_folder(split)}/{name}")
+        suffix = ".gz" if recipe.gzip else ""  # which tells Beam to compress
         return (
             records
             | f"OfSplit-{split}" >> beam.FlatMap(_of_split, split).with_output_types(bytes)
             | f"Write-{split}" >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self._num_shards)
-            | f"Describe-{split}" >> beam.Map(_describe, split, place).with_output_types(Any)
+            | f"Describe-{split}" >> beam.Map(_describe, split, recipe).with_output_types(Any)
         )
 
 
@@ -92,7 +93,7 @@ def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
     return [item[1]] if item[0] == split else []
 
 
-def _describe(path: str, split: str, place: ShardPlace) -> TimestampedValue:
+def _describe(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
     """Read a shard back, and write its index and its note."""
     reader = ShardReader(path)
     deque(reader.records(), maxlen=0)
@@ -102,6 +103,6 @@ def _describe(path: str, split: str, place: ShardPlace) -> TimestampedValue:
     file = path.rsplit("/", 1)[-1]
     info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
     statistics = Statistics(reader.examples)
-    result = ShardResult(key_of(split, file), "", made_by(place.layout), info, {}, (), statistics)
+    result = ShardResult(key_of(split, file), "", made_by(recipe.layout), info, {}, (), statistics)
     # Beam emits names at the end of the window, when Prism takes side inputs as complete.
-    return TimestampedValue(FinishedShards(place).note(result), MIN_TIMESTAMP)
+    return TimestampedValue(FinishedShards(recipe.output, recipe.name, recipe.layout).note(result), MIN_TIMESTAMP)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -10,7 +9,7 @@ import numpy as np
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before
+from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before, spill_path
 
 _SLICE_ROWS = 1 << 20
 """That are looked at together, at 20 bytes each."""
@@ -37,7 +36,11 @@ class EqualKeys(NamedTuple):
 
 
 class FindEqualKeys(beam.PTransform):
-    """Spill become one EqualKeys. Only the indices of their files are read, 20 bytes a row."""
+    """Convert Spill to one EqualKeys. Only the indices of the files are read, 20 bytes a row."""
+
+    def __init__(self, output: str):
+        super().__init__()
+        self._output = output
 
     def expand(self, spills: PCollection[Spill]) -> PCollection[EqualKeys]:
         return (
@@ -45,7 +48,7 @@ class FindEqualKeys(beam.PTransform):
             | "OnceSpilled" >> beam.Create([_SLICE_ROWS])
             | "Slices" >> beam.FlatMap(slices, AsList(spills)).with_output_types(tuple[int, int])
             | "SpreadSlices" >> beam.Reshuffle()
-            | "Compare" >> beam.Map(_equal_keys, AsList(spills)).with_output_types(EqualKeys)
+            | "Compare" >> beam.Map(_equal_keys, AsList(spills), self._output).with_output_types(EqualKeys)
             | "AddUp" >> beam.CombineGlobally(added)
         )
 
@@ -60,22 +63,22 @@ def slices(rows: int, spills: Sequence[Spill]) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def _equal_keys(slice_: tuple[int, int], spills: list[Spill]) -> EqualKeys:
+def _equal_keys(slice_: tuple[int, int], spills: list[Spill], output: str) -> EqualKeys:
     progress.set_step("comparing keys")
-    return equal_keys(spills, *slice_)
+    return equal_keys(spills, output, *slice_)
 
 
-def equal_keys(spills: Sequence[Spill], first: int, end: int) -> EqualKeys:
+def equal_keys(spills: Sequence[Spill], output: str, first: int, end: int) -> EqualKeys:
     """Keys of several rows, among those whose hashes are in the ranges `first` up to `end`.
 
     Raises:
         EndedElsewhereError, OSError: see `read_index`.
     """
-    spills = [spill for spill in spills if spill.path]  # a dry run writes none
     if not spills:
         return EqualKeys()
+    paths = [spill_path(output, spill.split, spill.name) for spill in spills]
     with ThreadPoolExecutor(_READS) as pool:
-        parts = list(pool.map(partial(read_index, first=first, end=end), spills))
+        parts = list(pool.map(read_index, paths, [spill.piece(first, end) for spill in spills]))
     of_spill = np.repeat(np.arange(len(spills)), [len(part) for part in parts])
     orders = np.concatenate([part["order"] for part in parts])
     places = np.argsort(orders, kind="stable")

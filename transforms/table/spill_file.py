@@ -28,7 +28,8 @@ class Spill(msgspec.Struct, frozen=True):
 
     Attributes:
         source: the file of rows that they were made of.
-        path: empty in a dry run, which writes none.
+        name: of the file, in the folder of the split's state.
+        digest: of the records and their orders.
         rows_before, bytes_before: int64 [RANGES + 1], as bytes: rows, and bytes of records, ahead of each range of
             orders; at the end those of the file.
         largest: bytes of its largest record.
@@ -36,18 +37,34 @@ class Spill(msgspec.Struct, frozen=True):
 
     split: str
     source: str
-    path: str
+    name: str
+    digest: str
     rows_before: bytes
     bytes_before: bytes
     largest: int
 
     @property
-    def rows(self) -> int:
-        return int(np.frombuffer(self.rows_before, np.int64)[-1])
-
-    @property
     def bytes(self) -> int:
         return int(np.frombuffer(self.bytes_before, np.int64)[-1])
+
+    def piece(self, first: int, end: int) -> "SpillPiece":
+        """The records of ranges `first` up to `end`."""
+        rows, data = (np.frombuffer(before, np.int64) for before in (self.rows_before, self.bytes_before))
+        start = int(rows[-1]) * _INDEX.itemsize + int(data[first])
+        return SpillPiece(int(rows[first]), int(rows[end] - rows[first]), start, int(data[end] - data[first]))
+
+
+class SpillPiece(NamedTuple):
+    """Neighbours in a Spill: the first of them, their number, offset and bytes of their records."""
+
+    first: int
+    rows: int
+    offset: int
+    bytes: int
+
+
+def spill_path(output: str, split: str, name: str) -> str:
+    return storage_for(output).join(output, f"{state_folder(split)}/{name}")
 
 
 class Records(NamedTuple):
@@ -69,6 +86,9 @@ class Records(NamedTuple):
         orders, lines = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
         return cls(orders, lines, pa.concat_arrays([part.records for part in parts]))
 
+    def take(self, places: np.ndarray) -> "Records":
+        return Records(self.orders[places], self.lines[places], self.records.take(pa.array(places)))
+
     def sorted(self) -> "Records":
         """By order; what has one order by its bytes, so that the input's order does not matter."""
         places = np.argsort(self.orders, kind="stable")
@@ -78,7 +98,7 @@ class Records(NamedTuple):
                 continue  # within a run that is sorted already
             end = int(np.searchsorted(orders, orders[start], "right"))
             places[start:end] = sorted(places[start:end].tolist(), key=lambda place: self.records[place].as_py())
-        return Records(orders, self.lines[places], self.records.take(pa.array(places)))
+        return self.take(places)
 
 
 def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
@@ -104,37 +124,34 @@ def write_spill(output: str, split: str, source: str, name: str, records: Record
     rows_before = np.searchsorted(records.orders, borders[:-1]).astype(np.int64)
     rows_before = np.append(rows_before, len(records.orders))
     bytes_before = np.concatenate([[0], np.cumsum(lengths)])[rows_before].astype(np.int64)
-    path = ""
+    index = np.zeros(len(lengths), _INDEX)
+    index["order"], index["line"], index["length"] = records.orders, records.lines, lengths
+    parts = index.tobytes(), _data(records.records)
     if output:
-        storage = storage_for(output)
-        path = storage.join(output, f"{state_folder(split)}/{name}")
-        index = np.zeros(len(lengths), _INDEX)
-        index["order"], index["line"], index["length"] = records.orders, records.lines, lengths
-        upload = storage.create(path)
+        upload = storage_for(output).create(spill_path(output, split, name))
         try:
-            upload.write(index.tobytes())
-            upload.write(_data(records.records))
+            for part in parts:
+                upload.write(part)
             upload.commit()
         finally:
             upload.abandon()
-    return Spill(split, source, path, rows_before.tobytes(), bytes_before.tobytes(), int(lengths.max(initial=0)))
+    digest = hashlib.sha256(parts[0])
+    digest.update(parts[1])
+    before, largest = (rows_before.tobytes(), bytes_before.tobytes()), int(lengths.max(initial=0))
+    return Spill(split, source, name, digest.hexdigest(), *before, largest)
 
 
 _INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
 
 
-def read_index(spill: Spill, first: int, end: int) -> np.ndarray:
-    """`order`, `line` and `length` of the records of ranges `first` up to `end`.
+def read_index(path: str, piece: SpillPiece) -> np.ndarray:
+    """`order`, `line` and `length` of records of the Spill `path`.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
         OSError: it was cut short.
     """
-    rows_before = np.frombuffer(spill.rows_before, np.int64)
-    start, rows = int(rows_before[first]), int(rows_before[end] - rows_before[first])
-    if not rows:
-        return np.zeros(0, _INDEX)
-    return np.frombuffer(_range(spill, start * _INDEX.itemsize, rows * _INDEX.itemsize), _INDEX)
+    return np.frombuffer(_range(path, piece.first * _INDEX.itemsize, piece.rows * _INDEX.itemsize), _INDEX)
 
 
 def rows_before(spills: Iterable[Spill]) -> np.ndarray:
@@ -142,17 +159,19 @@ def rows_before(spills: Iterable[Spill]) -> np.ndarray:
     return sum((np.frombuffer(spill.rows_before, np.int64) for spill in spills), np.zeros(RANGES + 1, np.int64))
 
 
-def _range(spill: Spill, start: int, size: int) -> bytes:
+def _range(path: str, start: int, size: int) -> bytes:
+    if not size:
+        return b""
     try:
-        data = storage_for(spill.path).read_range(spill.path, start, size)
+        data = storage_for(path).read_range(path, start, size)
     except FileNotFoundError as error:
-        _delete_unowned(os.path.dirname(spill.path))
+        _delete_unowned(os.path.dirname(path))
         raise EndedElsewhereError(
-            f"{spill.path} is gone, with rows that were to be written: another run of this job that is done deletes "
+            f"{path} is gone, with rows that were to be written: another run of this job that is done deletes "
             "it. Run again: what is done is kept"
         ) from error
     if len(data) != size:
-        raise OSError(f"{spill.path} was cut short")
+        raise OSError(f"{path} was cut short")
     return data
 
 
@@ -164,18 +183,16 @@ def _delete_unowned(folder: str) -> None:
         storage.delete_folder(folder)
 
 
-def read_spill(spill: Spill, first: int, end: int) -> Records:
-    """The records of ranges `first` up to `end`.
+def read_piece(path: str, piece: Sequence[int]) -> Records:
+    """Records of the Spill `path`; `piece` has what SpillPiece has.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
         OSError: it was cut short.
     """
-    rows_before = np.frombuffer(spill.rows_before, np.int64)
-    bytes_before = np.frombuffer(spill.bytes_before, np.int64)
-    index = read_index(spill, first, end)
-    start = int(rows_before[-1]) * _INDEX.itemsize + int(bytes_before[first])
-    data = _range(spill, start, int(bytes_before[end] - bytes_before[first])) if len(index) else b""
+    of = SpillPiece(*piece)
+    index = read_index(path, of)
+    data = _range(path, of.offset, of.bytes)
     ends = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
     array = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(index), [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(data)]

@@ -30,7 +30,7 @@ from recordmill.transforms.metadata.describe_split import SplitShards, describe_
 from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata, write_metadata
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.rejects.write_rejects import RejectList
-from recordmill.transforms.shards.shard_file import FinishedShards, ShardPlace, WrittenShard
+from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.duplicates.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
@@ -76,7 +76,7 @@ def stage(folder, recipe: Recipe, shards, fingerprints: Fingerprints | None = No
     state = folder / f".recordmill-{recipe.split}"
     state.mkdir(parents=True, exist_ok=True)
     (state / "rejects.jsonl").write_text(recipe.split)
-    finished = FinishedShards(ShardPlace(str(folder), recipe.name, recipe.layout, gzip=False))
+    finished = FinishedShards(str(folder), recipe.name, recipe.layout)
     notes = []
     for info in shards:
         (state / info.file).write_bytes(bytes(info.bytes))

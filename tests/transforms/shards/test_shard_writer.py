@@ -25,7 +25,7 @@ from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, Note
-from recordmill.transforms.shards.shard_writer import ShardWriter, ordered_block
+from recordmill.transforms.shards.shard_writer import ordered_block, plan_digest, write_shard
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 from tests.gcs_stand_in import running
@@ -54,20 +54,21 @@ def three_tasks(tmp_path) -> list[ImageTask]:
     return found
 
 
-def plan_digest(key, tasks, recipe, labels, table) -> str:
+def digest_of(key, tasks, recipe, labels, table) -> str:
     with ThreadPoolExecutor(1) as pool:
         block = ordered_block(pack_tasks(tasks), recipe.seed)
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 1)).plan_digest(key, block)
+        return plan_digest(key, block, recipe, RecordContext(labels, table, pool, 1))
 
 
 def finish(tasks, recipe, labels=LABELS, table=TABLE):
     with ThreadPoolExecutor(2) as pool:
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, pack_tasks(tasks))
+        return write_shard(KEY, pack_tasks(tasks), recipe, RecordContext(labels, table, pool, 2))
 
 
 def result_of(tasks, recipe, labels=LABELS, table=TABLE) -> ShardResult:
     """Finish a shard; return what its note says."""
-    return FinishedShards(recipe).result(KEY, finish(tasks, recipe, labels, table).note)
+    finished = FinishedShards(recipe.output, recipe.name, recipe.layout)
+    return finished.result(KEY, finish(tasks, recipe, labels, table).note)
 
 
 def source_ids(path: Path) -> list[int]:
@@ -293,9 +294,9 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
             )
         ),
     ]
-    digests = [plan_digest(*plan) for plan in plans]
+    digests = [digest_of(*plan) for plan in plans]
     assert sorted(set(digests)) == sorted(digests)
-    assert plan_digest(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS, TABLE) == digests[0]
+    assert digest_of(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS, TABLE) == digests[0]
 
 
 def with_mask(task: ImageTask, version: str) -> ImageTask:
@@ -305,7 +306,7 @@ def with_mask(task: ImageTask, version: str) -> ImageTask:
 
 def test_a_mask_that_has_changed_is_another_plan(tmp_path, tasks):
     made = recipe(tmp_path)
-    digests = {plan_digest(KEY, [with_mask(tasks[0], version)], made, LABELS, TABLE) for version in ("1", "1", "2")}
+    digests = {digest_of(KEY, [with_mask(tasks[0], version)], made, LABELS, TABLE) for version in ("1", "1", "2")}
     assert len(digests) == 2
 
 

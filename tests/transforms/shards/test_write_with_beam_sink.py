@@ -46,7 +46,7 @@ def test_sink_records(tmp_path, gzip, ending):
         notes | beam.io.WriteToText(str(tmp_path / "notes"))
     assert progress.snapshot().shards_done == 4
     notes = [line.split() for path in tmp_path.glob("notes*") for line in path.read_text().splitlines()]
-    finished = FinishedShards(recipe(tmp_path, gzip=gzip))
+    finished = FinishedShards(str(tmp_path / "out"), "coco", "detection")
     infos = [finished.result(ShardKey(split, int(index), 2), note).info for split, index, note in notes]
     found = []
     for split in ("train", "val"):

@@ -1,0 +1,20 @@
+"""Sorted files of records."""
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.transforms.table.spill_file import Records, Spill, record_orders, write_spill
+
+VALUES = [f"row {number}".encode() for number in range(1000)]
+
+
+def records(values: list[bytes], orders=None) -> Records:
+    made = record_orders(0, values) if orders is None else np.array(orders, np.uint64)
+    return Records(made, np.arange(1, len(values) + 1), pa.array(values, pa.large_binary()))
+
+
+def spills(output, *parts: list[bytes]) -> list[Spill]:
+    return [
+        write_spill(str(output), "train", f"{number}.csv", f"rows-{number:05d}-00000", records(part).sorted())
+        for number, part in enumerate(parts)
+    ]
