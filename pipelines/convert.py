@@ -23,13 +23,12 @@ from recordmill.transforms.metadata.limit_rejects import LimitRejects
 from recordmill.transforms.metadata.report_plan import CountClasses, ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.write_shards import WriteShards, written_of
-from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords, only_counted
+from recordmill.transforms.shards.write_shards import WriteShards
+from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.text.encode_captions import EncodedTexts
 
@@ -116,7 +115,8 @@ class Job(NamedTuple):
         findings = _findings(gathered, planned, self.splits)
         demands = demands_of(options, self.splits, options.output)
         checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-        written = _written(gathered, planned, checked, options, self.contents.maker, self.splits)
+        writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
+        written = planned.placed | "WriteShards" >> writer
         written.facts | "LimitRejects" >> LimitRejects(checked, findings.facts, demands)
         duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
@@ -163,25 +163,12 @@ def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> D
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 
-def _written(
-    gathered: Gathered,
-    planned: ShardPlans,
-    checked: PCollection,
-    options: ImageOptions,
-    maker: RecordMaker,
-    splits: Sequence[str],
-) -> Written:
+def _writer(
+    options: ImageOptions, gathered: Gathered, checked: PCollection, maker: RecordMaker, splits: Sequence[str]
+) -> WriteShards:
     recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    if options.writer != "beam":
-        return planned.placed | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
-    sides = AsSingleton(gathered.labels), AsSingleton(gathered.table), AsSingleton(checked)
-    made = (
-        planned.placed
-        | "GroupByShard" >> beam.GroupByKey()
-        | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(RESULTS, main="records")
-    )
-    shards = made.records | "SinkRecords" >> SinkRecords(recipe, splits, options.num_shards)
-    written = written_of(made[RESULTS])
-    facts = (written.facts, shards | "OnlyCounted" >> beam.Map(only_counted)) | "AllFacts" >> beam.Flatten()
-    return written._replace(shards=shards, facts=facts)
+    of = checked, gathered.labels, gathered.table, recipe, threads
+    if options.writer == "beam":
+        return WriteWithBeam(*of, splits=splits, num_shards=options.num_shards)
+    return WriteShards(*of)

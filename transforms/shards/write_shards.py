@@ -40,18 +40,14 @@ class WriteShards(beam.PTransform):
         self, checked: PCollection, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None
     ):
         super().__init__()
-        self._checked = checked
-        self._labels = labels
-        self._table = table
+        self._sides = AsSingleton(labels), AsSingleton(table), AsSingleton(checked)
         self._recipe = recipe
         self._threads = threads
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
-        sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
-        write = _WriteShard(self._recipe, self._threads)
+        write = beam.ParDo(_WriteShard(self._recipe, self._threads), *self._sides)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
-        results = grouped | "Write" >> beam.ParDo(write, *sides)
-        return written_of(results)
+        return written_of(grouped | "Write" >> write)
 
 
 def written_of(results: PCollection[ShardResult]) -> Written:

@@ -27,6 +27,7 @@ from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe, write_index
 from recordmill.transforms.shards.shard_writer import ordered_block
+from recordmill.transforms.shards.write_shards import WriteShards, written_of
 from recordmill.transforms.storage.resolve import storage_for
 
 RESULTS = "results"
@@ -60,20 +61,29 @@ class MakeRecords(ThreadedDoFn):
             yield TaggedOutput(RESULTS, ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest))
 
 
-class SinkRecords(beam.PTransform):
-    """Convert (split, record) to (split, ShardInfo) of files in the folders of the splits' states."""
+class WriteWithBeam(WriteShards):
+    """Convert (ShardKey, packed Block) to Written, of files in the folders of the splits' states.
 
-    def __init__(self, recipe: ShardRecipe, splits: Sequence[str], num_shards: int | None):
-        super().__init__()
-        self._recipe = recipe
+    Args:
+        num_shards: of each split; None if the runner chooses.
+    """
+
+    def __init__(self, *of: Any, splits: Sequence[str], num_shards: int | None):
+        super().__init__(*of)
         self._splits = splits
-        self._num_shards = num_shards or 0  # 0: the runner chooses
+        self._num_shards = num_shards or 0
 
-    def expand(self, records):
+    def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         _LOGGER.warning(
             "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
         )
-        return tuple(self._sink(records, split) for split in self._splits) | "Shards" >> beam.Flatten()
+        make = beam.ParDo(MakeRecords(self._recipe, self._threads), *self._sides)
+        grouped = placed | "GroupByShard" >> beam.GroupByKey()
+        made = grouped | "MakeRecords" >> make.with_outputs(RESULTS, main="records")
+        shards = tuple(self._sink(made.records, split) for split in self._splits) | "AllShards" >> beam.Flatten()
+        written = written_of(made[RESULTS])
+        facts = (written.facts, shards | "OnlyCounted" >> beam.Map(_only_counted)) | "AllFacts" >> beam.Flatten()
+        return written._replace(shards=shards, facts=facts)
 
     def _sink(self, records: PCollection, split: str) -> PCollection:
         recipe = self._recipe
@@ -92,7 +102,7 @@ def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
     return [item[1]] if item[0] == split else []
 
 
-def only_counted(sunk: tuple[str, ShardInfo]) -> Facts:
+def _only_counted(sunk: tuple[str, ShardInfo]) -> Facts:
     return Facts(statistics={sunk[0]: Statistics(sunk[1].examples)})
 
 

@@ -9,9 +9,11 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas import example
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.rejects import Metric
+from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords
+from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, WriteWithBeam
 from tests.oracles.encode_tasks import pack_tasks
 from tests.transforms.shards.test_shard_file import KEY, index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
@@ -35,13 +37,21 @@ def test_records_and_counts_are_those_of_the_usual_writer(tmp_path, tasks, monke
 
 
 @pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
-def test_sink_records(tmp_path, gzip, ending):
-    records = [(split, bytes([number]) * 99) for number in range(9) for split in ("train", "val")]
+def test_write_with_beam(tmp_path, tasks, gzip, ending):
+    usual = finish(tasks, recipe(tmp_path / "usual"))
+    records = read(tmp_path / "usual" / "out" / FILE)
     progress.reset()
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        sink = SinkRecords(recipe(tmp_path, gzip=gzip), ("train", "val"), 2)
-        sunk = p | beam.Create(records) | sink
-        sunk | beam.Map(lambda item: msgspec.json.encode(item).decode()) | beam.io.WriteToText(str(tmp_path / "infos"))
+        placed = p | beam.Create(
+            [(ShardKey(split, 0, 1), packed) for split in ("train", "val") for packed in pack_tasks(tasks)]
+        )
+        sides = [p | f"Side{side}" >> beam.Create([of]) for side, of in enumerate((True, LABELS, TABLE))]
+        written = placed | WriteWithBeam(*sides, recipe(tmp_path, gzip=gzip), 2, splits=("train", "val"), num_shards=2)
+        infos = written.shards | beam.Map(lambda item: msgspec.json.encode(item).decode())
+        infos | beam.io.WriteToText(str(tmp_path / "infos"))
+        facts = (written.facts,) | AddFacts()
+        numbers = facts | beam.Map(lambda facts: (facts.counts["val", "objects"], facts.statistics["val"].images))
+        assert_that(numbers, equal_to([(usual.counted[Metric.OBJECTS], 2)]))
     assert progress.snapshot().shards_done == 4
     lines = [line for path in tmp_path.glob("infos*") for line in path.read_text().splitlines()]
     infos = [msgspec.json.decode(line, type=tuple[str, ShardInfo]) for line in lines]
@@ -59,4 +69,4 @@ def test_sink_records(tmp_path, gzip, ending):
                 assert (state / ".index" / f"{name}.idx").read_bytes() == index_of(inside)
             found += [(split, record) for record in inside]
     assert len(infos) == 4
-    assert sorted(found) == sorted(records)
+    assert sorted(found) == sorted((split, record) for record in records for split in ("train", "val"))
