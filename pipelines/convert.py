@@ -14,7 +14,7 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.dataset.facts import FACTS, AddFacts
+from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
@@ -26,9 +26,9 @@ from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
-from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard
+from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_shards import WriteShards
-from recordmill.transforms.shards.write_with_beam_sink import MakeRecords, SinkRecords
+from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
 
 _IN_FLIGHT = 64
@@ -110,7 +110,8 @@ class Job(NamedTuple):
         findings = _facts(gathered, planned, self.splits) | "AddFindings" >> AddFacts()
         demands = demands_of(options, self.splits, options.output)
         checked = findings | "CheckFindings" >> CheckFindings(demands)
-        written = _written(gathered, planned, checked, options, self.contents.maker, self.splits)
+        writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
+        written = planned.placed | "WriteShards" >> writer
         written | "LimitRejects" >> LimitRejects(checked, findings, demands)
         duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
@@ -156,23 +157,12 @@ def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> D
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 
-def _written(
-    gathered: Gathered,
-    planned: ShardPlans,
-    checked: PCollection,
-    options: ImageOptions,
-    maker: RecordMaker,
-    splits: Sequence[str],
-) -> PCollection[WrittenShard]:
+def _writer(
+    options: ImageOptions, gathered: Gathered, checked: PCollection, maker: RecordMaker, splits: Sequence[str]
+) -> WriteShards:
     recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    if options.writer != "beam":
-        return planned.placed | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
-    sides = AsSingleton(gathered.labels), AsSingleton(gathered.table), AsSingleton(checked)
-    made = (
-        planned.placed
-        | "GroupByShard" >> beam.GroupByKey()
-        | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(FACTS, main="records")
-    )
-    shards = made.records | "SinkRecords" >> SinkRecords(recipe, splits, options.num_shards)
-    return (made[FACTS], shards) | "AllFacts" >> beam.Flatten()
+    of = checked, gathered.labels, gathered.table, recipe, threads
+    if options.writer == "beam":
+        return WriteWithBeam(*of, splits=splits, num_shards=options.num_shards)
+    return WriteShards(*of)

@@ -35,17 +35,14 @@ class WriteShards(beam.PTransform):
         self, checked: PCollection, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None
     ):
         super().__init__()
-        self._checked = checked
-        self._labels = labels
-        self._table = table
+        self._sides = AsSingleton(labels), AsSingleton(table), AsSingleton(checked)
         self._recipe = recipe
         self._threads = threads
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
-        sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
-        write = _WriteShard(self._recipe, self._threads)
+        write = beam.ParDo(_WriteShard(self._recipe, self._threads), *self._sides)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
-        return grouped | "Write" >> beam.ParDo(write, *sides).with_output_types(WrittenShard)
+        return grouped | "Write" >> write.with_output_types(WrittenShard)
 
 
 class _WriteShard(ThreadedDoFn):

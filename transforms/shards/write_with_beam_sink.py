@@ -28,6 +28,7 @@ from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardRecipe, write_index, written_shard
 from recordmill.transforms.shards.shard_writer import ordered_block
+from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.storage.resolve import storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -61,20 +62,27 @@ class MakeRecords(ThreadedDoFn):
             yield TaggedOutput(FACTS, written_shard("", result))
 
 
-class SinkRecords(beam.PTransform):
-    """Convert (split, record) to WrittenShard of files in the folders of the splits' states."""
+class WriteWithBeam(WriteShards):
+    """Convert (ShardKey, packed Block) to WrittenShard, of files in the folders of the splits' states.
 
-    def __init__(self, recipe: ShardRecipe, splits: Sequence[str], num_shards: int | None):
-        super().__init__()
-        self._recipe = recipe
+    Args:
+        num_shards: of each split; None if the runner chooses.
+    """
+
+    def __init__(self, *of: Any, splits: Sequence[str], num_shards: int | None):
+        super().__init__(*of)
         self._splits = splits
-        self._num_shards = num_shards or 0  # 0: the runner chooses
+        self._num_shards = num_shards or 0
 
-    def expand(self, records):
+    def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         _LOGGER.warning(
             "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
         )
-        return tuple(self._sink(records, split) for split in self._splits) | "Shards" >> beam.Flatten()
+        make = beam.ParDo(MakeRecords(self._recipe, self._threads), *self._sides)
+        grouped = placed | "GroupByShard" >> beam.GroupByKey()
+        made = grouped | "MakeRecords" >> make.with_outputs(FACTS, main="records")
+        shards = (self._sink(made.records, split) for split in self._splits)
+        return (made[FACTS], *shards) | "AllFacts" >> beam.Flatten()
 
     def _sink(self, records: PCollection, split: str) -> PCollection:
         recipe = self._recipe

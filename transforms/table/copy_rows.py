@@ -12,7 +12,7 @@ from recordmill.schemas.block import Block
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.examples.encoded import EncodedRun
 from recordmill.transforms.shards.record_maker import EncodeBlock, RecordContext
-from recordmill.transforms.table.spill_file import Records, read_piece, spill_path
+from recordmill.transforms.table.spill_file import read_piece, sort_records, spill_path
 
 _READS = 16
 """Files that are read at once."""
@@ -47,4 +47,4 @@ def read_shard(block: Block, split: str, output: str) -> pa.LargeBinaryArray:
     with ThreadPoolExecutor(_READS) as pool:
         parts = list(pool.map(read_piece, paths, block.rows.tolist()))
     first, end = block.ranks[0].tolist()
-    return Records.joined(parts).sorted().records.slice(first, end - first)
+    return sort_records(pa.concat_tables(parts))["record"].chunk(0).slice(first, end - first)

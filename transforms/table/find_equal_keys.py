@@ -79,23 +79,18 @@ def equal_keys(spills: Sequence[Spill], output: str, first: int, end: int) -> Eq
     paths = [spill_path(output, spill.split, spill.name) for spill in spills]
     with ThreadPoolExecutor(_READS) as pool:
         parts = list(pool.map(read_index, paths, [spill.piece(first, end) for spill in spills]))
-    of_spill = np.repeat(np.arange(len(spills)), [len(part) for part in parts])
-    orders = np.concatenate([part["order"] for part in parts])
-    places = np.argsort(orders, kind="stable")
-    is_again = np.append(orders[places][1:] == orders[places][:-1], False)  # whether the next has the same key
-    begins = is_again & ~np.append(False, is_again[:-1])
-    starts = np.flatnonzero(begins)
-    if not len(starts):
+    rows, spill_of_row = np.concatenate(parts), np.repeat(np.arange(len(spills)), list(map(len, parts)))
+    orders, key_of_row, numbers = np.unique(rows["order"], return_inverse=True, return_counts=True)
+    equal = np.flatnonzero(numbers > 1)
+    if not len(equal):
         return EqualKeys()
     splits = sorted({spill.split for spill in spills})
-    split = np.array([splits.index(spill.split) for spill in spills])[of_spill][places]
-    is_divided = is_again & (split != np.append(split[1:], -1))
-    divided = len(np.unique(np.cumsum(begins)[is_divided]))
-    lines = np.concatenate([part["line"] for part in parts])
-    run = places[starts[0] : starts[0] + 1 + int(np.argmin(is_again[starts[0] :]))]
-    one, other = sorted((spills[of_spill[place]].source, int(lines[place])) for place in run)[:2]
-    rows = int(is_again.sum()) + len(starts)
-    return EqualKeys(len(starts), rows, divided, (int(orders[run[0]]), one, other))
+    split_of_row = np.array([splits.index(spill.split) for spill in spills])[spill_of_row]
+    splits_of_key = np.bincount(np.unique(key_of_row * len(splits) + split_of_row) // len(splits))
+    of_first = np.flatnonzero(key_of_row == equal[0]).tolist()
+    one, other = sorted((spills[spill_of_row[row]].source, int(rows["line"][row])) for row in of_first)[:2]
+    example = int(orders[equal[0]]), one, other
+    return EqualKeys(len(equal), int(numbers[equal].sum()), int((splits_of_key > 1).sum()), example)
 
 
 def added(found: Iterable[EqualKeys]) -> EqualKeys:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.schemas.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import EndedElsewhereError
@@ -67,38 +68,13 @@ def spill_path(output: str, split: str, name: str) -> str:
     return storage_for(output).join(output, f"{state_folder(split)}/{name}")
 
 
-class Records(NamedTuple):
-    """Records and their orders.
+def sort_records(records: pa.Table) -> pa.Table:
+    """Records by order; those of one order by their bytes, so that the input's order does not matter.
 
-    Attributes:
-        orders: uint64 [rows].
-        lines: int64 [rows]: where each row is in its file, see RowBatch.
-        records: a binary array.
+    Args:
+        records: `order`, uint64; `line`, int64, see RowBatch; and `record`, large_binary.
     """
-
-    orders: np.ndarray
-    lines: np.ndarray
-    records: pa.LargeBinaryArray
-
-    @classmethod
-    def joined(cls, parts: Sequence["Records"]) -> "Records":
-        """Those of one or more parts."""
-        orders, lines = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
-        return cls(orders, lines, pa.concat_arrays([part.records for part in parts]))
-
-    def take(self, places: np.ndarray) -> "Records":
-        return Records(self.orders[places], self.lines[places], self.records.take(pa.array(places)))
-
-    def sorted(self) -> "Records":
-        """By order; what has one order by its bytes, so that the input's order does not matter."""
-        places = np.argsort(self.orders, kind="stable")
-        orders = self.orders[places]
-        for start in np.flatnonzero(orders[1:] == orders[:-1]).tolist():
-            if start and orders[start - 1] == orders[start]:
-                continue  # within a run that is sorted already
-            end = int(np.searchsorted(orders, orders[start], "right"))
-            places[start:end] = sorted(places[start:end].tolist(), key=lambda place: self.records[place].as_py())
-        return self.take(places)
+    return records.sort_by([("order", "ascending"), ("record", "ascending")]).combine_chunks()
 
 
 def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
@@ -117,16 +93,16 @@ def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64) >> np.uint64(64 - _HASH_BITS)
 
 
-def write_spill(output: str, split: str, source: str, name: str, records: Records) -> Spill:
+def write_spill(output: str, split: str, source: str, name: str, records: pa.Table) -> Spill:
     """Write sorted `records` of the file `source` as the file `name`; nothing where `output` is empty."""
-    lengths = np.diff(_offsets(records.records))
-    borders = (np.arange(RANGES + 1, dtype=np.uint64)) << np.uint64(_RANGE_SHIFT)
-    rows_before = np.searchsorted(records.orders, borders[:-1]).astype(np.int64)
-    rows_before = np.append(rows_before, len(records.orders))
-    bytes_before = np.concatenate([[0], np.cumsum(lengths)])[rows_before].astype(np.int64)
-    index = np.zeros(len(lengths), _INDEX)
-    index["order"], index["line"], index["length"] = records.orders, records.lines, lengths
-    parts = index.tobytes(), _data(records.records)
+    data = records["record"].chunk(0)
+    index = np.zeros(len(data), _INDEX)
+    index["order"], index["line"] = records["order"].to_numpy(), records["line"].to_numpy()
+    index["length"] = pc.binary_length(data).to_numpy()
+    borders = np.arange(RANGES, dtype=np.uint64) << np.uint64(_RANGE_SHIFT)
+    rows_before = np.append(np.searchsorted(index["order"], borders), len(index)).astype(np.int64)
+    bytes_before = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])[rows_before]
+    parts = index.tobytes(), _bytes_of(data)
     if output:
         upload = storage_for(output).create(spill_path(output, split, name))
         try:
@@ -137,8 +113,8 @@ def write_spill(output: str, split: str, source: str, name: str, records: Record
             upload.abandon()
     digest = hashlib.sha256(parts[0])
     digest.update(parts[1])
-    before, largest = (rows_before.tobytes(), bytes_before.tobytes()), int(lengths.max(initial=0))
-    return Spill(split, source, name, digest.hexdigest(), *before, largest)
+    before = rows_before.tobytes(), bytes_before.tobytes()
+    return Spill(split, source, name, digest.hexdigest(), *before, int(index["length"].max()))
 
 
 _INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
@@ -183,8 +159,8 @@ def _delete_unowned(folder: str) -> None:
         storage.delete_folder(folder)
 
 
-def read_piece(path: str, piece: Sequence[int]) -> Records:
-    """Records of the Spill `path`; `piece` has what SpillPiece has.
+def read_piece(path: str, piece: Sequence[int]) -> pa.Table:
+    """Records of the Spill `path`, see `sort_records`; `piece` has what SpillPiece has.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
@@ -192,19 +168,14 @@ def read_piece(path: str, piece: Sequence[int]) -> Records:
     """
     of = SpillPiece(*piece)
     index = read_index(path, of)
-    data = _range(path, of.offset, of.bytes)
-    ends = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
-    array = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(index), [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(data)]
-    )
-    return Records(index["order"].astype(np.uint64), index["line"].astype(np.int64), array)
+    offsets = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_range(path, of.offset, of.bytes))]
+    records = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(index), buffers)
+    return pa.table({"order": index["order"], "line": index["line"], "record": records})
 
 
-def _offsets(array: pa.LargeBinaryArray) -> np.ndarray:
-    return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
-
-
-def _data(array: pa.LargeBinaryArray) -> bytes:
+def _bytes_of(array: pa.LargeBinaryArray) -> bytes:
     """The bytes of all values."""
-    offsets = _offsets(array)
-    return array.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes() if len(array) else b""
+    _, buffer, data = array.buffers()
+    offsets = np.frombuffer(buffer, np.int64, len(array) + 1, array.offset * 8)
+    return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()

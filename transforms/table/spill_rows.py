@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
+import pyarrow as pa
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.tables import RowsFile
@@ -12,7 +12,7 @@ from recordmill.transforms.dataset.facts import FACTS, tagged
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.table.read_records import RowReader
-from recordmill.transforms.table.spill_file import Records, Spill, record_orders, write_spill
+from recordmill.transforms.table.spill_file import Spill, record_orders, sort_records, write_spill
 
 _SPILL_BYTES = 64_000_000
 """Of records, and so what a worker holds."""
@@ -37,12 +37,13 @@ class SpillRows(beam.PTransform):
 
 def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
     reader = RowReader(file, chosen, recipe)
-    pending: list[list[Records]] = [[] for _ in recipe.splits.names]
+    pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
     size = number = 0
     for good, split, _ in reader:
-        records = Records(record_orders(recipe.seed, good.identities), good.lines, good.records)
+        orders = record_orders(recipe.seed, good.identities)
+        records = pa.table({"order": orders, "line": good.lines, "record": good.records})
         for index, parts in enumerate(pending):
-            parts.append(records.take(np.flatnonzero(split == index)) if len(pending) > 1 else records)
+            parts.append(records.filter(pa.array(split == index)) if len(pending) > 1 else records)
         size += good.records.nbytes
         if size >= _SPILL_BYTES:
             yield from _spills(pending, file, number, recipe)
@@ -51,10 +52,9 @@ def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator
     yield tagged(reader.facts)
 
 
-def _spills(pending: list[list[Records]], file: RowsFile, number: int, recipe: RowsRecipe) -> Iterator[Spill]:
+def _spills(pending: list[list[pa.Table]], file: RowsFile, number: int, recipe: RowsRecipe) -> Iterator[Spill]:
     for split, parts in zip(recipe.splits.names, pending, strict=True):
-        if any(len(part.orders) for part in parts):
-            name, records = f"rows-{file.number:05d}-{number:05d}", Records.joined(parts)
-            parts.clear()  # before the records are sorted, which copies them
-            yield write_spill(recipe.output, split, file.path, name, records.sorted())
+        if any(map(len, parts)):
+            records = sort_records(pa.concat_tables(parts))
+            yield write_spill(recipe.output, split, file.path, f"rows-{file.number:05d}-{number:05d}", records)
         parts.clear()

@@ -14,7 +14,7 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import FACTS, add_facts
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.shard_file import FinishedShards
-from recordmill.transforms.shards.write_with_beam_sink import MakeRecords, SinkRecords
+from recordmill.transforms.shards.write_with_beam_sink import MakeRecords, WriteWithBeam
 from tests.oracles.encode_tasks import pack_tasks
 from tests.transforms.shards.test_shard_file import KEY, index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
@@ -36,14 +36,22 @@ def test_records_and_counts_are_those_of_the_usual_writer(tmp_path, tasks, monke
 
 
 @pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
-def test_sink_records(tmp_path, gzip, ending):
-    records = [(split, bytes([number]) * 99) for number in range(9) for split in ("train", "val")]
+def test_write_with_beam(tmp_path, tasks, gzip, ending):
+    usual = finish(tasks, recipe(tmp_path / "usual"))
+    records = read(tmp_path / "usual" / "out" / FILE)
     progress.reset()
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        sink = SinkRecords(recipe(tmp_path, gzip=gzip), ("train", "val"), 2)
-        sunk = p | beam.Create(records) | sink
-        notes = sunk | beam.Map(lambda written: f"{written.key.split} {written.key.index} {written.note}")
+        placed = p | beam.Create(
+            [(ShardKey(split, 0, 1), packed) for split in ("train", "val") for packed in pack_tasks(tasks)]
+        )
+        sides = [p | f"Side{side}" >> beam.Create([of]) for side, of in enumerate((True, LABELS, TABLE))]
+        written = placed | WriteWithBeam(*sides, recipe(tmp_path, gzip=gzip), 2, splits=("train", "val"), num_shards=2)
+        noted = written | beam.Filter(lambda shard: shard.note)
+        notes = noted | beam.Map(lambda shard: f"{shard.key.split} {shard.key.index} {shard.note}")
         notes | beam.io.WriteToText(str(tmp_path / "notes"))
+        facts = written | "Facts" >> beam.Map(lambda shard: shard.facts) | beam.combiners.ToList() | beam.Map(add_facts)
+        numbers = facts | beam.Map(lambda facts: (facts.counts["val", "objects"], facts.statistics["val"].images))
+        assert_that(numbers, equal_to([(usual.facts.counts[KEY.split, "objects"], 2)]))
     assert progress.snapshot().shards_done == 4
     notes = [line.split() for path in tmp_path.glob("notes*") for line in path.read_text().splitlines()]
     finished = FinishedShards(str(tmp_path / "out"), "coco", "detection")
@@ -65,4 +73,4 @@ def test_sink_records(tmp_path, gzip, ending):
                 assert (state / ".index" / f"{name}.idx").read_bytes() == index_of(inside)
             found += [(split, record) for record in inside]
     assert len(infos) == 4
-    assert sorted(found) == sorted(records)
+    assert sorted(found) == sorted((split, record) for record in records for split in ("train", "val"))

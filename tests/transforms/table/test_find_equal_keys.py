@@ -1,15 +1,14 @@
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from recordmill.transforms.table.find_equal_keys import EqualKeys, added, equal_keys, equal_keys_warning, slices
-from recordmill.transforms.table.spill_file import RANGES, Records, record_orders, write_spill
+from recordmill.transforms.table.spill_file import RANGES, record_orders, write_spill
+from tests.transforms.table.spills import records
 
 
 def spill(output, split: str, source: str, keys: list[int], number: int = 0):
     orders = record_orders(0, [str(key).encode() for key in keys])
-    rows = Records(orders, np.arange(1, len(keys) + 1), pa.array([b"x"] * len(keys), pa.large_binary()))
-    return write_spill(str(output), split, source, f"rows-{source}-{number}", rows.sorted())
+    rows = records([b"x"] * len(keys), orders)
+    return write_spill(str(output), split, source, f"rows-{source}-{number}", rows)
 
 
 @pytest.mark.parametrize("rows", [10, 1000, 1 << 20])
