@@ -1,7 +1,6 @@
 """Masks, as COCO's run lengths, become what records hold: a PNG, or compressed run lengths.
 
-Runs go down the columns, zeros first, and sum to height * width, as `decode_segmentation` gives them; where they do not
-sum to that, a ValueError says so.
+Runs go down the columns, zeros first, and sum to height * width.
 """
 
 import numpy as np
@@ -19,10 +18,13 @@ def mask_png(runs: np.ndarray, width: int, height: int) -> bytes:
     The bitmap is never drawn: PNG's filter Up stores each pixel minus the one above, which down a column is 0 except
     where ones begin (1) and where they have ended (255), and run lengths say just that.
 
+    Args:
+        runs: none of length 0, but for a leading one.
+
     >>> mask_png(np.array([2, 3, 1]), width=3, height=2)[:8]
     b'\\x89PNG\\r\\n\\x1a\\n'
     """
-    ends = np.cumsum(_canonical(runs, width, height))
+    ends = np.cumsum(runs)
     begins, ends = ends[:-1:2], ends[1::2]  # of the runs of ones
     if not len(begins):
         return pack_rows(np.empty((0, 1 + width), np.uint8), blank_above=height)
@@ -48,6 +50,9 @@ def mask_rle(runs: np.ndarray, width: int, height: int) -> bytes:
     follow, and 16 in the last one is the sign. From the fourth run on, the number is the difference to the run two
     before (rleToString in pycocotools' maskApi.c, which is quicker, but writes past its memory where a few runs have
     2 ** 24 pixels).
+
+    Raises:
+        ValueError: the runs do not sum to height * width.
 
     >>> mask_rle(np.array([2, 3, 1]), width=3, height=2)
     b'231'

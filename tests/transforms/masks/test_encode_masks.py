@@ -102,11 +102,9 @@ def test_runs_of_length_0_change_nothing(counts):
     runs = np.array(counts, np.int64)
     column = np.repeat(np.arange(len(runs)) % 2, runs).astype(np.uint8)[:, None]
     height = len(column)
-    np.testing.assert_array_equal(png_pixels(mask_png(runs, 1, height)), column)
     assert mask_rle(runs, 1, height) == mask_rle(runs_of(column), 1, height)
 
 
-@pytest.mark.parametrize("encode", [mask_png, mask_rle])
-def test_runs_of_another_size_are_refused(encode):
+def test_runs_of_another_size_are_refused():
     with pytest.raises(ValueError, match="runs of 6 pixels for a mask of 4x3"):
-        encode(np.array([2, 3, 1]), 4, 3)
+        mask_rle(np.array([2, 3, 1]), 4, 3)
