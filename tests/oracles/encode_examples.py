@@ -172,7 +172,7 @@ class ExampleEncoder:
             masks = (mask_png(item.runs, width, height) for item in objects)
             values["objects.mask_png"] = _within_a_record(masks, len(picture.data))
         if Part.MASK_RLE in self._parts:
-            counts = (mask_rle(item.runs, width, height) for item in objects)
+            counts = (mask_rle(item.runs) for item in objects)
             values["objects.mask_rle"] = _within_a_record(counts, len(picture.data))
         return values
 

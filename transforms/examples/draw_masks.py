@@ -143,9 +143,8 @@ def _counts(segmentation: bytes, picture: Picture) -> bytes:
     Raises:
         UnusableError: it is no mask of the image.
     """
-    counts = compress_segmentation(segmentation, *picture.frame)
-    if not picture.annotated_size:
-        return counts
-    pixels = bitmap(decode_counts(counts, *picture.frame), *picture.frame)
-    size = picture.width, picture.height
-    return mask_rle(run_lengths(resized(pixels, *size)), *size)
+    counts, size = compress_segmentation(segmentation, *picture.frame), (picture.width, picture.height)
+    if picture.annotated_size:
+        pixels = bitmap(decode_counts(counts, *picture.frame), *picture.frame)
+        counts = mask_rle(run_lengths(resized(pixels, *size)))
+    return counts

@@ -160,4 +160,4 @@ def mask_of_png(png: bytes, width: int, height: int) -> Segmentation:
     if not pixels.any():
         return []
     # Not by pycocotools' encode, which writes past its memory where a few runs have 2 ** 24 pixels.
-    return RunLengths(mask_rle(run_lengths(pixels != 0), width, height).decode(), (height, width))
+    return RunLengths(mask_rle(run_lengths(pixels != 0)).decode(), (height, width))

@@ -57,10 +57,10 @@ def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes
     form = _parse(segmentation) if segmentation else None
     try:
         if isinstance(form, _RunLengths):
-            return mask_rle(_check_size(form, width, height), width, height)
+            return mask_rle(_runs(form, width, height))
         if polygons := _polygons(form or []):
             return _draw_polygons(polygons, width, height)
-        return mask_rle(np.array([height * width]), width, height)
+        return mask_rle(np.array([height * width]))
     except _MalformedError as fault:
         raise _malformed(str(fault), segmentation) from fault
 
@@ -82,7 +82,7 @@ def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:
 
 
 class _MalformedError(Exception):
-    """What is wrong. decode_segmentation adds to the message what was found."""
+    """What is wrong. `_malformed` adds to the message what was found."""
 
 
 def _malformed(fault: str, segmentation: bytes) -> UnusableError:
@@ -99,7 +99,7 @@ def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | Non
         raise _malformed(str(error), segmentation) from error
 
 
-def _check_size(form: _RunLengths, width: int, height: int) -> np.ndarray:
+def _runs(form: _RunLengths, width: int, height: int) -> np.ndarray:
     if form.size != [height, width]:
         found = f"run lengths of size {str(form.size)[:60]} for an image of size [{height}, {width}] (height, width)"
         raise UnusableError(Reason.MASK_SIZE_MISMATCH, found)
@@ -179,7 +179,7 @@ def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> byte
     masks = [mask["counts"] for mask in coco_mask.frPyObjects(polygons, height, width)]
     if len(masks) == 1:
         return masks[0]
-    return mask_rle(_unite(list(map(_decompress, masks)), height * width), width, height)
+    return mask_rle(_unite(list(map(_decompress, masks)), height * width))
 
 
 def _edge_px(polygon: list[float]) -> float:

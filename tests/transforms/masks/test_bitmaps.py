@@ -24,7 +24,7 @@ def test_bounds_of_masks_are_those_of_their_pixels(masks):
         rows, columns = np.nonzero(pixels)
         if len(rows):
             expected[row] = rows.min(), columns.min(), rows.max() + 1, columns.max() + 1
-    found = mask_bounds([mask_rle(run_lengths(pixels), width, height) for pixels in masks], width, height)
+    found = mask_bounds([mask_rle(run_lengths(pixels)) for pixels in masks], width, height)
     np.testing.assert_array_equal(found, expected)
 
 
