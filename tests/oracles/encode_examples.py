@@ -15,8 +15,8 @@ from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected,
 from recordmill.transforms.examples.encode_regions import RegionEncoder
 from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.masks.bitmaps import bitmap, mask_bounds, resized, run_lengths
-from recordmill.transforms.masks.decode_segmentation import decode_segmentation
+from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
+from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 from tests.oracles.boxes import FittedBox, fit_box
 from tests.oracles.encode_keypoints import KeypointEncoder
@@ -111,7 +111,7 @@ class ExampleEncoder:
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         classes = [values["image.class_index"]] if "image.class_index" in values else values["objects.class_index"]
-        bounds = [mask_bounds(item.runs, picture.height) for item in objects] if self._has_masks else None
+        bounds = [_bounds(item.runs, picture) for item in objects] if self._has_masks else None
         facts = self._facts(values, task.is_continuation, picture.measures, bounds)
         return Encoded(records, dict(+counted), rejected, dict(Counter(classes)), facts)
 
@@ -172,7 +172,7 @@ class ExampleEncoder:
             masks = (mask_png(item.runs, width, height) for item in objects)
             values["objects.mask_png"] = _within_a_record(masks, len(picture.data))
         if Part.MASK_RLE in self._parts:
-            counts = (mask_rle(item.runs, width, height) for item in objects)
+            counts = (mask_rle(item.runs) for item in objects)
             values["objects.mask_rle"] = _within_a_record(counts, len(picture.data))
         return values
 
@@ -253,13 +253,19 @@ def check_size(size: int) -> None:
         raise UnusableError(Reason.RECORD_TOO_LARGE, detail)
 
 
+def _bounds(runs: np.ndarray, picture: Picture) -> tuple[int, int, int, int] | None:
+    """ymin, xmin, ymax, xmax of a mask, the last two those after it; None of a mask without a pixel."""
+    rows, columns = np.nonzero(bitmap(runs, picture.width, picture.height))
+    return (rows.min(), columns.min(), rows.max() + 1, columns.max() + 1) if len(rows) else None
+
+
 def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:
     """Run lengths of a mask of the record's image.
 
     Raises:
         UnusableError: it is no mask of the image.
     """
-    runs = decode_segmentation(segmentation, *picture.frame)
+    runs = decode_counts(compress_segmentation(segmentation, *picture.frame), *picture.frame)
     if picture.annotated_size:
         runs = run_lengths(resized(bitmap(runs, *picture.frame), picture.width, picture.height))
     return runs

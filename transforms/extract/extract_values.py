@@ -16,7 +16,7 @@ from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.masks.bitmaps import run_lengths
-from recordmill.transforms.masks.decode_segmentation import decode_segmentation
+from recordmill.transforms.masks.decode_segmentation import decode_counts
 from recordmill.transforms.masks.encode_masks import mask_rle
 from recordmill.transforms.records.record_values import RecordParseError, RecordParser, length_faults
 
@@ -135,12 +135,11 @@ def mask_of_rle(counts: bytes, width: int, height: int) -> Segmentation:
     Raises:
         UnusableRecordError: they are no mask of an image of this size.
     """
-    form = RunLengths(counts.decode(errors="replace"), (height, width))
     try:
-        runs = decode_segmentation(msgspec.json.encode(form), width, height)
+        runs = decode_counts(counts, width, height)
     except UnusableError as error:
         raise UnusableRecordError("mask", str(error)) from error
-    return form if runs[1::2].any() else []
+    return RunLengths(counts.decode(), (height, width)) if runs[1::2].any() else []
 
 
 def mask_of_png(png: bytes, width: int, height: int) -> Segmentation:
@@ -161,4 +160,4 @@ def mask_of_png(png: bytes, width: int, height: int) -> Segmentation:
     if not pixels.any():
         return []
     # Not by pycocotools' encode, which writes past its memory where a few runs have 2 ** 24 pixels.
-    return RunLengths(mask_rle(run_lengths(pixels != 0), width, height).decode(), (height, width))
+    return RunLengths(mask_rle(run_lengths(pixels != 0)).decode(), (height, width))

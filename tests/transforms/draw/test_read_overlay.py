@@ -76,7 +76,7 @@ def test_one_name_has_one_colour():
 
 
 @pytest.mark.parametrize(
-    "values", [{"objects.mask_png": [mask_png(RUNS, *SIZE)]}, {"objects.mask_rle": [mask_rle(RUNS, *SIZE)]}]
+    "values", [{"objects.mask_png": [mask_png(RUNS, *SIZE)]}, {"objects.mask_rle": [mask_rle(RUNS)]}]
 )
 def test_masks(values):
     (shape,) = shapes(edges(BOX) | values)
@@ -89,7 +89,7 @@ def test_masks_without_boxes_are_drawn():
 
 def test_an_empty_mask_is_none():
     empty = np.array([8])
-    for values in ({"objects.mask_png": [mask_png(empty, *SIZE)]}, {"objects.mask_rle": [mask_rle(empty, *SIZE)]}):
+    for values in ({"objects.mask_png": [mask_png(empty, *SIZE)]}, {"objects.mask_rle": [mask_rle(empty)]}):
         assert shapes(edges(BOX) | values)[0].mask is None
 
 
