@@ -28,6 +28,7 @@ class StoredFile(msgspec.Struct, frozen=True):
         name: relative to the folder, `/` between its parts.
         version: changes when the file does; `recordmill.schemas.images.NO_FILE` of what cannot be read.
         crc32c: see `Storage.checksum`; empty where knowing it would take reading the file.
+        packed_bytes: size as compressed in an archive; None if it is not compressed there.
     """
 
     name: str
@@ -35,6 +36,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     size_bytes: int
     version: str
     crc32c: str = ""
+    packed_bytes: int | None = None
 
 
 class NameRange(NamedTuple):
@@ -157,6 +159,14 @@ class Storage(Hashable, Protocol):
         ...
 
     def join(self, folder: str, name: str) -> str: ...
+
+    def protection(self, path: str) -> str:
+        """Return why a file that was written can be neither deleted nor replaced; "" if it can."""
+        ...
+
+    def regions(self, path: str) -> tuple[str, ...]:
+        """Return the region that holds `path`, its multi-region (`us`), or both its regions; none if unknown."""
+        ...
 
 
 _CHUNK_BYTES = 1 << 22

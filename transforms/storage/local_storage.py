@@ -297,6 +297,12 @@ class LocalStorage:
     def join(self, folder: str, name: str) -> str:
         return os.path.join(folder, name)
 
+    def protection(self, path: str) -> str:
+        return ""
+
+    def regions(self, path: str) -> tuple[str, ...]:
+        return ()
+
 
 class _Kind(Enum):
     FOLDER = 1
