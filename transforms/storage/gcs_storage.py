@@ -7,24 +7,16 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import google_crc32c
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_requests
-from recordmill.transforms.storage.gcs_client import (
-    blob_at,
-    retry,
-    retry_at_once,
-    split_object,
-    split_path,
-    translate_errors,
-)
-from recordmill.transforms.storage.gcs_requests import ListedObject
+from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
+from recordmill.transforms.storage.gcs_requests import Metadata, read_metadata
 from recordmill.transforms.storage.gcs_upload import GcsUpload, upload
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
@@ -36,9 +28,6 @@ from recordmill.transforms.storage.interface import (
     too_large,
 )
 from recordmill.transforms.storage.range_stream import RangeStream
-
-if TYPE_CHECKING:
-    from google.cloud.storage import Blob
 
 RANGE_BYTES = 4 * 1024 * 1024
 """How much of a stream one request reads."""
@@ -67,7 +56,7 @@ class GcsStorage:
             if found.name < within.start or found.name >= (within.end or found.name + "-"):
                 continue  # a stand-in's server may not know of ranges
             name = found.name[len(prefix) :]
-            yield StoredFile(name, root + name, int(found.size), found.generation)
+            yield StoredFile(name, root + name, found.size, found.generation)
 
     def parts(self, folder: str) -> list[NameRange]:
         # The first page is enough: it has up to 1,000 sub-folders, and a folder of more files than that is one range.
@@ -95,8 +84,8 @@ class GcsStorage:
         if path.endswith("/") or not split_path(path)[1]:
             return None
         try:
-            blob = _metadata(path)
-            return StoredFile(path.rpartition("/")[2], path, blob.size, str(blob.generation), blob.crc32c or "")
+            found = read_metadata(path)
+            return StoredFile(path.rpartition("/")[2], path, found.size, found.generation, found.crc32c)
         except FileNotFoundError:
             return None
 
@@ -105,19 +94,17 @@ class GcsStorage:
 
         The service does not list the regions of a predefined dual-region, such as `nam4`.
         """
-        bucket = gcs_client.client_of_process().bucket(split_path(path)[0])
-        with translate_errors(path):
-            bucket.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-        is_whole = bucket.location and bucket.location_type != "dual-region"
-        found = bucket.data_locations or ([bucket.location] if is_whole else [])
+        place = gcs_requests.read_place(path)
+        is_one = place.location and place.location_type != "dual-region"
+        found = place.custom_placement_config.get("dataLocations") or ([place.location] if is_one else [])
         return tuple(region.lower() for region in found)
 
     def protection(self, path: str) -> str:
         """What keeps an object from being deleted or replaced: a hold, or its bucket's retention policy; or nothing."""
-        blob = _metadata(path)
-        if blob.event_based_hold:
+        found = read_metadata(path)
+        if found.event_based_hold:
             return "a hold, which new objects of the bucket are given"
-        until = blob.retention_expiration_time
+        until = found.retention_expiration_time
         return f"the bucket's retention policy, until {until:%Y-%m-%d %H:%M} UTC" if until else ""
 
     def open(self, path: str, version: str = "") -> BinaryIO:
@@ -126,14 +113,13 @@ class GcsStorage:
         All of it is of one generation: replacing the object meanwhile makes reading fail. Ranges come without a
         checksum, so bytes are checked only if all of them are read from the first to the last, and then at the end.
         """
-        blob = _metadata(path)
-        if version not in ("", str(blob.generation)):
+        found = read_metadata(path)
+        if version not in ("", found.generation):
             raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
-        version = str(blob.generation)
-        if blob.content_encoding == "gzip":  # its ranges would be of the compressed bytes
-            return io.BytesIO(self.read(path, version))
-        ranges = _CheckedRanges(path, blob.size, version, blob.crc32c)
-        return io.BufferedReader(RangeStream(ranges, path, blob.size, RANGE_BYTES), RANGE_BYTES)
+        if found.content_encoding == "gzip":  # its ranges would be of the compressed bytes
+            return io.BytesIO(self.read(path, found.generation))
+        ranges = _CheckedRanges(path, found.size, found.generation, found.crc32c)
+        return io.BufferedReader(RangeStream(ranges, path, found.size, RANGE_BYTES), RANGE_BYTES)
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         """All bytes, by one request, their checksum checked. What is stored with gzip encoding is decompressed.
@@ -148,10 +134,8 @@ class GcsStorage:
         """
         from google.cloud.storage.exceptions import DataCorruption
 
-        bucket, name = split_object(path)
-
         def download() -> bytes:
-            answer = gcs_requests.get_object(path, bucket, name, version, most_bytes=most_bytes)
+            answer = gcs_requests.read_object(path, version, most_bytes=most_bytes)
             expected = _CRC32C.search(answer.headers.get("X-Goog-Hash", ""))
             if expected and expected[1] != crc32c_text(google_crc32c.Checksum(answer.data)):
                 raise DataCorruption(None, f"their checksum is not {expected[1]}, as that of what is stored")
@@ -171,11 +155,10 @@ class GcsStorage:
 
         if length <= 0:
             return b""
-        bucket, name = split_object(path)
         range_ = f"bytes={start}-{start + length - 1}"
         with translate_errors(path, version):
             try:
-                return retry(path)(gcs_requests.get_object)(path, bucket, name, version, range_).data
+                return retry(path)(gcs_requests.read_object)(path, version, range_).data
             except RequestRangeNotSatisfiable:
                 return b""
 
@@ -193,29 +176,22 @@ class GcsStorage:
         return self.read_range(path, *range_, version)
 
     def checksum(self, path: str) -> tuple[int, str]:
-        blob = _metadata(path)
-        return blob.size, blob.crc32c
+        found = read_metadata(path)
+        return found.size, found.crc32c
 
     def write(self, path: str, data: bytes) -> None:
-        upload(path, io.BytesIO(data), len(data), google_crc32c.Checksum(data))
+        upload(path, data)
 
     def create(self, path: str, folder: str = "") -> GcsUpload:
         return GcsUpload(path, self.move)
 
     def move(self, path: str, target: str) -> None:
         """A copy, which the server makes, and then a deletion."""
-        source, blob, token = blob_at(path), blob_at(target), None
-        with translate_errors(path):
-            while True:  # of a large object, or to another place, a request copies a part
-                token, *_ = blob.rewrite(source, token=token, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-                if token is None:
-                    break
+        gcs_requests.copy_object(path, target)
         self.delete(path)
 
     def delete(self, path: str) -> None:
-        blob = blob_at(path)
-        with suppress(FileNotFoundError), translate_errors(path):
-            blob.delete(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+        gcs_requests.delete_object(path)
 
     def delete_folder(self, path: str) -> None:
         """Delete all that is below a folder, which cannot be a whole bucket."""
@@ -288,16 +264,9 @@ def _split_folder(path: str) -> tuple[str, str]:
 # Requests
 
 
-def _metadata(path: str) -> "Blob":
-    blob = blob_at(path)
-    with translate_errors(path):
-        blob.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-    return blob
-
-
 def _list(
     folder: str, fields: str, within: NameRange = ALL_NAMES, with_markers: bool = False, **query: str | int
-) -> Iterator[ListedObject]:
+) -> Iterator[Metadata]:
     """Objects below a folder. Markers are objects whose names end in `/`: consoles make them to show empty folders."""
     bucket, prefix = _split_folder(folder)
     bounds = {"prefix": prefix, "startOffset": within.start, "endOffset": within.end}
