@@ -22,6 +22,7 @@ from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
     NameRange,
+    Storage,
     StoredFile,
     UnreadableFileError,
     crc32c_text,
@@ -38,7 +39,7 @@ DELETIONS = 16
 _CRC32C = re.compile("crc32c=([^, ]+)")
 
 
-class GcsStorage:
+class GcsStorage(Storage):
     """Buckets. See `recordmill.transforms.storage.interface.Storage` for what each method promises.
 
     Besides, every method may raise:
@@ -74,11 +75,6 @@ class GcsStorage:
         """Whether there is anything below `path`; a bucket always is one."""
         first = next(_list(path, "items(name)", with_markers=True, maxResults=1), None)
         return first is not None or not split_path(path)[1]
-
-    def size(self, path: str) -> int | None:
-        """Size in bytes, as stored; None where there is no such object, and of folders."""
-        file = self.stat(path)
-        return None if file is None else file.size_bytes
 
     def stat(self, path: str) -> StoredFile | None:
         if path.endswith("/") or not split_path(path)[1]:
@@ -169,9 +165,6 @@ class GcsStorage:
         read = partial(self._read_of_version, path, version)
         return list(_readers(os.getpid()).map(read, ranges))
 
-    def release(self, path: str, version: str) -> None:
-        pass
-
     def _read_of_version(self, path: str, version: str, range_: tuple[int, int]) -> bytes:
         return self.read_range(path, *range_, version)
 
@@ -202,15 +195,9 @@ class GcsStorage:
         with ThreadPoolExecutor(DELETIONS) as pool:
             list(pool.map(self.delete, paths))
 
-    def delete_leftovers(self, folder: str) -> None:
-        """Nothing: what a killed upload sent is no object, and the server forgets it within a week."""
-
-    def link(self, path: str, target: str) -> bool:
-        return False
-
     def join(self, folder: str, name: str) -> str:
         split_path(folder)  # or `gs://` alone would lose its slashes
-        return f"{folder.rstrip('/')}/{name}"
+        return super().join(folder, name)
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,6 @@ from recordmill.transforms.storage.interface import (
     Storage,
     StoredFile,
     UnreadableFileError,
-    checksum_of,
     is_remote,
     too_large,
 )
@@ -42,7 +41,7 @@ _LOCAL_BYTES, _REMOTE_BYTES = 1 << 20, 4 << 20
 _PIECE_BYTES = 1 << 20
 
 
-class ZipStorage:
+class ZipStorage(Storage):
     """The members of one archive, by paths that begin with the archive's. Nothing can be written.
 
     COCO's archives hold a folder of the archive's own name (`train2017.zip`: `train2017/`); members are named as below
@@ -57,9 +56,6 @@ class ZipStorage:
         self.archive = archive
         self._storage = storage
 
-    def parts(self, folder: str) -> list[NameRange]:
-        return [ALL_NAMES]
-
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         archive = self._open(again=True)
         prefix = self._member(folder).rstrip("/")
@@ -73,10 +69,6 @@ class ZipStorage:
 
     def is_folder(self, path: str) -> bool:
         return path.rstrip("/") == self.archive or any(self.walk(path))
-
-    def size(self, path: str) -> int | None:
-        file = self.stat(path)
-        return None if file is None else file.size_bytes
 
     def stat(self, path: str) -> StoredFile | None:
         name = self._member(path)
@@ -141,16 +133,6 @@ class ZipStorage:
         data = self.read(path, version)
         return [data[start : start + length] for start, length in ranges]
 
-    def release(self, path: str, version: str) -> None:
-        pass
-
-    def checksum(self, path: str) -> tuple[int, str]:
-        with self.open(path) as file:
-            return checksum_of(file)
-
-    def join(self, folder: str, name: str) -> str:
-        return f"{folder.rstrip('/')}/{name}"
-
     def _open(self, again: bool = False) -> "_Archive":
         """The archive as it is; one of a bucket as it was when its members were last listed."""
         known = None if again else _listed.get(self.archive)
@@ -164,14 +146,11 @@ class ZipStorage:
         with _opening:
             return _archive(self._storage, self.archive, *known)
 
-    def _member(self, path: str) -> str:
-        return path[len(self.archive) :].lstrip("/")
-
-    def protection(self, path: str) -> str:
-        return ""
-
     def regions(self, path: str) -> tuple[str, ...]:
         return self._storage.regions(self.archive)
+
+    def _member(self, path: str) -> str:
+        return path[len(self.archive) :].lstrip("/")
 
     def _refuse(self, path: str, *_: object, **__: object) -> NoReturn:
         raise OSError(errno.EROFS, "archives are only read", path)
