@@ -90,7 +90,7 @@ class BucketPlace:
 
     def versions(self, output: str) -> dict[str, int]:
         prefix = self._prefix(output)
-        uploads = [call.name for call in self.server.calls("upload", "start") if call.name.startswith(prefix)]
+        uploads = [call.name for call in self.server.calls("start") if call.name.startswith(prefix)]
         return Counter(name.rpartition("/")[2] for name in uploads)
 
     def copy(self, output: str, target: str) -> None:
@@ -301,7 +301,7 @@ class SmallJob(Job):
         started: list[Command] = []
 
         def send(call: Call) -> bool:
-            if with_reads or call.operation in ("upload", "copy", "delete"):
+            if with_reads or call.operation in ("chunk", "copy", "delete"):
                 seen.append(call)
                 if len(seen) == number:
                     os.kill(started[0].process.pid, signal_number)

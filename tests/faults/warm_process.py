@@ -210,5 +210,4 @@ def become_nobody() -> None:
 
 def upload_in_chunks(size: int) -> None:
     """Send every object in chunks of `size` bytes, as large ones are sent."""
-    google.cloud.storage.blob._MAX_MULTIPART_SIZE = 0
     recordmill.transforms.storage.gcs_upload.CHUNK_BYTES = size

@@ -13,7 +13,6 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.examples.encode_regions import RegionEncoder
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.open_picture import encoded_channels
 from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
@@ -81,13 +80,13 @@ class ExampleEncoder:
     def wants_image(self, task: ImageTask) -> bool:
         return bool(task.annotations) or not self._per_annotation
 
-    def encode(self, task: ImageTask, picture: Picture, fetch: Fetch = fetch_file) -> Encoded | Rejected:
+    def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
         try:
-            return self._encoded(task, picture, fetch)
+            return self._encoded(task, picture)
         except UnusableError as fault:
             return task.rejected(fault.reason, fault.detail)
 
-    def _encoded(self, task: ImageTask, picture: Picture, fetch: Fetch) -> Encoded:
+    def _encoded(self, task: ImageTask, picture: Picture) -> Encoded:
         check_size(len(picture.data))
         rejected: list[Rejected] = []
         objects = self._objects(task, picture, rejected)
@@ -101,7 +100,7 @@ class ExampleEncoder:
             values |= _caption_values(task)
             counted[Metric.CAPTIONS] = len(task.labels.captions)
         if Part.PANOPTIC in self._parts:
-            values |= self._panoptic_values(task, picture, fetch, counted, rejected)
+            values |= self._panoptic_values(task, picture, counted, rejected)
         elif Part.SEMANTIC in self._parts:
             values |= self._stuff_values(task, picture, counted, rejected)
         counted[Metric.MASKS] = sum(len(item.runs) > 1 for item in objects)
@@ -186,12 +185,12 @@ class ExampleEncoder:
         }
 
     def _panoptic_values(
-        self, task: ImageTask, picture: Picture, fetch: Fetch, counted: Counter[Metric], rejected: list[Rejected]
+        self, task: ImageTask, picture: Picture, counted: Counter[Metric], rejected: list[Rejected]
     ) -> dict[str, Any]:
         """The values of `recordmill.schemas.layouts` that come of a panoptic annotation; without one, all is void."""
         for row in task.labels.panoptic:
             try:
-                values = self._regions.of_panoptic(row, picture, fetch)
+                values = self._regions.of_panoptic(row, picture)
             except UnusableError as fault:
                 rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:

@@ -19,7 +19,6 @@ from recordmill.transforms.blocks.image_tasks import BlockTasks
 from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.examples.encoded import Encoded
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.images.fetch_images import Fetch, fetch_for
 from recordmill.transforms.images.load_picture import load_pixels
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
@@ -68,13 +67,12 @@ def _read_ahead(tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordCont
     """Pixels in the order of tasks. Threads have two batches in hand, so that one is there when the model is ready."""
     size = max(1, -(-maker.batch // of.threads))
     parts = (tasks[start : start + size] for start in range(0, len(tasks), size))
-    fetch = fetch_for(task.ref for task in tasks)
-    read = partial(_read, size=maker.model.input_size, resize=maker.resize, fetch=fetch)
+    read = partial(_read, size=maker.model.input_size, resize=maker.resize)
     return chain.from_iterable(look_ahead(read, parts, of.pool, of.threads))
 
 
-def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str, fetch: Fetch) -> list[_Read]:
-    return [(task, load_pixels(task, size, resize, fetch)) for task in tasks]
+def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> list[_Read]:
+    return [(task, load_pixels(task, size, resize)) for task in tasks]
 
 
 def in_batches(items: Iterator[_Read], batch: int) -> Iterator[list[_Read]]:

@@ -15,7 +15,6 @@ from recordmill.schemas.rejects import Metric, Rejected, UnusableError
 from recordmill.transforms.examples.boxes import fit_boxes
 from recordmill.transforms.examples.encode_regions import RegionEncoder
 from recordmill.transforms.examples.encoded import check_size
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.masks.bitmaps import bitmap, mask_bounds, resized, run_lengths
 from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
@@ -58,15 +57,12 @@ class MaskDrawer:
         self.has_masks = Part.MASK_PNG in table.parts or Part.MASK_RLE in table.parts
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
-    def draw(
-        self, task: ImageTask, block: Block, row: int, picture: Picture, fetch: Fetch = fetch_file
-    ) -> DrawnMasks | None:
+    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> DrawnMasks | None:
         """Draw the masks of an image; None if none are wanted.
 
         Args:
             task: with labels; its objects are in the Block.
             block: of images; that of the task is in `row`.
-            fetch: reads its panoptic PNG, if it has one.
 
         Raises:
             UnusableError: the masks are larger than a record.
@@ -78,7 +74,7 @@ class MaskDrawer:
         if self.has_masks:
             self._draw_objects(block.cut(row, row + 1), picture, drawn)
         if Part.PANOPTIC in self._parts:
-            drawn.values.update(self._panoptic_values(task, picture, fetch, drawn))
+            drawn.values.update(self._panoptic_values(task, picture, drawn))
         elif Part.SEMANTIC in self._parts:
             drawn.values.update(self._stuff_values(task, picture, drawn))
         return drawn
@@ -102,11 +98,11 @@ class MaskDrawer:
         drawn.bounds_px.extend(bounds_px.tolist())
         drawn.counted[Metric.MASKS] = len(masks) - int(np.isnan(bounds_px[:, 0]).sum())
 
-    def _panoptic_values(self, task: ImageTask, picture: Picture, fetch: Fetch, drawn: DrawnMasks) -> dict[str, Any]:
+    def _panoptic_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
         """The values that come of a panoptic annotation; without one, all is void."""
         for row in task.labels.panoptic:
             try:
-                values = self._regions.of_panoptic(row, picture, fetch)
+                values = self._regions.of_panoptic(row, picture)
             except UnusableError as fault:
                 drawn.rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:

@@ -22,7 +22,6 @@ from recordmill.transforms.examples.boxes import FittedBoxes, fit_boxes
 from recordmill.transforms.examples.draw_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
 from recordmill.transforms.examples.encoded import EncodedRun, check_size, transcoding_counts
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.open_picture import encoded_channels
 
 
@@ -88,19 +87,18 @@ class ExampleEncoder:
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
 
-    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture, fetch: Fetch = fetch_file) -> LoadedImage:
+    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> LoadedImage:
         """An image with the masks that its record has; used by several threads.
 
         Args:
             block: of images; that of the task is in `row`.
-            fetch: reads its panoptic PNG, if it has one.
 
         Raises:
             OSError: storage fails.
         """
         try:
             check_size(len(picture.data))
-            return LoadedImage(task, picture, self._drawer.draw(task, block, row, picture, fetch))
+            return LoadedImage(task, picture, self._drawer.draw(task, block, row, picture))
         except UnusableError as fault:
             return LoadedImage(task, task.rejected(fault.reason, fault.detail))
 

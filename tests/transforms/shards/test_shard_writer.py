@@ -1,6 +1,4 @@
 import hashlib
-import io
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +16,6 @@ from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
-from recordmill.transforms.images import fetch_images
-from recordmill.transforms.images.fetch_images import FetchMembers
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
@@ -27,8 +23,6 @@ from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, Note
 from recordmill.transforms.shards.shard_writer import ordered_block, plan_digest, write_shard
 from recordmill.transforms.storage.interface import crc32c_text
-from recordmill.transforms.storage.resolve import storage_for
-from tests.gcs_stand_in import running
 from tests.oracles.encode_tasks import pack_tasks
 from tests.oracles.task_order import image_order
 from tests.transforms.shards.test_shard_file import KEY, index_info, read, recipe
@@ -308,35 +302,3 @@ def test_a_mask_that_has_changed_is_another_plan(tmp_path, tasks):
     made = recipe(tmp_path)
     digests = {digest_of(KEY, [with_mask(tasks[0], version)], made, LABELS, TABLE) for version in ("1", "1", "2")}
     assert len(digests) == 2
-
-
-def test_no_bytes_of_an_archive_are_kept_once_a_shard_is_written(tmp_path, tasks, monkeypatch):
-    """In the layout keras an image without objects is not read; with a window a span, each waited for it forever."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for number in range(40):
-            archive.writestr(f"{number:02}.png", Path(tasks[0].ref.path).read_bytes() + bytes(50_000))
-    fetches = []
-
-    class Noted(FetchMembers):
-        def __init__(self, files):
-            super().__init__(files)
-            fetches.append(self)
-
-    monkeypatch.setattr(fetch_images, "FetchMembers", Noted)
-    monkeypatch.setattr(fetch_images, "SPAN_BYTES", 200_000)
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        server.put("kept.zip", data.getvalue())
-        found = storage_for("gs://bucket/kept.zip").walk("gs://bucket/kept.zip")
-        refs = [ImageRef(file.path, file.size_bytes, file.version) for file in found]
-        members = [
-            ImageTask(number, "a.png", 40, 30, ref, "train", (INSIDE,) if number % 4 else ())
-            for number, ref in enumerate(refs)
-        ]
-        server.log.clear()
-        result = result_of(members, recipe(tmp_path, layout="keras"), table=KERAS)
-        assert result.info.examples == 30
-        (fetch,) = fetches
-        assert sum(len(span._data) for span in fetch._spans.values()) == 0
-        assert len(server.calls("read")) <= 10
