@@ -22,12 +22,11 @@ from recordmill.transforms.metadata.limit_rejects import LimitRejects
 from recordmill.transforms.metadata.report_plan import CountClasses, ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.write_shards import WriteShards, written_of
+from recordmill.transforms.shards.write_shards import WriteShards, Written, written_of
 from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords, only_counted
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.text.encode_captions import EncodedTexts

@@ -27,11 +27,9 @@ from recordmill.transforms.metadata.report_plan import ReportPlan
 from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.shard_file import ShardPlace
-from recordmill.transforms.shards.sizing_warnings import sizing_warnings
-from recordmill.transforms.shards.split_plan import SplitPlan
-from recordmill.transforms.shards.write_shards import facts_of, shard_of
+from recordmill.transforms.shards.split_plan import SplitPlan, sizing_warnings
+from recordmill.transforms.shards.write_shards import Written, facts_of, shard_of
 from recordmill.transforms.shards.write_with_beam_sink import SinkRecords, only_counted
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning

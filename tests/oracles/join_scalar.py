@@ -17,9 +17,9 @@ from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
 from recordmill.schemas.splits import Division
 from recordmill.transforms.coco.complete_annotations import Categories, complete_annotations
-from recordmill.transforms.coco.merge_parts import merge_parts
+from recordmill.transforms.coco.merge_annotations import merge_parts
 from recordmill.transforms.coco.screen_annotations import Filters
-from recordmill.transforms.join.match_names import base_name, match_names
+from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
 
@@ -229,7 +229,7 @@ def match_ends(sides: Iterable[JoinSide], match: str, division: Division | None 
     """As `match_sides`, of rows and files of one `base_name`. An image takes the name of the file that it is found in.
 
     Raises:
-        CollidingImagesError: see `match_sides` and `recordmill.transforms.join.match_names.match_names`.
+        CollidingImagesError: see `match_sides` and `recordmill.transforms.join.match_blocks.match_names`.
     """
     images: dict[str, list[JoinSide]] = {}
     files: dict[str, list[JoinSide]] = {}

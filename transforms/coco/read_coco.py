@@ -10,6 +10,7 @@ import gc
 import logging
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -86,6 +87,7 @@ class ReadRules(NamedTuple):
     first_split: str
 
 
+@dataclass(eq=False, repr=False)
 class ReadCoco(beam.PTransform):
     """Read the files of `rules.sources` from a pipeline: CocoFiles.
 
@@ -93,19 +95,17 @@ class ReadCoco(beam.PTransform):
     would hold all of the text. Others are decoded wherever Beam puts them.
     """
 
-    def __init__(self, rules: ReadRules, block_bytes: int = BLOCK_BYTES):
-        super().__init__()
-        self._rules = rules
-        self._block_bytes = block_bytes
+    rules: ReadRules
+    block_bytes: int = BLOCK_BYTES
 
     def expand(self, p):
         read = []
         for name, is_packed in (("Files", False), ("PackedFiles", True)):
-            sources = [source for source in self._rules.sources if source.path.endswith(".gz") == is_packed]
+            sources = [source for source in self.rules.sources if source.path.endswith(".gz") == is_packed]
             if sources:
-                cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file, self._block_bytes)
+                cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file, self.block_bytes)
                 spread = cut if is_packed else cut | f"Spread{name}" >> beam.Reshuffle()
-                read.append(spread | f"Read{name}" >> _ReadBlocks(self._rules))
+                read.append(spread | f"Read{name}" >> _ReadBlocks(self.rules))
         described = (
             _united(tuple(each[_SUMMARIES] for each in read), "Summaries")
             | "SourceAndSummary" >> beam.Map(_by_source).with_output_types(tuple[bytes, BlockSummary])
@@ -129,16 +129,15 @@ def _same(keyed: Keyed) -> Keyed:
     return keyed
 
 
+@dataclass(eq=False, repr=False)
 class _ReadBlocks(beam.PTransform):
     """Convert AnnotationBlock to (range, packed Block of annotations) in the output `annotations`; further outputs are
     summaries, image rows, and Facts."""
 
-    def __init__(self, rules: ReadRules):
-        super().__init__()
-        self._rules = rules
+    rules: ReadRules
 
     def expand(self, blocks: PCollection[AnnotationBlock]):
-        read = beam.FlatMap(_read, self._rules).with_output_types(Keyed)
+        read = beam.FlatMap(_read, self.rules).with_output_types(Keyed)
         return blocks | "ReadBlock" >> read.with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
 
 

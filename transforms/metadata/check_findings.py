@@ -4,6 +4,7 @@ import logging
 import posixpath
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -40,6 +41,7 @@ class Demands(NamedTuple):
     output: str
 
 
+@dataclass(eq=False, repr=False)
 class CheckFindings(beam.PTransform):
     """Convert Facts, one element at most, to one dict, the Rows of each split, for the steps that read pictures to wait
     for. Warnings are logged.
@@ -50,14 +52,12 @@ class CheckFindings(beam.PTransform):
     Raises, when it runs, what `check_findings` does.
     """
 
-    def __init__(self, demands: Demands, warnings: PCollection):
-        super().__init__()
-        self._demands = demands
-        self._warnings = warnings
+    demands: Demands
+    warnings: PCollection
 
     def expand(self, facts: PCollection[Facts]):
-        once = facts.pipeline | "OnceFound" >> beam.Create([self._demands])
-        return once | "Check" >> beam.Map(_check, AsList(facts), AsList(self._warnings))
+        once = facts.pipeline | "OnceFound" >> beam.Create([self.demands])
+        return once | "Check" >> beam.Map(_check, AsList(facts), AsList(self.warnings))
 
 
 def _check(demands: Demands, parts: list[Facts], warnings: list[tuple[str, str]]) -> dict[str, Rows]:

@@ -106,15 +106,14 @@ def report_plan(
     )
 
 
+@dataclass(eq=False, repr=False)
 class CountClasses(beam.PTransform):
     """Convert (BlockKey, packed Block) to OfSplit."""
 
-    def __init__(self, splits: Sequence[str]):
-        super().__init__()
-        self._splits = tuple(splits)
+    splits: Sequence[str]
 
     def expand(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[OfSplit]:
-        return blocks | "Classes" >> beam.FlatMap(_classes, self._splits) | "AddClasses" >> beam.CombinePerKey(sum)
+        return blocks | "Classes" >> beam.FlatMap(_classes, self.splits) | "AddClasses" >> beam.CombinePerKey(sum)
 
 
 def _classes(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[OfSplit]:

@@ -8,6 +8,7 @@ on every engine, however many ranges there are.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -23,8 +24,7 @@ from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack, unpacker
-from recordmill.transforms.shards.sizing_warnings import sizing_warnings
-from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
+from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split, sizing_warnings
 
 _OF_SPLITS = "of splits"
 BlockKey = int
@@ -78,23 +78,22 @@ class ShardPlans(NamedTuple):
     facts: PCollection
 
 
+@dataclass(eq=False, repr=False)
 class PlanBlocks(beam.PTransform):
     """Convert (BlockKey, packed Block) of whole Blocks to ShardPlans."""
 
-    def __init__(self, splits: Sequence[str], sizing: ShardSizing, seed: int, estimate: RecordEstimate):
-        super().__init__()
-        self._splits = tuple(splits)
-        self._sizing = sizing
-        self._seed = seed
-        self._estimate = estimate
+    splits: Sequence[str]
+    sizing: ShardSizing
+    seed: int
+    estimate: RecordEstimate
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
-        once = blocks.pipeline | "OncePlanned" >> beam.Create([self._sizing])
-        planned = once | "PlanSplits" >> beam.FlatMap(_plan_splits, AsList(census), self._splits).with_outputs(
+        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self.seed, self.estimate).with_output_types(bytes)
+        once = blocks.pipeline | "OncePlanned" >> beam.Create([self.sizing])
+        planned = once | "PlanSplits" >> beam.FlatMap(_plan_splits, AsList(census), self.splits).with_outputs(
             _OF_SPLITS, FACTS, main="plans"
         )
-        place = beam.FlatMap(_place, AsSingleton(planned.plans), self._splits, self._estimate)
+        place = beam.FlatMap(_place, AsSingleton(planned.plans), self.splits, self.estimate)
         placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
         return ShardPlans(placed, planned[_OF_SPLITS], planned[FACTS])
 

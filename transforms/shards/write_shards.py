@@ -6,7 +6,8 @@ This is the only step that reads image bytes, and it passes them on to nothing b
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -19,7 +20,6 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
@@ -27,6 +27,21 @@ from recordmill.transforms.shards.shard_processes import forked
 from recordmill.transforms.shards.shard_writer import ShardWriter
 
 
+class Written(NamedTuple):
+    """Shards, and what is known of them.
+
+    Attributes:
+        shards: (split, ShardInfo), one a file.
+        facts: Facts of the records.
+        fingerprints: (split, Fingerprints) of shards whose records have pictures.
+    """
+
+    shards: PCollection
+    facts: PCollection
+    fingerprints: PCollection
+
+
+@dataclass(eq=False, repr=False)
 class WriteShards(beam.PTransform):
     """Convert (ShardKey, packed Block) to Written. An empty shard has empty bytes.
 
@@ -36,19 +51,15 @@ class WriteShards(beam.PTransform):
         threads: that fetch and check images; None for as many as there are cores where a shard is written.
     """
 
-    def __init__(
-        self, checked: PCollection, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None
-    ):
-        super().__init__()
-        self._checked = checked
-        self._labels = labels
-        self._table = table
-        self._recipe = recipe
-        self._threads = threads
+    checked: PCollection
+    labels: PCollection
+    table: PCollection
+    recipe: ShardRecipe
+    threads: int | None
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
-        sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
-        write = _WriteShard(self._recipe, self._threads)
+        sides = AsSingleton(self.labels), AsSingleton(self.table), AsSingleton(self.checked)
+        write = _WriteShard(self.recipe, self.threads)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
         results = grouped | "Write" >> beam.ParDo(write, *sides)
         return written_of(results)

@@ -28,7 +28,7 @@ from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.describe_split import describe_split
 from recordmill.transforms.metadata.write_metadata import Findings, Outcome, Target, WriteMetadata, write_metadata
 from recordmill.transforms.rejects.write_rejects import RejectList
-from recordmill.transforms.runtime.outputs import Written
+from recordmill.transforms.shards.write_shards import Written
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.duplicates.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
