@@ -5,7 +5,6 @@ that jobs that write two splits at once do not overwrite what the other says.
 """
 
 import hashlib
-from typing import NamedTuple
 
 import msgspec
 
@@ -53,13 +52,6 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     images: int
     annotations: int
     uncarried: FieldRows = {}
-
-
-class SplitRows(NamedTuple):
-    """Rows of an input and the split that they are of."""
-
-    split: str
-    rows: InputRows
 
 
 class RewrittenPictures(msgspec.Struct, frozen=True):

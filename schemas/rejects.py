@@ -113,13 +113,6 @@ class SplitReject(NamedTuple):
     reject: Rejected
 
 
-class SplitCount(NamedTuple):
-    """A count and the split that it is of."""
-
-    split: str
-    counted: "Count"
-
-
 class UnusableError(ValueError):
     """Why an image or an annotation is left out; becomes a Rejected.
 

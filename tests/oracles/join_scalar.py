@@ -12,9 +12,9 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import NO_FILE, NOT_A_FILE, ImageRef, ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_RECORD_BYTES
-from recordmill.schemas.manifest import InputRows, SplitRows
+from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import name_fault, name_key
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitReject
 from recordmill.schemas.splits import Division
 from recordmill.transforms.coco.complete_annotations import Categories, complete_annotations
 from recordmill.transforms.coco.merge_annotations import merge_parts
@@ -22,6 +22,20 @@ from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
+
+
+class SplitRows(NamedTuple):
+    """Rows of an input and the split that they are of."""
+
+    split: str
+    rows: InputRows
+
+
+class SplitCount(NamedTuple):
+    """A count and the split that it is of."""
+
+    split: str
+    counted: Count
 
 
 class ImageNotes(msgspec.Struct, frozen=True, array_like=True):
@@ -353,7 +367,10 @@ class KnownCategories(msgspec.Struct, frozen=True):
 
 
 def known_categories(labels: LabelMap) -> KnownCategories:
-    return KnownCategories(labels.name_by_id(), frozenset(category.id for category in labels.segments))
+    return KnownCategories(
+        {category.id: category.name for category in labels.categories},
+        frozenset(category.id for category in labels.segments),
+    )
 
 
 def screen_annotations(

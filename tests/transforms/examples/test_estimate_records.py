@@ -10,9 +10,9 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.masks.encode_png import grey_png
+from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.encode_examples import ExampleEncoder
 from tests.oracles.encode_tasks import expected_amount
 

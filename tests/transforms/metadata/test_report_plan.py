@@ -12,10 +12,10 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.metadata.report_plan import CountClasses, class_counts, report_plan
 from recordmill.transforms.shards.split_plan import SplitPlan
+from tests.oracles.block_of_tasks import block_of_tasks
 from tests.transforms.rejects.kinds import tally
 
 SPLITS = "train", "val"
