@@ -105,15 +105,6 @@ def test_a_record_of_one_class_is_what_is_expected_within_a_tenth():
     assert expected_bytes(of_one_class, CLASSIFICATION) == pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.1)
 
 
-def test_without_a_record_nothing_is_expected():
-    assert expected_bytes(task(0), KERAS) == 0
-
-
-def test_an_image_is_counted_once_a_record():
-    assert expected_bytes(task(3, 1000), KERAS) - expected_bytes(task(3, 0), KERAS) == 3000
-    assert expected_bytes(task(3, 1000), PLAIN) - expected_bytes(task(3, 0), PLAIN) == 1000
-
-
 @pytest.mark.parametrize("side", [500, 2000, 6000])
 @pytest.mark.parametrize("max_side", [None, 1000])
 def test_masks_grow_with_their_image(side, max_side):
