@@ -77,6 +77,7 @@ def test_another_seed_is_another_division():
         (("train", Fraction(3, 4)), ("val", Fraction(1, 4))),
         (("a", Fraction(1, 3)), ("b", Fraction(1, 3)), ("c", Fraction(1, 3))),
         (("train", Fraction("0.99")), ("test", Fraction("0.01"))),
+        (("val", Fraction(1)),),
     ],
 )
 def test_shares_hold_within_one_percent_of_twenty_thousand_images(shares, seed):
