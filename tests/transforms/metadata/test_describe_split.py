@@ -95,6 +95,9 @@ def test_describe_split():
     more = UNLISTED, "def", [9, 0], ["b", "a"]
     assert describe_split(RECIPE, SHARDS, listed(REJECTED), INPUTS, COUNTS, *more) == SPLIT
     assert describe_split(RECIPE, SHARDS[::-1], listed(REJECTED[::-1]), INPUTS[::-1], COUNTS, *more) == SPLIT
+    of_rejected = COUNTS | {Metric.OF_REJECTED_IMAGES.value: 1}  # besides those that their rejects count
+    split = describe_split(RECIPE, SHARDS, listed(REJECTED), INPUTS, of_rejected, *more)
+    assert split.annotations.of_rejected_images == 3
 
 
 def test_images_of_other_classes_are_counted_apart_and_add_up():

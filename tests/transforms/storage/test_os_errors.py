@@ -51,6 +51,7 @@ def test_a_sentence_begins_with_the_file_and_keeps_other_words(error, start):
 def test_a_long_path_is_shortened_in_its_middle():
     shown = explain_os_error(os_error(errno.ENAMETOOLONG, "a" * 5000 + "z")).partition(":")[0]
     assert (shown[0], shown[-1], len(shown)) == ("a", "z", 201)
+    assert explain_os_error(os_error(errno.EIO, "a" * 200)).startswith("a" * 200 + ": ")
 
 
 @pytest.mark.parametrize("text", ["KeyError: 'x'", "[Errno x] y", ""])
