@@ -34,7 +34,6 @@ from recordmill.schemas.layouts import features_table
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.models import FeatureModel, ModelChoice
 from recordmill.schemas.shards import ShardKey
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.embed.build_model import build_model
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
@@ -43,6 +42,7 @@ from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import write_shard
+from tests.oracles.block_of_tasks import block_of_tasks
 
 BATCH = 16
 

@@ -10,8 +10,7 @@ from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
 from recordmill.transforms.dataset.facts import FACTS, Facts
-from recordmill.transforms.folder.choose_classes import ListClasses
-from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
+from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
 from recordmill.transforms.folder.read_labels import LabelTable
 from recordmill.transforms.folder.stratify import Stratify

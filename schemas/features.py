@@ -182,12 +182,3 @@ def _spec(feature: Feature) -> Any:
         return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
     ragged: Any = tf.io.RaggedFeature
     return ragged(dtype, partitions=[ragged.UniformRowLength(int(size)) for size in feature.shape[1:]])
-
-
-def markdown(table: FeatureTable) -> str:
-    """The table as the documentation page shows it."""
-    rows = [
-        f"| {f.name} | {f.kind.value}{' [' + ', '.join(f.shape) + ']' if f.shape else ''} | {f.unit} | {f.meaning} |"
-        for f in table.features
-    ]
-    return "\n".join(["| key | type | unit | meaning |", "|---|---|---|---|", *rows])

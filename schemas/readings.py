@@ -187,18 +187,12 @@ def _of_row(table: FeatureTable) -> Iterator[Reading]:
             yield Reading(feature.name, feature.source, _DTYPES[feature.kind], feature.shape, feature.meaning)
 
 
-def markdown() -> str:
-    """The table as docs/reading.md shows it."""
-    rows = dict.fromkeys(f"| {each.name} | {_type(each)} | {each.meaning} |" for each in READINGS)
-    return "\n".join(["| key | type | meaning |", "|---|---|---|", *rows])
-
-
 def listed(indent: int) -> str:
     """The table as a docstring shows it."""
     width = max(len(each.name) for each in READINGS)
-    lines = (f"{'':{indent}}{each.name:{width}}  {_type(each)}: {each.meaning}" for each in READINGS)
+    lines = (f"{'':{indent}}{each.name:{width}}  {type_text(each)}: {each.meaning}" for each in READINGS)
     return "\n".join(dict.fromkeys(lines))
 
 
-def _type(reading: Reading) -> str:
+def type_text(reading: Reading) -> str:
     return f"{reading.dtype} [{', '.join(reading.shape)}]" if reading.shape else reading.dtype

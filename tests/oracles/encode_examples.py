@@ -66,7 +66,7 @@ class ExampleEncoder:
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._index = labels.index_by_id()
         self._label = labels.label_by_id()
-        self._name = {id_: name.encode() for id_, name in labels.name_by_id().items()}
+        self._name = {category.id: category.name.encode() for category in labels.categories}
         self._keypoints = KeypointEncoder(labels)
         self._regions = RegionEncoder(labels, table.sources)
         self._writer = ExampleWriter(table)

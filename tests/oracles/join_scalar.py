@@ -16,10 +16,9 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.schemas.splits import Division
-from recordmill.transforms.coco.complete_annotations import Categories, complete_annotations
-from recordmill.transforms.coco.merge_parts import merge_parts
+from recordmill.transforms.coco.merge_annotations import Categories, complete_annotations, merge_parts
 from recordmill.transforms.coco.screen_annotations import Filters
-from recordmill.transforms.join.match_names import base_name, match_names
+from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
 from tests.transforms.rejects.kinds import SplitReject
@@ -240,7 +239,7 @@ def match_ends(sides: Iterable[JoinSide], match: str, division: Division | None 
     """As `match_sides`, of rows and files of one `base_name`. An image takes the name of the file that it is found in.
 
     Raises:
-        CollidingImagesError: see `match_sides` and `recordmill.transforms.join.match_names.match_names`.
+        CollidingImagesError: see `match_sides` and `recordmill.transforms.join.match_blocks.match_names`.
     """
     images: dict[str, list[JoinSide]] = {}
     files: dict[str, list[JoinSide]] = {}
@@ -364,7 +363,10 @@ class KnownCategories(msgspec.Struct, frozen=True):
 
 
 def known_categories(labels: LabelMap) -> KnownCategories:
-    return KnownCategories(labels.name_by_id(), frozenset(category.id for category in labels.segments))
+    return KnownCategories(
+        {category.id: category.name for category in labels.categories},
+        frozenset(category.id for category in labels.segments),
+    )
 
 
 def screen_annotations(

@@ -4,6 +4,7 @@ They are written as lines are merged, so that no list of images or annotations i
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import apache_beam as beam
 import msgspec
@@ -42,20 +43,19 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
     faults: Faults
 
 
+@dataclass(eq=False, repr=False)
 class WriteDocuments(beam.PTransform):
     """(split, a shard's file) become ExtractedSplit, its documents written below `folder` of the shards' pieces."""
 
-    def __init__(self, folder: str, table: FeatureTable, labels: LabelMap):
-        super().__init__()
-        self._folder = folder
-        self._table = table
-        self._labels = labels
+    folder: str
+    table: FeatureTable
+    labels: LabelMap
 
     def expand(self, shards: PCollection[tuple[str, str]]) -> PCollection[ExtractedSplit]:
         return (
             shards
             | "GroupBySplit" >> beam.GroupByKey()  # (split, [file])
-            | "Write" >> beam.Map(_write, self._folder, self._table, self._labels)
+            | "Write" >> beam.Map(_write, self.folder, self.table, self.labels)
         )
 
 

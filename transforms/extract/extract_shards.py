@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 
 import apache_beam as beam
@@ -28,17 +29,16 @@ from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 
 
+@dataclass(eq=False, repr=False)
 class ExtractShards(beam.PTransform):
     """ManifestShard become (split, their file), and leave a piece each; the files of their records are written below
     `folder` by `threads` threads, by default as many as there are cores where the shard is extracted."""
 
-    def __init__(self, folder: str, threads: int | None):
-        super().__init__()
-        self._folder = folder
-        self._threads = threads
+    folder: str
+    threads: int | None
 
     def expand(self, shards: PCollection[ManifestShard]) -> PCollection[tuple[str, str]]:
-        extract = beam.ParDo(_ExtractShard(self._folder, self._threads))
+        extract = beam.ParDo(_ExtractShard(self.folder, self.threads))
         return shards | "SpreadShards" >> beam.Reshuffle() | "Extract" >> extract
 
 

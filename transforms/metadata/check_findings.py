@@ -4,6 +4,7 @@ import logging
 import posixpath
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -40,6 +41,7 @@ class Demands(NamedTuple):
     output: str
 
 
+@dataclass(eq=False, repr=False)
 class CheckFindings(beam.PTransform):
     """Convert Findings to one dict, the Rows of each split, for the steps that read pictures to wait for.
     Warnings are logged.
@@ -47,12 +49,10 @@ class CheckFindings(beam.PTransform):
     Raises, when it runs, what `check_findings` does.
     """
 
-    def __init__(self, demands: Demands):
-        super().__init__()
-        self._demands = demands
+    demands: Demands
 
     def expand(self, found: Findings):
-        once = found.facts.pipeline | "OnceFound" >> beam.Create([self._demands])
+        once = found.facts.pipeline | "OnceFound" >> beam.Create([self.demands])
         return once | "Check" >> beam.Map(_check, AsList(found.facts), AsIter(found.lists))
 
 

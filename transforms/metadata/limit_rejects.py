@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import apache_beam as beam
@@ -19,6 +20,7 @@ ENOUGH = 100
 """Rejects that a job lists before it stops: with fewer, whoever mends the data would meet one fault a run."""
 
 
+@dataclass(eq=False, repr=False)
 class LimitRejects(beam.PTransform):
     """Consume WrittenShard, and emit nothing. A runner does this in one bundle
     with the step that reads them, so that an error ends that one, too. Each process counts its own rejects: many
@@ -31,14 +33,12 @@ class LimitRejects(beam.PTransform):
     Raises, when it runs, what `RejectLimit.add` does.
     """
 
-    def __init__(self, checked: PCollection, found: Findings, demands: Demands):
-        super().__init__()
-        self._checked = checked
-        self._found = found
-        self._demands = demands
+    checked: PCollection
+    found: Findings
+    demands: Demands
 
     def expand(self, written: PCollection[WrittenShard]):
-        stop = beam.ParDo(_StopAtLimit(self._demands), AsSingleton(self._checked), AsIter(self._found.lists))
+        stop = beam.ParDo(_StopAtLimit(self.demands), AsSingleton(self.checked), AsIter(self.found.lists))
         return written | "StopAtLimit" >> stop
 
 

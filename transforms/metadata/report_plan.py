@@ -89,6 +89,7 @@ def report_plan(
     )
 
 
+@dataclass(eq=False, repr=False)
 class CountClasses(beam.PTransform):
     """Convert (BlockKey, packed Block) to Facts with the classes of each Block.
 
@@ -96,13 +97,11 @@ class CountClasses(beam.PTransform):
         labels: a PCollection of one LabelMap.
     """
 
-    def __init__(self, splits: Sequence[str], labels: PCollection):
-        super().__init__()
-        self._splits = tuple(splits)
-        self._labels = labels
+    splits: Sequence[str]
+    labels: PCollection
 
     def expand(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[Facts]:
-        return blocks | "Classes" >> beam.Map(_classes, AsSingleton(self._labels), self._splits)
+        return blocks | "Classes" >> beam.Map(_classes, AsSingleton(self.labels), self.splits)
 
 
 def _classes(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Facts:

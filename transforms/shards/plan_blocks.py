@@ -8,6 +8,7 @@ on every engine, however many ranges there are.
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -23,8 +24,7 @@ from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack, unpacker
-from recordmill.transforms.shards.sizing_warnings import sizing_warnings
-from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
+from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split, sizing_warnings
 
 BlockKey = int
 """Where a Block is among all: its range of hashes, and its number in the range, in one integer."""
@@ -75,22 +75,21 @@ class ShardPlans(NamedTuple):
     facts: PCollection
 
 
+@dataclass(eq=False, repr=False)
 class PlanBlocks(beam.PTransform):
     """Convert (BlockKey, packed Block) of whole Blocks to ShardPlans."""
 
-    def __init__(self, splits: Sequence[str], sizing: ShardSizing, seed: int, estimate: RecordEstimate):
-        super().__init__()
-        self._splits = tuple(splits)
-        self._sizing = sizing
-        self._seed = seed
-        self._estimate = estimate
+    splits: Sequence[str]
+    sizing: ShardSizing
+    seed: int
+    estimate: RecordEstimate
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
-        once = blocks.pipeline | "OncePlanned" >> beam.Create([self._sizing])
-        plan = beam.FlatMap(_plan_splits, AsList(census), self._splits)
+        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self.seed, self.estimate).with_output_types(bytes)
+        once = blocks.pipeline | "OncePlanned" >> beam.Create([self.sizing])
+        plan = beam.FlatMap(_plan_splits, AsList(census), self.splits)
         planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="plans")
-        place = beam.FlatMap(_place, AsSingleton(planned.plans), self._splits, self._estimate)
+        place = beam.FlatMap(_place, AsSingleton(planned.plans), self.splits, self.estimate)
         placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
         return ShardPlans(placed, planned[FACTS])
 

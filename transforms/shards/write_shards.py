@@ -6,6 +6,7 @@ This is the only step that reads image bytes, and it passes them on to nothing b
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
@@ -22,6 +23,7 @@ from recordmill.transforms.shards.shard_processes import forked
 from recordmill.transforms.shards.shard_writer import write_shard
 
 
+@dataclass(eq=False, repr=False)
 class WriteShards(beam.PTransform):
     """Convert (ShardKey, packed Block) to WrittenShard. An empty shard has empty bytes.
 
@@ -31,16 +33,19 @@ class WriteShards(beam.PTransform):
         threads: that fetch and check images; None for as many as there are cores where a shard is written.
     """
 
-    def __init__(
-        self, checked: PCollection, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None
-    ):
-        super().__init__()
-        self._sides = AsSingleton(labels), AsSingleton(table), AsSingleton(checked)
-        self._recipe = recipe
-        self._threads = threads
+    checked: PCollection
+    labels: PCollection
+    table: PCollection
+    recipe: ShardRecipe
+    threads: int | None
+
+    @property
+    def sides(self) -> tuple[AsSingleton, ...]:
+        """What each shard needs besides its Blocks."""
+        return AsSingleton(self.labels), AsSingleton(self.table), AsSingleton(self.checked)
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
-        write = beam.ParDo(_WriteShard(self._recipe, self._threads), *self._sides)
+        write = beam.ParDo(_WriteShard(self.recipe, self.threads), *self.sides)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
         return grouped | "Write" >> write.with_output_types(WrittenShard)
 

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -62,6 +63,7 @@ class MakeRecords(ThreadedDoFn):
             yield TaggedOutput(FACTS, written_shard("", result))
 
 
+@dataclass(eq=False, repr=False)
 class WriteWithBeam(WriteShards):
     """Convert (ShardKey, packed Block) to WrittenShard, of files in the folders of the splits' states.
 
@@ -69,30 +71,29 @@ class WriteWithBeam(WriteShards):
         num_shards: of each split; None if the runner chooses.
     """
 
-    def __init__(self, *of: Any, splits: Sequence[str], num_shards: int | None):
-        super().__init__(*of)
-        self._splits = splits
-        self._num_shards = num_shards or 0
+    splits: Sequence[str]
+    num_shards: int | None
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         _LOGGER.warning(
             "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
         )
-        make = beam.ParDo(MakeRecords(self._recipe, self._threads), *self._sides)
+        make = beam.ParDo(MakeRecords(self.recipe, self.threads), *self.sides)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()
         made = grouped | "MakeRecords" >> make.with_outputs(FACTS, main="records")
-        shards = (self._sink(made.records, split) for split in self._splits)
+        shards = (self._sink(made.records, split) for split in self.splits)
         return (made[FACTS], *shards) | "AllFacts" >> beam.Flatten()
 
     def _sink(self, records: PCollection, split: str) -> PCollection:
-        recipe = self._recipe
+        recipe = self.recipe
         name = shard_names(recipe.name, split, recipe.layout).stable_prefix
         path = storage_for(recipe.output).join(recipe.output, f"{state_folder(split)}/{name}")
         suffix = ".gz" if recipe.gzip else ""  # which tells Beam to compress
         return (
             records
             | f"OfSplit-{split}" >> beam.FlatMap(_of_split, split).with_output_types(bytes)
-            | f"Write-{split}" >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self._num_shards)
+            | f"Write-{split}"
+            >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
             | f"Describe-{split}" >> beam.Map(_describe, split, recipe).with_output_types(Any)
         )
 

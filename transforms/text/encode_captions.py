@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -28,25 +29,24 @@ class EncodedCaptions(NamedTuple):
     facts: PCollection
 
 
+@dataclass(eq=False, repr=False)
 class EncodeCaptions(beam.PTransform):
     """Convert (BlockKey, packed Block) to EncodedCaptions. The captions of an image are one text."""
 
-    def __init__(self, source: EncoderSource, splits: Sequence[str]):
-        super().__init__()
-        self._source = source
-        self._splits = tuple(splits)
+    source: EncoderSource
+    splits: Sequence[str]
 
     def expand(self, blocks: PCollection[tuple[int, bytes]]):
         encoder = self._encoder(blocks)
-        encode = beam.ParDo(_EncodeCaptions(self._source.column, self._splits), AsSingleton(encoder))
+        encode = beam.ParDo(_EncodeCaptions(self.source.column, self.splits), AsSingleton(encoder))
         encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(FACTS, main="blocks")
         return EncodedCaptions(encoded.blocks, encoder, encoded[FACTS])
 
     def _encoder(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[TextEncoder]:
-        source = self._source
+        source = self.source
         if source.saved:
             return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
-        split = self._splits.index(source.fit_split) if source.fit_split in self._splits else -1
+        split = self.splits.index(source.fit_split) if source.fit_split in self.splits else -1
         texts = blocks | "TextsToFit" >> beam.FlatMap(_texts_of, split).with_output_types(list[str])
         return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split, source.known)
 

@@ -50,27 +50,6 @@ def test_objects_with_all_keypoints_with_fewer_and_with_none():
     }
 
 
-def test_what_is_not_labelled_is_at_the_origin_whatever_the_json_has_there():
-    found = encode(annotation(PERSON, 10, 5, 0, 40, 20, 1, -3, 7, 0))
-    assert (found["x"], found["y"]) == ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    assert (found["visibility"], found["num"]) == ([0, 1, 0], [1])
-
-
-def test_an_object_of_a_category_with_keypoints_may_have_none_of_them():
-    assert encode(annotation(PERSON)) == {
-        "num": [0],
-        "text": [b"nose", "left été".encode(), b"right ear"],
-        "visibility": [0, 0, 0],
-        "x": [0.0, 0.0, 0.0],
-        "y": [0.0, 0.0, 0.0],
-    }
-
-
-def test_a_keypoint_outside_of_the_image_stays_where_it_is():
-    found = encode(annotation(HAND, -4, 30, 2), labels=LabelMap((HAND,)))
-    assert (found["x"], found["y"]) == ([-0.1], [1.5])
-
-
 @pytest.mark.parametrize("labels", [LabelMap((TREE,)), LabelMap(())])
 def test_without_keypoints_all_lists_but_the_counts_are_empty(labels):
     annotations = [annotation(category) for category in labels.categories]

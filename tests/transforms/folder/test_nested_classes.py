@@ -9,7 +9,7 @@ from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses, nested_classes
+from recordmill.transforms.folder.choose_classes import WarnOfNestedClasses, nested_classes
 
 
 def labels(*names: str) -> LabelMap:

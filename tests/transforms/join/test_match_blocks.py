@@ -20,12 +20,12 @@ from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
     MatchedRows,
+    base_name,
     match_rows,
     name_buckets,
     name_keys,
     without_faults,
 )
-from recordmill.transforms.join.match_names import base_name
 from tests.oracles.join_scalar import JoinSide, LoneName, match_ends, match_sides
 from tests.transforms.rejects.kinds import SplitReject, listed
 

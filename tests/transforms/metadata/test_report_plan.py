@@ -12,11 +12,11 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import SplitSize
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.metadata.report_plan import CountClasses, report_plan
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
+from tests.oracles.block_of_tasks import block_of_tasks
 
 SPLITS = "train", "val"
 LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))

@@ -6,10 +6,11 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.annotations import Caption, ImageLabels
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.transforms.blocks.image_tasks import block_of_tasks, image_tasks
+from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.facts import add_facts
 from recordmill.transforms.text.encode_captions import EncodeCaptions, caption_text
+from tests.oracles.block_of_tasks import block_of_tasks
 
 COUNTS = TextSettings(TextForm.COUNTS)
 
