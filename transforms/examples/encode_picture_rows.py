@@ -12,9 +12,9 @@ from recordmill.schemas.images import ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.rejects import Metric, Rejected, UnusableError
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.examples.encoded import Encoded, check_size, transcoding_counts
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.statistics.image_facts import FactsOfValues, class_source
 
 
 class PictureRowEncoder:
@@ -29,8 +29,7 @@ class PictureRowEncoder:
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         features = tuple(filter(is_of_picture, table.features))
         self._writer = ExampleWriter(msgspec.structs.replace(table, features=features))
-        self._facts = FactsOfValues(table)
-        self._class_source = class_source(table)
+        self._class_source = table.class_source
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
     def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
@@ -53,7 +52,7 @@ class PictureRowEncoder:
         if name is not None:
             values[self._class_source] = self._class_index[name]
             class_counts[self._class_index[name]] = 1
-        return Encoded(((record,),), dict(counted), [], class_counts, self._facts(values, picture.measures))
+        return Encoded(((record,),), dict(counted), [], class_counts, RecordView(values).facts(picture.measures))
 
     def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
         """The record, and the values of its picture."""

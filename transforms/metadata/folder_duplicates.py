@@ -20,7 +20,6 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.duplicates.find_duplicates import Found, find_duplicates
 from recordmill.transforms.metadata.folder_statistics import read_file
-from recordmill.transforms.statistics.image_facts import class_source
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -84,4 +83,4 @@ def first_groups(output: str, number: int) -> list[DuplicateGroup]:
 
 
 def compared(fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable) -> Found:
-    return find_duplicates(fingerprints, has_classes=bool(class_source(table)))
+    return find_duplicates(fingerprints, has_classes=bool(table.class_source))

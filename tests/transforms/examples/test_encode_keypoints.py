@@ -25,7 +25,7 @@ def encode(*annotations: Annotation, labels: LabelMap = LABELS, width: int = 40,
     frame_px = np.full((len(annotations), 2), (width, height))
     keypoints = object_columns(annotations).get("keypoints_xyv")
     values = KeypointEncoder(labels).encode(keypoints, classes, frame_px)
-    names = values.pop("objects.keypoint_text").rows()
+    names = values.pop("text").rows()
     found = {source.removeprefix("objects.keypoint_"): column.ravel().tolist() for source, column in values.items()}
     return found | {"text": [name for row in names for name in read_items(row)]}
 
