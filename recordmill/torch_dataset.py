@@ -133,9 +133,10 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
     target = {name: _tensor(value) for name, value in values.items() if name not in _RENAMED}
     for coding in BOX_CODINGS:
         if coding.reading in values:
-            boxes = coding.fractions(values[coding.reading].reshape(-1, 4).astype(np.float64), width, height)
-            edges = boxes[:, [1, 0, 3, 2]] * np.array([width, height, width, height])
-            target["boxes"] = torch.from_numpy(edges.astype(np.float32))
+            ymin, xmin, ymax, xmax = coding.fractions(values[coding.reading].reshape(-1, 4), 1, 1).T
+            scale = (1, 1, 1, 1) if coding.axes else (width, height, width, height)  # of pixels, or of fractions
+            edges = np.stack([xmin, ymin, xmax, ymax], axis=-1) * np.array(scale, np.float32)
+            target["boxes"] = torch.from_numpy(edges)
     if "labels" in values:
         target["labels"] = torch.atleast_1d(_tensor(values["labels"] + 1))  # [1] in the layout keras, as boxes [1, 4]
     if "is_crowd" in values:
