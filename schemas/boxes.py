@@ -4,7 +4,12 @@ A record keeps `float32(x / width)`. Many numbers of pixels give the same 32 bit
 taken, so that 12 comes back as 12 and 473.07 as 473.07, and so that a record made of it again has the same bits.
 """
 
-import numpy as np
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MOST_DECIMALS = 15
 
@@ -14,9 +19,12 @@ def shortest_px(fraction: np.float32, size_px: int, start_px: float = 0.0) -> fl
 
     Their sum is not beyond the edge, not even by a rounding error, where the fraction is not: `--boxes drop` is strict.
 
+    >>> import numpy as np
     >>> shortest_px(np.float32(473.07 / 640), 640), shortest_px(np.float32((473.07 + 1.5) / 640), 640, 473.07)
     (473.07, 1.5)
     """
+    import numpy as np  # not with --help
+
     exact = float(fraction) * size_px - start_px
     for decimals in range(_MOST_DECIMALS):
         rounded = round(exact, decimals) + 0.0  # which makes 0.0 of -0.0
@@ -29,6 +37,7 @@ def shortest_px(fraction: np.float32, size_px: int, start_px: float = 0.0) -> fl
 def shortest_decimal(value: np.float32) -> float:
     """The number with the fewest digits whose 32-bit float is `value`.
 
+    >>> import numpy as np
     >>> shortest_decimal(np.float32(702.1057)), float(np.float32(702.1057))
     (702.1057, 702.105712890625)
     """

@@ -14,7 +14,7 @@ from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooM
 from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.transforms.dataset.compare_names import Names, compared_text
-from recordmill.transforms.dataset.facts import Facts, Findings, add_facts
+from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
@@ -51,7 +51,7 @@ class CheckFindings(beam.PTransform):
 
     demands: Demands
 
-    def expand(self, found: Findings):
+    def expand(self, found):  # Findings, of several PCollections, of which Beam takes no hints
         once = found.facts.pipeline | "OnceFound" >> beam.Create([self.demands])
         return once | "Check" >> beam.Map(_check, AsList(found.facts), AsIter(found.lists))
 

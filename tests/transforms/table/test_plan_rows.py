@@ -13,6 +13,7 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.shards.shard_writer import write_shard
 from recordmill.transforms.shards.split_plan import shard_ranks
 from recordmill.transforms.table.copy_rows import CopyRows, read_shard
@@ -71,12 +72,15 @@ KEY = ShardKey("train", 0, 2)
 
 
 def write(tmp_path, *parts: list[bytes]) -> ShardResult:
+    """Write a shard; return what its note says."""
     made = spills(tmp_path / "out", *parts)
     block = shard_block(plan_rows(made, ShardSizing(num_shards=2)), 0, made)
     block.check()
     with ThreadPoolExecutor(1) as pool:
         of = RecordContext(LabelMap(()), TABLE, pool, 1, str(tmp_path / "out"))
-        return write_shard(KEY, [pack_block(block)], recipe(tmp_path, layout="table", maker=CopyRows()), of)
+        made = recipe(tmp_path, layout="table", maker=CopyRows())
+        note = write_shard(KEY, [pack_block(block)], made, of).note
+    return FinishedShards(made.output, made.name, made.layout).result(KEY, note)
 
 
 def test_a_shard_is_kept_while_the_rows_are_the_same(tmp_path):

@@ -59,8 +59,7 @@ def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
         found += [
             Image(i, name, HALVES.names[n], of.class_name, of.row) for i, name, n, of in zip(*columns, strict=True)
         ]
-    (facts,) = reader.outputs()
-    return Found(found, facts.value)
+    return Found(found, reader.facts.build())
 
 
 def csv(tmp_path: Path, *lines: str) -> Path:
