@@ -14,10 +14,9 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 
 from collections.abc import Callable, Container
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
 from recordmill.schemas.features import Feature, FeatureTable, Form, Kind, Part, RecordOf, ShardNaming
@@ -32,6 +31,9 @@ from recordmill.schemas.values import (
     float_value,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _N, _N_4 = ("N",), ("N", "4")
 _BOXES = "boxes", YXYX
 
@@ -40,9 +42,11 @@ def _edge(index: int) -> Callable[[Any], Any]:
     return lambda run: run.boxes.yxyx_frac[:, index]
 
 
-def _fitted_boxes_px(run: Any) -> np.ndarray:
+def _fitted_boxes_px(run: Any) -> "np.ndarray":
     """x, y, width, height in pixels of the record's image: float64 [M, 4]; the source's own numbers, where box and
     image are as they were."""
+    import numpy as np
+
     image = run.block.image_of_object
     sides = run.size_px[image].astype(np.float64)
     ymin, xmin, ymax, xmax = run.boxes.yxyx_frac.T
@@ -91,11 +95,13 @@ class BoxCoding(NamedTuple):
     sources: tuple[str, ...]
     reading: str
     axes: str
-    fractions: Callable[[np.ndarray, int, int], np.ndarray]
-    exact_px: Callable[[np.ndarray, int, int], tuple[float, ...]]
+    fractions: Callable[["np.ndarray", int, int], "np.ndarray"]
+    exact_px: Callable[["np.ndarray", int, int], tuple[float, ...]]
 
 
-def _fractions_of_xywh(boxes: np.ndarray, width: int, height: int) -> np.ndarray:
+def _fractions_of_xywh(boxes: "np.ndarray", width: int, height: int) -> "np.ndarray":
+    import numpy as np
+
     x, y, box_width, box_height = boxes.T
     return np.column_stack((y / height, x / width, (y + box_height) / height, (x + box_width) / width))
 

@@ -5,11 +5,12 @@ Boxes are in `recordmill.schemas.layouts`, where layouts give names to values.
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recordmill.schemas.features import Form, Kind, Part, Reading
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _N, _N_K, _S = ("N",), ("N*K",), ("S",)
 _PIXELS = ("height", "width")
@@ -97,8 +98,10 @@ def _keypoint(name: str) -> Write:
     return lambda run: run.keypoints[name]
 
 
-def _whole(numbers: np.ndarray) -> np.ndarray:
+def _whole(numbers: "np.ndarray") -> "np.ndarray":
     """Numbers without their fractions: int64."""
+    import numpy as np
+
     with np.errstate(invalid="raise"):
         return numbers.astype(np.int64)
 
