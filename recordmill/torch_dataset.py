@@ -134,8 +134,8 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
     for coding in BOX_CODINGS:
         if coding.reading in values:
             ymin, xmin, ymax, xmax = coding.fractions(values[coding.reading].reshape(-1, 4), 1, 1).T
-            sides = (1, 1, 1, 1) if coding.axes else (width, height, width, height)  # of pixels, or of fractions
-            edges = np.stack([xmin, ymin, xmax, ymax], axis=-1) * np.array(sides, np.float32)
+            factors = (1, 1, 1, 1) if coding.axes else (width, height, width, height)  # of pixels, or of fractions
+            edges = np.stack([xmin, ymin, xmax, ymax], axis=-1) * np.array(factors, np.float32)
             target["boxes"] = torch.from_numpy(edges)
     if "labels" in values:
         target["labels"] = torch.atleast_1d(_tensor(values["labels"] + 1))  # [1] in the layout keras, as boxes [1, 4]

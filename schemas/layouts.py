@@ -12,8 +12,6 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 `classification` is what the scripts of ImageNet's TFRecords write and Model Garden's `classification_input.py` reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,10 +42,10 @@ def _edge(index: int) -> Callable[[Any], Any]:
     return lambda run: run.boxes.yxyx_frac[:, index]
 
 
-def _fitted_boxes_px(run: Any) -> np.ndarray:
+def _fitted_boxes_px(run: Any) -> "np.ndarray":
     """x, y, width, height in pixels of the record's image: float64 [M, 4]; the source's own numbers, where box and
     image are as they were."""
-    import numpy as np  # not with --help
+    import numpy as np
 
     image = run.block.image_of_object
     sides = run.size_px[image].astype(np.float64)
@@ -97,12 +95,12 @@ class BoxCoding(NamedTuple):
     sources: tuple[str, ...]
     reading: str
     axes: str
-    fractions: Callable[[np.ndarray, int, int], np.ndarray]
-    exact_px: Callable[[np.ndarray, int, int], tuple[float, ...]]
+    fractions: Callable[["np.ndarray", int, int], "np.ndarray"]
+    exact_px: Callable[["np.ndarray", int, int], tuple[float, ...]]
 
 
-def _fractions_of_xywh(boxes: np.ndarray, width: int, height: int) -> np.ndarray:
-    import numpy as np  # not with --help
+def _fractions_of_xywh(boxes: "np.ndarray", width: int, height: int) -> "np.ndarray":
+    import numpy as np
 
     x, y, box_width, box_height = boxes.T
     return np.column_stack((y / height, x / width, (y + box_height) / height, (x + box_width) / width))

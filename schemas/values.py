@@ -3,8 +3,6 @@
 Boxes are in `recordmill.schemas.layouts`, where layouts give names to values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,9 +98,9 @@ def _keypoint(name: str) -> Write:
     return lambda run: run.keypoints[name]
 
 
-def _whole(numbers: np.ndarray) -> np.ndarray:
+def _whole(numbers: "np.ndarray") -> "np.ndarray":
     """Numbers without their fractions: int64."""
-    import numpy as np  # not with --help
+    import numpy as np
 
     with np.errstate(invalid="raise"):
         return numbers.astype(np.int64)

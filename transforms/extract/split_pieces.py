@@ -42,8 +42,26 @@ class _Keys(bytearray):
         return keys[rows] != keys[others]
 
 
+class _Files(NamedTuple):
+    """The files of all records, one after the other.
+
+    Attributes:
+        names, paths, contents: digests; of names by what file systems tell apart.
+        record: int64, index of the record.
+        size: int64, bytes.
+        is_image: bool.
+    """
+
+    names: _Keys
+    paths: _Keys
+    contents: _Keys
+    record: np.ndarray
+    size: np.ndarray
+    is_image: np.ndarray
+
+
 class SplitPieces:
-    """The pieces of a split, without the records that are left out: about 200 bytes a record are in memory.
+    """The pieces of a split, without the records that are left out: about 0.6 kB a record are in memory.
 
     Attributes:
         faults: of the shards, and of what is left out.
@@ -54,58 +72,66 @@ class SplitPieces:
     def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable):
         self._folder = folder
         self._pieces = pieces
-        self._numbers, records_of = array("q"), list[int]()
-        names, contents, paths, ids, rows = (_Keys() for _ in range(5))
-        record_of_file, sizes, is_image = array("q"), array("q"), array("b")
-        for piece in pieces:
-            for record in records_of_piece(folder, piece):
-                for number, file in enumerate(record.files):
-                    names.add(name_key(file.path).encode())
-                    contents.add(file.sha256.encode())
-                    paths.add(file.path.encode())
-                    record_of_file.append(len(self._numbers))
-                    sizes.append(file.bytes)
-                    is_image.append(number == 0)
-                ids.add(b"%d" % record.rows.image.id)
-                rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
-                self._numbers.append(record.number)
-            records_of.append(len(self._numbers))
-        self._ends = records_of
-        record_of, images = np.array(record_of_file, np.int64), np.array(is_image, bool)
+        self._ends: list[int] = []  # of each piece, in records
+        self._numbers = array("q")  # of each record, within its shard
+        self._image_ids, self._image_rows = _Keys(), _Keys()
+        files = self._read()
+        self._is_kept = np.ones(len(self._numbers), bool)
         faults = FaultList()
         for piece in pieces:
             faults.add_listed(piece.faults)
+        faults.add(self._spoil(files))
+        faults.add(self._leave_out(one_an_image=table.record_of is RecordOf.IMAGE))
+        self.faults = faults.faults()
+        images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
+        self.images, self.image_bytes = len(images), int(files.size[images].sum())
 
-        files = np.arange(len(record_of))
-        first = names.first_of_each(files)
-        others = np.flatnonzero(contents.differ(files, first))
+    def _read(self) -> _Files:
+        names, paths, contents = _Keys(), _Keys(), _Keys()
+        of_record, sizes, is_image = array("q"), array("q"), array("b")
+        for piece in self._pieces:
+            for record in records_of_piece(self._folder, piece):
+                for number, file in enumerate(record.files):
+                    names.add(name_key(file.path).encode())
+                    paths.add(file.path.encode())
+                    contents.add(file.sha256.encode())
+                    of_record.append(len(self._numbers))
+                    sizes.append(file.bytes)
+                    is_image.append(number == 0)
+                self._image_ids.add(b"%d" % record.rows.image.id)
+                self._image_rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
+                self._numbers.append(record.number)
+            self._ends.append(len(self._numbers))
+        columns = np.array(of_record, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
+        return _Files(names, paths, contents, *columns)
+
+    def _spoil(self, files: _Files) -> Iterator[Fault]:
+        """Leave out records whose image has the name of a different file. (The same file may be that of two rows.)"""
+        indices = np.arange(len(files.record))
+        first = files.names.first_of_each(indices)
+        others = np.flatnonzero(files.contents.differ(indices, first))
         is_spoiled = np.isin(first, first[others])
         path_of = dict(zip(np.flatnonzero(is_spoiled).tolist(), self._paths(is_spoiled), strict=True))
         self.spoiled = set(path_of.values())
+        self._is_kept[files.record[is_spoiled & files.is_image]] = False
         _, one_a_name = np.unique(first[others], return_index=True)
         for file in others[one_a_name].tolist():
-            where = f"{self._where(record_of[first[file]])} has that name for another file: neither is kept"
-            faults.add([self._fault(record_of[file], "duplicate_name", f"{path_of[file]!r}: {where}")])
+            where = f"{self._where(files.record[first[file]])} has that name for another file: neither is kept"
+            yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
-        self._is_kept = np.ones(len(rows) // 16, bool)
-        self._is_kept[record_of[is_spoiled & images]] = False
+    def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
+        """Leave out records whose image is not that of the first record with its id; others share that one's row."""
         kept = np.flatnonzero(self._is_kept)
-        known = ids.first_of_each(kept)
+        first = self._image_ids.first_of_each(kept)
         self._has_row = np.zeros(len(self._is_kept), bool)
-        self._has_row[known] = True
-        is_same = table.record_of is not RecordOf.IMAGE  # objects of an image share its row
-        left_out = known != kept
-        if is_same:
-            left_out &= rows.differ(kept, known)
-        self._is_kept[kept[left_out]] = False
-        of_left_out = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), kept[left_out]))
-        for record, index, other in zip(of_left_out, kept[left_out], known[left_out], strict=True):
+        self._has_row[first] = True
+        is_other = (first != kept) & (one_an_image | self._image_rows.differ(kept, first))
+        left_out, known = kept[is_other], first[is_other]
+        self._is_kept[left_out] = False
+        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
+        for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
             detail = f"image id {record.rows.image.id} is that of {self._where(other)}, too; this one is left out"
-            faults.add([self._fault(index, "duplicate_image_id", detail)])
-        self.faults = faults.faults()
-        kept_images = np.flatnonzero(images & self._is_kept[record_of])
-        one_a_path = np.unique(paths.first_of_each(kept_images))
-        self.images, self.image_bytes = len(one_a_path), int(np.array(sizes, np.int64)[one_a_path].sum())
+            yield self._fault(index, "duplicate_image_id", detail)
 
     def _all_records(self) -> Iterator[ExtractedRecord]:
         for piece in self._pieces:
@@ -118,15 +144,11 @@ class SplitPieces:
         files = (file.path for record in self._all_records() for file in record.files)
         return list(compress(files, is_wanted.tolist()))
 
-    def _at(self, record: int) -> tuple[str, int]:
-        return self._pieces[bisect_right(self._ends, record)].file, self._numbers[record]
-
     def _where(self, record: int) -> str:
-        shard, number = self._at(record)
-        return f"record {number} of {shard}"
+        return f"record {self._numbers[record]} of {self._pieces[bisect_right(self._ends, record)].file}"
 
     def _fault(self, record: int, reason: str, detail: str) -> Fault:
-        return Fault(*self._at(record), reason, detail)
+        return Fault(self._pieces[bisect_right(self._ends, record)].file, self._numbers[record], reason, detail)
 
     def _kept(self) -> Iterator[ExtractedRecord]:
         return compress(self._all_records(), self._is_kept.tolist())
