@@ -16,7 +16,7 @@ from recordmill.transforms.examples.boxes import fit_boxes
 from recordmill.transforms.examples.encode_regions import RegionEncoder
 from recordmill.transforms.examples.encoded import check_size
 from recordmill.transforms.masks.bitmaps import bitmap, mask_bounds, resized, run_lengths
-from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
+from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts, has_several_runs
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 
 
@@ -83,10 +83,11 @@ class MaskDrawer:
         frames = np.tile(np.array(picture.frame, np.int64), (objects.num_objects, 1))
         is_usable = fit_boxes(objects.boxes_xywh_px, frames, self._box_policy).is_usable
         segmentation = objects.segmentation.rows() if objects.segmentation else [b""] * objects.num_objects
-        masks = []
+        masks, texts = [], []
         for row in np.flatnonzero(is_usable).tolist():
             try:
                 masks.append(_counts(segmentation[row], picture))
+                texts.append(segmentation[row])
             except UnusableError as fault:
                 drawn.faults[row] = fault
         size, others = (picture.width, picture.height), len(picture.data)
@@ -96,7 +97,10 @@ class MaskDrawer:
             drawn.rle.extend(_within_a_record(masks, others))
         bounds_px = mask_bounds(masks, *size)
         drawn.bounds_px.extend(bounds_px.tolist())
-        drawn.counted[Metric.MASKS] = len(masks) - int(np.isnan(bounds_px[:, 0]).sum())
+        drawn.counted[Metric.MASKS] = sum(
+            has_pixels or (not picture.annotated_size and has_several_runs(text))
+            for has_pixels, text in zip((bounds_px[:, 0] >= 0).tolist(), texts, strict=True)
+        )
 
     def _panoptic_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
         """The values that come of a panoptic annotation; without one, all is void."""

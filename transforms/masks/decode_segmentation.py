@@ -57,12 +57,19 @@ def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes
     form = _parse(segmentation) if segmentation else None
     try:
         if isinstance(form, _RunLengths):
-            return mask_rle(_runs(form, width, height))
+            _check_size(form, width, height)
+            return mask_rle(_check_runs(_runs(form), height * width))
         if polygons := _polygons(form or []):
             return _draw_polygons(polygons, width, height)
         return mask_rle(np.array([height * width]))
     except _MalformedError as fault:
         raise _malformed(str(fault), segmentation) from fault
+
+
+def has_several_runs(segmentation: bytes) -> bool:
+    """True for run lengths of more than one run. Those without a pixel, as `[12, 0]`, count as a mask in manifests."""
+    form = _parse(segmentation) if segmentation else None
+    return isinstance(form, _RunLengths) and len(_runs(form)) > 1
 
 
 def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:
@@ -99,12 +106,14 @@ def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | Non
         raise _malformed(str(error), segmentation) from error
 
 
-def _runs(form: _RunLengths, width: int, height: int) -> np.ndarray:
+def _check_size(form: _RunLengths, width: int, height: int) -> None:
     if form.size != [height, width]:
         found = f"run lengths of size {str(form.size)[:60]} for an image of size [{height}, {width}] (height, width)"
         raise UnusableError(Reason.MASK_SIZE_MISMATCH, found)
-    runs = _decompress(form.counts.encode()) if isinstance(form.counts, str) else np.array(form.counts, np.int64)
-    return _check_runs(runs, height * width)
+
+
+def _runs(form: _RunLengths) -> np.ndarray:
+    return _decompress(form.counts.encode()) if isinstance(form.counts, str) else np.array(form.counts, np.int64)
 
 
 def _check_runs(runs: np.ndarray, area: int) -> np.ndarray:
