@@ -179,15 +179,15 @@ class RowEncoder:
             found = self._texts(batch, splits.column, good)
             return np.array([index[split_name(name.decode())] for name in found], np.int64)
         of = self._texts(batch, splits.group, good) if splits.group else identities
-        by_share = {name: splits.names.index(name) for name in splits.shares.names}
-        is_text, usual = bool(splits.key or splits.group), splits.shares.borders
-        of_class = classes.tolist() if splits.stratified and classes is not None else [-1] * len(of)
-        known: dict[tuple[bytes, int], int] = {}
-        for each in zip(of, of_class, strict=True):
-            if each not in known:
-                position = splits.shares.position(_name(each[0], is_text))
-                known[each] = by_share[splits.shares.split_at(position, self._borders.get(each[1], usual))]
-        return np.array([known[each] for each in zip(of, of_class, strict=True)], np.int64)
+        is_text, shares = bool(splits.key or splits.group), splits.shares
+        position = {each: shares.position(_name(each, is_text)) for each in set(of)}
+        positions = np.array([position[each] for each in of], np.uint64)
+        numbers = np.searchsorted(np.array(shares.borders, np.uint64), positions, side="right")
+        if splits.stratified and classes is not None:
+            for class_index, borders in self._borders.items():
+                rows = classes == class_index
+                numbers[rows] = np.searchsorted(np.array(borders, np.uint64), positions[rows], side="right")
+        return np.array([splits.names.index(name) for name in shares.names])[numbers]
 
     def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
         """A column's values as texts; every row of `good` has one."""
