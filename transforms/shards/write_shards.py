@@ -55,7 +55,7 @@ class WriteShards(beam.PTransform):
 
 
 def written_of(results: PCollection[ShardResult]) -> Written:
-    """What ShardResults say."""
+    """Shards, Facts and fingerprints of ShardResults."""
     return Written(
         results | "Shards" >> beam.Map(shard_of),
         results | "Facts" >> beam.Map(facts_of),
