@@ -24,14 +24,13 @@ from PIL import Image
 
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, NO_HASH, Fingerprints
 from recordmill.schemas.image_facts import RecordPlaces
-from recordmill.schemas.layouts import CLASSIFICATION
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.duplicates.find_duplicates import find_duplicates
 from recordmill.transforms.duplicates.fingerprint_images import fingerprint_images
 from recordmill.transforms.duplicates.near_groups import NEAR_BITS, bits_set, near_groups
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.sample.write_sample import write_sample
-from recordmill.transforms.statistics.image_facts import FactsOfValues
 
 _SHARD = 1500
 
@@ -71,7 +70,7 @@ def fingerprint(data: bytes) -> np.void:
     with open_picture(data, kind) as picture:
         size = picture.size
     values = {"image.file_name": b"", "image.width": size[0], "image.height": size[1], "image.encoded": data}
-    facts = FactsOfValues(CLASSIFICATION)(values, measure_file(data, kind))
+    facts = RecordView(values).facts(measure_file(data, kind))
     return fingerprint_images(facts, RecordPlaces(*np.zeros((3, 1), np.int64)), None)[0]
 
 

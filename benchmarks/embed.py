@@ -34,7 +34,6 @@ from recordmill.schemas.layouts import features_table
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.models import FeatureModel, ModelChoice
 from recordmill.schemas.shards import ShardKey
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.embed.build_model import build_model
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
@@ -42,7 +41,8 @@ from recordmill.transforms.embed.load_model import load_model
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_writer import write_shard
+from tests.oracles.block_of_tasks import block_of_tasks
 
 BATCH = 16
 
@@ -58,9 +58,8 @@ def embed(paths: list[Path], choice: ModelChoice, found: FeatureModel, output: P
     ]
     threads = usable_cores()
     with ThreadPoolExecutor(threads) as pool:
-        ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(
-            ShardKey("train", 0, 1), [pack_block(block_of_tasks(tasks, ("train",)))]
-        )
+        packed = pack_block(block_of_tasks(tasks, ("train",)))
+        write_shard(ShardKey("train", 0, 1), [packed], recipe, RecordContext(labels, table, pool, threads))
 
 
 def recipe_loop(paths: list[Path], model: keras.Model, size: tuple[int, int], output: Path) -> None:

@@ -25,8 +25,8 @@ from pycocotools import mask as coco_mask
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from recordmill.transforms.masks import encode_png
-from recordmill.transforms.masks.decode_segmentation import decode_segmentation
-from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
+from recordmill.transforms.masks.encode_masks import mask_png
 
 DATA = Path(__file__).resolve().parent / "../../shared/data/coco_mini"
 
@@ -61,11 +61,11 @@ def straightforward(case: Case) -> bytes:
 
 
 def ours(case: Case) -> bytes:
-    return mask_png(decode_segmentation(case.text, case.width, case.height), case.width, case.height)
+    return mask_png(decode_counts(rle(case), case.width, case.height), case.width, case.height)
 
 
 def rle(case: Case) -> bytes:
-    return mask_rle(decode_segmentation(case.text, case.width, case.height), case.width, case.height)
+    return compress_segmentation(case.text, case.width, case.height)
 
 
 WAYS = (straightforward, ours, rle)

@@ -12,14 +12,16 @@ import os
 import resource
 import tempfile
 import time
+from collections.abc import Iterable
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsIter
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder
+from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
 from recordmill.transforms.rejects.write_rejects import rejects_path, write_rejects
 
 _PRIME = 1_000_000_007
@@ -35,8 +37,8 @@ def draw(source: int, sources: int, number: int, is_random: bool) -> Facts:
     return facts.build()
 
 
-def write(output: str, facts: Facts) -> None:
-    kinds = list(facts.rejects.items())
+def write(output: str, lists: Iterable[tuple[RejectKind, Rejects]]) -> None:
+    kinds = list(lists)
     packed = sum(len(rejects.packed) for _, rejects in kinds)
     started = time.process_time()
     found = write_rejects(output, ["train"], kinds)["train"]
@@ -65,7 +67,7 @@ def main() -> None:
                 | f"Draw{source}" >> beam.Map(draw, args.sources, args.rejects, args.random)
                 for source in range(args.sources)
             )
-            _ = p | "Once" >> beam.Create([output]) | "List" >> beam.Map(write, AsSingleton(parts | AddFacts()))
+            _ = p | "Once" >> beam.Create([output]) | "List" >> beam.Map(write, AsIter((parts | AddFacts()).lists))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(
             f"{time.process_time() - before:.1f} s of processor, {time.monotonic() - started:.1f} s of the clock, "

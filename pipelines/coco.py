@@ -1,7 +1,6 @@
 """`recordmill coco`: COCO annotations and images become TFRecord shards."""
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.coco_options import CocoOptions
@@ -12,8 +11,9 @@ from recordmill.transforms.coco.join_images import JoinImages, JoinRules
 from recordmill.transforms.coco.match_masks import ListMasks
 from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
 from recordmill.transforms.coco.screen_annotations import Filters
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.join.list_images import ListFiles
-from recordmill.transforms.text.encode_captions import EncodeCaptions, EncodedCaptions
+from recordmill.transforms.text.encode_captions import EncodeCaptions
 from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 
@@ -36,23 +36,20 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     joining = JoinRules(options.sources, bits, options.match, options.seed, filters, options.table, options.max_side)
     join = JoinImages(joining, described.categories, division, files, masks)
     joined = (coco.rows, coco.annotations) | "JoinImages" >> join
-    encoded = joined.blocks | "EncodeCaptions" >> EncodeCaptions(text, options.splits) if text else None
-    return Gathered(
-        encoded.blocks if encoded else joined.blocks,
+    gathered = Gathered(
+        joined.blocks,
         described.labels,
         described.table,
         (*coco.facts, described.facts, *joined.facts),
-        _text_warnings(p, encoded, options.splits),
-        encoded.texts if encoded else None,
         division=division if options.keeps_groups else None,
     )
+    if text is None:
+        return gathered
+    encoded = joined.blocks | "EncodeCaptions" >> EncodeCaptions(text, options.splits)
+    warned = encoded.encoder | "EncoderWarnings" >> beam.Map(_warned, options.splits)
+    facts = (*gathered.facts, encoded.facts, warned)
+    return gathered._replace(blocks=encoded.blocks, facts=facts, encoders=encoded.encoder)
 
 
-def _text_warnings(p: beam.Pipeline, encoded: EncodedCaptions | None, splits: tuple[str, ...]) -> PCollection:
-    if not encoded:
-        return p | "NoWarnings" >> beam.Create([])
-    return encoded.texts.encoders | "EncoderWarnings" >> beam.FlatMap(_encoder_warnings, splits)
-
-
-def _encoder_warnings(encoder: TextEncoder, splits: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [(split, text) for text in encoder_warnings(encoder) for split in splits]
+def _warned(encoder: TextEncoder, splits: tuple[str, ...]) -> Facts:
+    return Facts(warnings={(split, text) for text in encoder_warnings(encoder) for split in splits})

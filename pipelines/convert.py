@@ -15,22 +15,21 @@ from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
+from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.limit_rejects import LimitRejects
 from recordmill.transforms.metadata.report_plan import CountClasses, ReportPlan
-from recordmill.transforms.metadata.write_metadata import Findings, Target, WriteMetadata
+from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata
 from recordmill.transforms.report.report_folder import ReportFolder
-from recordmill.transforms.runtime.outputs import Written
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.write_shards import WriteShards, written_of
-from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords, only_counted
+from recordmill.transforms.shards.write_shards import WriteShards
+from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.text.encode_captions import EncodedTexts
 
 _IN_FLIGHT = 64
 """Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
@@ -40,13 +39,12 @@ class Gathered(NamedTuple):
     """What there is to write.
 
     Attributes:
-        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`.
+        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of
+            rows.
         labels: one LabelMap, of the classes that were asked for.
         table: one FeatureTable: what is in a record.
         facts: PCollections of Facts, of the steps.
-        warnings: a PCollection of further (split, text).
-        texts: what is known of those that were encoded; None where none are.
-        listings: InputFile of folders whose listing decides what is written; None where an input does.
+        encoders: TextEncoder; None where no texts are encoded.
         division: into splits; or None where no groups are kept together.
     """
 
@@ -54,22 +52,22 @@ class Gathered(NamedTuple):
     labels: PCollection
     table: PCollection
     facts: tuple[PCollection, ...]
-    warnings: PCollection
-    texts: EncodedTexts | None = None
-    listings: PCollection | None = None
+    encoders: PCollection | None = None
     division: Division | AsSingleton | None = None
 
 
 class Contents(NamedTuple):
-    """What is in records.
+    """What is in records, and how they are planned.
 
     Attributes:
-        table: as far as it is known before the job.
         maker: of the records.
+        plan: converts `Gathered.blocks` to ShardPlans.
+        counts_classes: whether a report counts the classes of Blocks; the Facts of rows have them.
     """
 
-    table: FeatureTable
     maker: RecordMaker
+    plan: beam.PTransform
+    counts_classes: bool = False
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
@@ -80,13 +78,21 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     return AsSingleton(p | "GroupsFile" >> beam.Create([options.groups]) | "ReadGroups" >> ReadGroups(options.division))
 
 
-def pictures(options: PictureOptions) -> Contents:
-    """Records that hold the pictures."""
-    return Contents(options.table, EncodePictures(options.box_policy, options.pictures))
+def planned_blocks(
+    options: ImageOptions, splits: Sequence[str], maker: RecordMaker, estimate: RecordEstimate
+) -> Contents:
+    """Records that `maker` makes of the images of Blocks."""
+    return Contents(maker, PlanBlocks(splits, options.sizing, options.seed, estimate), True)
 
 
-class ImageJob(NamedTuple):
-    """A conversion of image files; every task belongs to one of the splits.
+def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
+    """Records that hold the pictures; `table` is as far as it is known before the job."""
+    maker = EncodePictures(options.box_policy, options.pictures)
+    return planned_blocks(options, splits, maker, maker.estimate(table))
+
+
+class Job(NamedTuple):
+    """A conversion; every image or row belongs to one of the splits.
 
     Attributes:
         gather: adds the steps that give what there is to write.
@@ -100,32 +106,29 @@ class ImageJob(NamedTuple):
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
         """Write the splits that there are recipes for, which are all splits of the job."""
         options, gathered = self.options, self.gather(p)
-        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
-        findings = _findings(gathered, planned, self.splits)
+        planned = gathered.blocks | "PlanShards" >> self.contents.plan
+        findings = _facts(gathered, planned, self.splits) | "AddFindings" >> AddFacts()
         demands = demands_of(options, self.splits, options.output)
-        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-        written = _written(gathered, planned, checked, options, self.contents.maker, self.splits)
-        written.facts | "LimitRejects" >> LimitRejects(checked, findings.facts, demands)
+        checked = findings | "CheckFindings" >> CheckFindings(demands)
+        writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
+        written = planned.placed | "WriteShards" >> writer
+        written | "LimitRejects" >> LimitRejects(checked, findings, demands)
         duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
-        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.texts, gathered.listings)
+        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
         written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
 
     def report(self, p: beam.Pipeline, path: str) -> None:
         """Write nothing but the plan of the splits, as JSON into the local file `path`."""
         gathered = self.gather(p)
-        planned = gathered.blocks | "PlanShards" >> self._plan_shards()
-        findings = _findings(gathered, planned, self.splits)
-        demands = demands_of(self.options, self.splits, output="")
-        checked = findings.facts | "CheckFindings" >> CheckFindings(demands, findings.warnings)
-        classes = gathered.blocks | "CountClasses" >> CountClasses(self.splits)
-        planned.plans | "ReportPlan" >> ReportPlan(
-            checked, findings, classes, gathered.labels, gathered.table, path, gathered.texts
-        )
-
-    def _plan_shards(self) -> PlanBlocks:
-        options, estimate = self.options, self.contents.maker.estimate(self.contents.table)
-        return PlanBlocks(self.splits, options.sizing, options.seed, estimate)
+        planned = gathered.blocks | "PlanShards" >> self.contents.plan
+        facts = _facts(gathered, planned, self.splits)
+        if self.contents.counts_classes:
+            facts += (gathered.blocks | "CountClasses" >> CountClasses(self.splits, gathered.labels),)
+        findings = facts | "AddFindings" >> AddFacts()
+        checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
+        report = ReportPlan(checked, gathered.labels, gathered.table, path, gathered.encoders)
+        findings.facts | "ReportPlan" >> report
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:
@@ -133,13 +136,13 @@ def write_nothing(p: beam.Pipeline, reason: str) -> None:
     p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
 
 
-def _findings(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> Findings:
-    """What was found on the way, and what is odd about the plan."""
+def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tuple[PCollection, ...]:
+    """What was found on the way, and the plan."""
     parts = (*gathered.facts, planned.facts)
     if gathered.division:
         names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
         parts += names | "CountGroups" >> CountGroups(gathered.division)
-    return Findings(parts | "AddFacts" >> AddFacts(), gathered.warnings)
+    return parts
 
 
 def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -154,25 +157,12 @@ def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> D
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 
-def _written(
-    gathered: Gathered,
-    planned: ShardPlans,
-    checked: PCollection,
-    options: ImageOptions,
-    maker: RecordMaker,
-    splits: Sequence[str],
-) -> Written:
+def _writer(
+    options: ImageOptions, gathered: Gathered, checked: PCollection, maker: RecordMaker, splits: Sequence[str]
+) -> WriteShards:
     recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    if options.writer != "beam":
-        return planned.placed | "WriteShards" >> WriteShards(checked, gathered.labels, gathered.table, recipe, threads)
-    sides = AsSingleton(gathered.labels), AsSingleton(gathered.table), AsSingleton(checked)
-    made = (
-        planned.placed
-        | "GroupByShard" >> beam.GroupByKey()
-        | "MakeRecords" >> beam.ParDo(MakeRecords(recipe, threads), *sides).with_outputs(RESULTS, main="records")
-    )
-    shards = made.records | "SinkRecords" >> SinkRecords(recipe, splits, options.num_shards)
-    written = written_of(made[RESULTS])
-    facts = (written.facts, shards | "OnlyCounted" >> beam.Map(only_counted)) | "AllFacts" >> beam.Flatten()
-    return written._replace(shards=shards, facts=facts)
+    of = checked, gathered.labels, gathered.table, recipe, threads
+    if options.writer == "beam":
+        return WriteWithBeam(*of, splits=splits, num_shards=options.num_shards)
+    return WriteShards(*of)

@@ -1,14 +1,12 @@
 """`recordmill embed`: what a model makes of images of one class each becomes TFRecord shards."""
 
-from typing import Any
-
 import apache_beam as beam
 
-from recordmill.pipelines.convert import Contents, Gathered
+from recordmill.pipelines.convert import Contents, Gathered, planned_blocks
 from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.layouts import features_table
 from recordmill.schemas.models import RANDOM, FeatureModel
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
 
 _RANDOM_WEIGHTS = (
@@ -17,10 +15,10 @@ _RANDOM_WEIGHTS = (
 )
 
 
-def features(options: EmbedOptions, model: FeatureModel) -> Contents:
+def features(options: EmbedOptions, splits: tuple[str, ...], model: FeatureModel, table: FeatureTable) -> Contents:
     """Records that hold what the model makes of pictures."""
     maker = EmbedPictures(options.choice, model, options.batch, options.dtype, options.resize)
-    return Contents(features_table(model.feature_shape, options.dtype), maker)
+    return planned_blocks(options, splits, maker, maker.estimate(table))
 
 
 def with_features(
@@ -30,5 +28,5 @@ def with_features(
     gathered = gathered._replace(table=p | "Features" >> beam.Create([table]))
     if options.weights != RANDOM:
         return gathered
-    told = p | "RandomWeights" >> beam.Create([(split, _RANDOM_WEIGHTS) for split in splits]).with_output_types(Any)
-    return gathered._replace(warnings=(gathered.warnings, told) | "ModelWarnings" >> beam.Flatten())
+    warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in splits})
+    return gathered._replace(facts=(*gathered.facts, p | "RandomWeights" >> beam.Create([warned])))

@@ -1,6 +1,6 @@
 """`recordmill folder`: images of one class each become TFRecord shards, divided into splits."""
 
-from typing import Any
+from collections.abc import Iterator
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -9,9 +9,8 @@ from recordmill.pipelines.convert import Gathered, read_division
 from recordmill.pipelines.options.folder_options import LabelledOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
-from recordmill.transforms.dataset.facts import FACTS
-from recordmill.transforms.folder.choose_classes import ListClasses
-from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses
+from recordmill.transforms.dataset.facts import FACTS, Facts
+from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
 from recordmill.transforms.folder.read_labels import LabelTable
 from recordmill.transforms.folder.stratify import Stratify
@@ -24,11 +23,11 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     source, kind = ", ".join(sorted(options.labels or options.images)), "labels" if options.labels else "images"
     rules = FolderRules(options.output, rule, options.classes, splits, options.seed, source, kind)
     listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListFolders(rules, division)
-    rows, files, facts = listed.blocks, [], [listed.facts]
+    rows, files, facts = listed.blocks, [], listed.facts
     if options.labels:
         tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
         read = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadTables(rules, division)
-        rows, files, facts = read.rows, [listed.blocks], [listed.facts, read[FACTS]]
+        rows, files, facts = read.rows, [listed.blocks], (*listed.facts, read[FACTS])
     if options.stratify:
         rows = rows | "Stratify" >> Stratify(division, splits)
     joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)
@@ -37,24 +36,23 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
         joined.blocks,
         labels,
         p | "Table" >> beam.Create([table]),
-        (*facts, joined[FACTS]),
-        _warnings(rows, labels, options, splits),
-        listings=listed.listings,
+        (*facts, joined[FACTS], *_warned(rows, labels, options, splits)),
         division=division if options.keeps_groups else None,
     )
 
 
-def _warnings(rows: PCollection, labels: PCollection, options: LabelledOptions, splits: tuple[str, ...]) -> PCollection:
-    of_names = beam.FlatMap(_of_names, options.classes, splits).with_output_types(Any)
-    warnings = [labels | "WarnOfNames" >> of_names]
+def _warned(
+    rows: PCollection, labels: PCollection, options: LabelledOptions, splits: tuple[str, ...]
+) -> Iterator[PCollection]:
+    if not options.classes:
+        yield labels | "WarnOfNames" >> beam.Map(_of_names, splits)
     if _class_folders(options):
-        warnings.append(rows | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits))
-    return warnings | "ClassWarnings" >> beam.Flatten()
+        yield rows | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits)
 
 
-def _of_names(labels: LabelMap, asked: tuple[str, ...], splits: tuple[str, ...]) -> list[tuple[str, str]]:
-    texts = [] if asked else [*misread_numbers(labels), *alike_names(labels)]
-    return [(split, text) for text in texts for split in splits]
+def _of_names(labels: LabelMap, splits: tuple[str, ...]) -> Facts:
+    texts = [*misread_numbers(labels), *alike_names(labels)]
+    return Facts(warnings={(split, text) for text in texts for split in splits})
 
 
 def _class_folders(options: LabelledOptions) -> tuple[str, ...]:

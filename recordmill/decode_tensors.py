@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from recordmill.decode_record import EDGES, KEYPOINTS, rle_masks
-from recordmill.schemas.features import parse_spec
-from recordmill.schemas.readings import Form, Reading
+import numpy as np
+
+from recordmill.schemas.features import Form, Reading, parse_spec
+from recordmill.schemas.layouts import BOX_CODINGS
 from recordmill.split import Split
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ def _value(values: Example, reading: Reading) -> "tf.Tensor":
             return tf.reduce_sum(pixels * [1, 1 << 8, 1 << 16], axis=-1)
         case Form.FLOAT16:
             return tf.reshape(tf.io.decode_raw(value, tf.float16), values["feature.shape"])
-        case Form.EDGES:
-            return tf.stack([values[f"objects.{edge}"] for edge in EDGES], axis=-1)
+        case Form.STACKED:
+            (coding,) = (coding for coding in BOX_CODINGS if reading.source in coding.sources)
+            return tf.stack([values[source] for source in coding.sources], axis=-1)
     raise AssertionError(reading.form)
 
 
@@ -64,10 +66,13 @@ def _grey_pixels(png: "tf.Tensor") -> "tf.Tensor":
     return tf.io.decode_png(png, channels=1)[:, :, 0]
 
 
+_KEYPOINTS = ("objects.keypoint_x", "objects.keypoint_y", "objects.keypoint_visibility")
+
+
 def _keypoints(values: Example, each: int) -> "tf.Tensor":
     import tensorflow as tf
 
-    points = tf.stack([tf.cast(values[source], tf.float32) for source in KEYPOINTS], axis=-1)
+    points = tf.stack([tf.cast(values[source], tf.float32) for source in _KEYPOINTS], axis=-1)
     return tf.reshape(points, [tf.shape(values["objects.id"])[0], each, 3])
 
 
@@ -87,8 +92,10 @@ def _rle_masks(counts: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
     import tensorflow as tf
 
     def drawn(counts: Any, size: Any) -> Any:
+        from recordmill.transforms.dataset.record_view import rle_mask  # and Pillow
+
         height, width = size.tolist()
-        return rle_masks(counts, width, height)
+        return np.array([rle_mask(each, (width, height)) for each in counts], np.uint8).reshape(-1, height, width)
 
     return tf.numpy_function(drawn, [counts, size], tf.uint8, stateful=False)
 

@@ -9,9 +9,9 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, Reading
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.readings import Reading, listed, readings_of
+from recordmill.schemas.readings import listed, readings_of
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.index.record_file import RecordFile, RecordFiles
 

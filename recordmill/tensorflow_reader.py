@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recordmill.decode_tensors import COLOURED, OF_PIXELS, Example, decode_tensors
 from recordmill.schemas.errors import ConfigError, missing_extra
-from recordmill.schemas.features import CLASS_OF_ROW, RecordOf
-from recordmill.schemas.readings import Form, Reading
+from recordmill.schemas.features import CLASS_OF_ROW, Form, Reading, RecordOf
+from recordmill.schemas.layouts import BOX_CODINGS
 from recordmill.split import Piece, Split
 from recordmill.transforms.metadata.folder_statistics import read_statistics
 
@@ -155,9 +155,9 @@ def _resized(readings: Mapping[str, Reading], size: tuple[int, int], example: Ex
             resized[name] = tf.cast(tf.round(tf.image.resize(example[name], size)), tf.uint8)
         elif reading.form in OF_PIXELS:
             resized[name] = tf.image.resize(example[name][..., None], size, "nearest")[..., 0]
-        elif reading.source == "objects.bbox_xywh_px":
+        elif axes := "".join(coding.axes for coding in BOX_CODINGS if coding.sources[0] == reading.source):
             height, width = tf.unstack(tf.cast(size, tf.float32) / tf.cast(old, tf.float32))
-            resized[name] = example[name] * tf.stack([width, height, width, height])
+            resized[name] = example[name] * tf.stack([width if axis == "x" else height for axis in axes])
     return resized
 
 

@@ -10,8 +10,8 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from recordmill.global_order import GlobalOrder
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import RecordOf
-from recordmill.schemas.readings import Form
+from recordmill.schemas.features import Form, RecordOf
+from recordmill.schemas.layouts import BOX_CODINGS
 from recordmill.split import Split
 
 Transform = Callable[..., Any]
@@ -131,13 +131,12 @@ def torch_example(example: dict[str, Any]) -> Any:
 def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]:
     """The target of a picture of objects, or of one object of it."""
     target = {name: _tensor(value) for name, value in values.items() if name not in _RENAMED}
-    if "boxes" in values:
-        ymin, xmin, ymax, xmax = values["boxes"].T
-        edges = np.stack([xmin, ymin, xmax, ymax], axis=-1)
-        target["boxes"] = torch.from_numpy(edges * np.array([width, height, width, height], np.float32))
-    if "box_xywh_px" in values:
-        x, y, box_width, box_height = values["box_xywh_px"]
-        target["boxes"] = torch.tensor([[x, y, x + box_width, y + box_height]], dtype=torch.float32)
+    for coding in BOX_CODINGS:
+        if coding.reading in values:
+            ymin, xmin, ymax, xmax = coding.fractions(values[coding.reading].reshape(-1, 4), 1, 1).T
+            factors = (1, 1, 1, 1) if coding.axes else (width, height, width, height)  # of pixels, or of fractions
+            edges = np.stack([xmin, ymin, xmax, ymax], axis=-1) * np.array(factors, np.float32)
+            target["boxes"] = torch.from_numpy(edges)
     if "labels" in values:
         target["labels"] = torch.atleast_1d(_tensor(values["labels"] + 1))  # [1] in the layout keras, as boxes [1, 4]
     if "is_crowd" in values:
@@ -148,7 +147,7 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
     return target
 
 
-_RENAMED = ("boxes", "box_xywh_px", "labels", "is_crowd", "keypoints")
+_RENAMED = (*(coding.reading for coding in BOX_CODINGS), "labels", "is_crowd", "keypoints")
 """Those that are otherwise in a target."""
 
 

@@ -106,6 +106,9 @@ class Block:
         labels: bytes [N], packed `ImageLabels`; empty if the image has none.
         rejected: bytes [N], packed list of `Rejected`: annotations of the image that cannot be used.
         is_continuation: bool [N], the image is in an earlier shard, too, with other objects.
+        rows: int64 [N, 4], of a shard of a table, whose Block has sorted files (`file_name`) in place of images: the
+            first row and number of rows to read of each, offset and bytes of their records.
+        ranks: int64 [N, 2], first and end of the shard among all of `rows`, sorted.
         first_object_of_image: int64 [N + 1], ascending, from 0 to M.
         object_id, category_id: int64 [M], as in the source.
         boxes_xywh_px: float64 [M, 4], left, top, width, height; width and height >= 0. A box may cross the edge.
@@ -130,6 +133,8 @@ class Block:
     labels: Any = None
     rejected: Any = None
     is_continuation: Any = None
+    rows: Any = None
+    ranks: Any = None
     first_object_of_image: Any = None
     object_id: Any = None
     category_id: Any = None

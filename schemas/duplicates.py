@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 DUPLICATES = "duplicates.jsonl"
 """In a data set's folder: a DuplicateGroup a line, those that are in several splits first."""
 
+FINGERPRINTS = "fingerprints.jsonl"
+"""In the folder of a split's state: what becomes `split_fingerprints`."""
+
 NO_HASH = 0
 """Of a picture that was not decoded, or has no content."""
 

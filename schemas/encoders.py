@@ -134,10 +134,13 @@ class TextCounts(msgspec.Struct, frozen=True):
         unknown: how many of these are not in the vocabulary.
     """
 
-    texts: int
-    without: int
-    terms: int
-    unknown: int
+    texts: int = 0
+    without: int = 0
+    terms: int = 0
+    unknown: int = 0
+
+    def plus(self, other: "TextCounts") -> "TextCounts":
+        return TextCounts(*map(int.__add__, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Terms(msgspec.Struct, array_like=True):

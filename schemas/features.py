@@ -82,6 +82,48 @@ class Feature(msgspec.Struct, frozen=True):
         return bool(self.shape) and not self.is_packed
 
 
+class Form(str, Enum):
+    """How a value is made of what the record holds."""
+
+    AS_IT_IS = "as it is"
+    DECIMAL = "decimal"
+    PICTURE = "JPEG or PNG"
+    PIXELS = "raw pixels"
+    GREY = "grey PNG"
+    SEGMENT_IDS = "PNG of ids"
+    FLOAT16 = "bytes of float16"
+    STACKED = "one feature a number"
+    PNG_MASKS = "grey PNGs"
+    RLE_MASKS = "COCO RLE"
+    KEYPOINTS = "keypoints"
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A value that readers give.
+
+    Attributes:
+        name: its key.
+        source: which feature of a record it is made of, or the first of several.
+        dtype: of numpy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string.
+        shape: names of the dimensions, or their sizes.
+        meaning: with unit and frame.
+        padding: what stands beyond a list's end in a padded batch; of bytes always the empty string.
+    """
+
+    name: str
+    source: str
+    dtype: str
+    shape: tuple[str, ...]
+    meaning: str
+    padding: int = 0
+    form: Form = Form.AS_IT_IS
+
+    @property
+    def static_shape(self) -> tuple[int | None, ...]:
+        """The sizes that are the same in all records; None for the others."""
+        return tuple(int(size) if size.isdecimal() else None for size in self.shape)
+
+
 CLASS_OF_ROW = "row.class_index/"
 """Begins the source of a table's label; the column's name follows."""
 
@@ -161,6 +203,12 @@ class FeatureTable(msgspec.Struct, frozen=True):
     def sources(self) -> frozenset[str]:
         return frozenset(feature.source for feature in self.features)
 
+    @property
+    def class_source(self) -> str:
+        """The source of the class index of an image, or a row, of one class; empty where records have none."""
+        of_images = (each for each in self.sources if each == "image.class_index" or each.startswith(CLASS_OF_ROW))
+        return next(of_images, "")
+
 
 def parse_spec(table: FeatureTable) -> dict[str, Any]:
     """What `tf.io.parse_single_example` and `tf.io.parse_example` need to read records of `table`.
@@ -182,12 +230,3 @@ def _spec(feature: Feature) -> Any:
         return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
     ragged: Any = tf.io.RaggedFeature
     return ragged(dtype, partitions=[ragged.UniformRowLength(int(size)) for size in feature.shape[1:]])
-
-
-def markdown(table: FeatureTable) -> str:
-    """The table as the documentation page shows it."""
-    rows = [
-        f"| {f.name} | {f.kind.value}{' [' + ', '.join(f.shape) + ']' if f.shape else ''} | {f.unit} | {f.meaning} |"
-        for f in table.features
-    ]
-    return "\n".join(["| key | type | unit | meaning |", "|---|---|---|---|", *rows])

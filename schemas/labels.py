@@ -67,9 +67,6 @@ class LabelMap(msgspec.Struct, frozen=True):
     def index_by_id(self) -> dict[int, int]:
         return {category.id: index for index, category in enumerate(self.categories)}
 
-    def name_by_id(self) -> dict[int, str]:
-        return {category.id: category.name for category in self.categories}
-
     def duplicate_names(self) -> tuple[str, ...]:
         """Names that more than one category has."""
         counts = Counter(category.name for category in self.categories)

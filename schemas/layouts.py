@@ -1,19 +1,6 @@
-"""The layouts a data set can be written in, each a feature table. Adding a layout is adding a table.
+"""The layouts a data set can be written in, each a table of features.
 
-A feature's source says what its value is; `recordmill.transforms.examples.encode_examples` computes these:
-
-    image.encoded  .file_name  .format  .height  .width  .channels  .sha256  .id  .number  one value an image
-         .class_index  .class_name                                                        of images of one class
-    image.neg_category_ids  .not_exhaustive_category_ids                                  LVIS's lists
-    objects.area  .area_whole  .bbox_xywh_px  .bbox_yxyx  .category_id  .category_name
-           .class_index  .id  .is_crowd  .label  .mask_png  .mask_rle
-           .xmin .xmax .ymin .ymax  .keypoint_{num,text,visibility,x,y}                   one an annotation, or more
-    captions.id  .text                                                                    one a caption
-    captions.index  .value  .tokens                            of all captions of an image, see schemas/encoders.py
-    semantic.png                                                                          of stuff, or of panoptic
-    panoptic.category_png  .instance_png  .png  .file_name                                one an image
-    segments.area  .bbox_yxyx  .class_index  .id  .is_crowd                               one a panoptic segment
-    feature.bytes  .shape  .values                                                        what a model makes of an image
+A layout gives names to values (`recordmill.schemas.values`).
 
 `detection` is read unchanged by Model Garden (`official/vision/dataloaders/tf_example_decoder.py`) and by the Object
 Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on top are `image/object/id`,
@@ -25,173 +12,197 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 `classification` is what the scripts of ImageNet's TFRecords write and Model Garden's `classification_input.py` reads.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Container
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, RecordOf, ShardNaming
+import msgspec
+
+from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
+from recordmill.schemas.features import Feature, FeatureTable, Form, Kind, Part, RecordOf, ShardNaming
 from recordmill.schemas.shards import ShardNames
+from recordmill.schemas.values import (
+    FRACTIONS,
+    IMAGE_VALUES,
+    OF_HEIGHT,
+    OF_WIDTH,
+    OTHER_VALUES,
+    YXYX,
+    float_value,
+)
 
-_N, _N_K, _S, _BOX = ("N",), ("N*K",), ("S",), "4"
+if TYPE_CHECKING:
+    import numpy as np
 
-
-def _of_kind(kind: Kind) -> Callable[..., Feature]:
-    def feature(name: str, source: str, shape: tuple[str, ...], unit: str, meaning: str, part: Part | None = None):
-        return Feature(name, source, kind, shape, unit, meaning, part)
-
-    return feature
-
-
-def _table(layout: str, *features: Feature, **more: Any) -> FeatureTable:
-    return FeatureTable(layout, features, **more)
-
-
-_bytes, _float, _int64 = map(_of_kind, (Kind.BYTES, Kind.FLOAT, Kind.INT64))
-
-_OF_WIDTH, _OF_HEIGHT, _FRACTIONS = "fraction of width", "fraction of height", "fraction of height and width"
-_KEYPOINTS, _PANOPTIC = Part.KEYPOINTS, Part.PANOPTIC
-
-# In `detection` and in `classification`.
-_ENCODED = _bytes("image/encoded", "image.encoded", (), "JPEG or PNG", "the image file")
-_FORMAT = _bytes("image/format", "image.format", (), "jpeg or png", "what the bytes are, whatever the file is called")
-_HEIGHT = _int64("image/height", "image.height", (), "px", "height of the encoded pixels")
-_SHA256 = _bytes("image/key/sha256", "image.sha256", (), "hex", "SHA-256 of image/encoded")
-_WIDTH = _int64("image/width", "image.width", (), "px", "width of the encoded pixels")
+_N, _N_4 = ("N",), ("N", "4")
+_BOXES = "boxes", YXYX
 
 
-def _terms(column: str, index: str, value: str, tokens: str) -> tuple[Feature, Feature, Feature]:
-    """The features of texts as numbers: terms and their weights, or tokens."""
-    what = f"of the {column}"
-    return (
-        _int64(index, f"{column}.index", ("T",), "0..terms-1", f"terms {what}, ascending", Part.CAPTION_TERMS),
-        _int64(
-            tokens, f"{column}.tokens", ("L",), "2..terms+1", f"tokens {what}, in order; 1 unknown", Part.CAPTION_TOKENS
-        ),
-        _float(value, f"{column}.value", ("T",), "count or tf-idf", f"weights of the terms {what}", Part.CAPTION_TERMS),
-    )
+def _edge(index: int) -> Callable[[Any], Any]:
+    return lambda run: run.boxes.yxyx_frac[:, index]
+
+
+def _fitted_boxes_px(run: Any) -> "np.ndarray":
+    """x, y, width, height in pixels of the record's image: float64 [M, 4]; the source's own numbers, where box and
+    image are as they were."""
+    import numpy as np
+
+    image = run.block.image_of_object
+    sides = run.size_px[image].astype(np.float64)
+    ymin, xmin, ymax, xmax = run.boxes.yxyx_frac.T
+    low, high = np.column_stack((xmin, ymin)) * sides, np.column_stack((xmax, ymax)) * sides
+    is_as_it_was = ~run.boxes.is_clipped & (run.frame_px == run.size_px).all(axis=1)[image]
+    return np.where(is_as_it_was[:, None], run.block.boxes_xywh_px, np.concatenate((low, high - low), axis=1))
+
+
+_BOX_VALUES = (
+    float_value(
+        "objects.xmin", _N, OF_WIDTH, "left edge, 0..1", _edge(1), read=_BOXES, read_as=(Form.STACKED, "float32", _N_4)
+    ),
+    float_value("objects.xmax", _N, OF_WIDTH, "right edge, 0..1", _edge(3)),
+    float_value("objects.ymin", _N, OF_HEIGHT, "top edge, 0..1", _edge(0)),
+    float_value("objects.ymax", _N, OF_HEIGHT, "bottom edge, 0..1", _edge(2)),
+    float_value(
+        "objects.bbox_yxyx", _N_4, FRACTIONS, "ymin, xmin, ymax, xmax", attrgetter("boxes.yxyx_frac"), read=_BOXES
+    ),
+    float_value(
+        "objects.bbox_xywh_px",
+        _N_4,
+        "px",
+        "x, y, width, height",
+        _fitted_boxes_px,
+        read=("box_xywh_px", "in place of boxes, in the layout keras: x, y, width, height in pixels"),
+    ),
+)
+
+VALUES = (*IMAGE_VALUES, *_BOX_VALUES, *OTHER_VALUES)
+"""Of several values of one reading, readers give the first that records hold."""
+
+VALUE_OF = {value.source: value for value in VALUES}
+
+
+class BoxCoding(NamedTuple):
+    """How four numbers are a box.
+
+    Attributes:
+        sources: of the features: one of four numbers an object, or four of one.
+        reading: what readers call it.
+        axes: of each number, `x` or `y`, which it is scaled with as the picture is; empty for fractions.
+        fractions: takes float64 [N, 4], width and height of the picture in pixels; ymin, xmin, ymax, xmax as fractions.
+        exact_px: takes float32 [4], width and height; x, y, width and height in pixels, with the fewest decimals.
+    """
+
+    sources: tuple[str, ...]
+    reading: str
+    axes: str
+    fractions: Callable[["np.ndarray", int, int], "np.ndarray"]
+    exact_px: Callable[["np.ndarray", int, int], tuple[float, ...]]
+
+
+def _fractions_of_xywh(boxes: "np.ndarray", width: int, height: int) -> "np.ndarray":
+    import numpy as np
+
+    x, y, box_width, box_height = boxes.T
+    return np.column_stack((y / height, x / width, (y + box_height) / height, (x + box_width) / width))
+
+
+BOX_CODINGS = (
+    BoxCoding(("objects.bbox_yxyx",), "boxes", "", lambda boxes, *_: boxes, exact_edges_px),
+    BoxCoding(
+        ("objects.ymin", "objects.xmin", "objects.ymax", "objects.xmax"),
+        "boxes",
+        "",
+        lambda boxes, *_: boxes,
+        exact_edges_px,
+    ),
+    BoxCoding(
+        ("objects.bbox_xywh_px",),
+        "box_xywh_px",
+        "xyxy",
+        _fractions_of_xywh,
+        lambda box, *_: tuple(map(shortest_decimal, box)),
+    ),
+)
+
+
+def box_coding(sources: Container[str]) -> BoxCoding | None:
+    """The coding of the boxes in records that hold `sources`; None without boxes."""
+    return next((coding for coding in BOX_CODINGS if all(source in sources for source in coding.sources)), None)
+
+
+def _feature(name: str, source: str, **others: Any) -> Feature:
+    """A value under the name that a layout has for it; `others` are what it has otherwise than its row."""
+    value = VALUE_OF[source]
+    feature = Feature(name, source, value.kind, value.shape, value.unit, value.meaning, value.part)
+    return msgspec.structs.replace(feature, **others)
+
+
+def _table(layout: str, names: dict[str, str], others: dict[str, dict[str, Any]] | None = None, **more: Any):
+    """A layout of features by name, each with its value's source."""
+    features = [_feature(name, source, **(others or {}).get(source, {})) for name, source in names.items()]
+    if more.get("record_of") is RecordOf.ANNOTATION:  # whose records hold one object
+        features = [msgspec.structs.replace(each, shape=tuple(s for s in each.shape if s != "N")) for each in features]
+    return FeatureTable(layout, tuple(features), **more)
 
 
 DETECTION = _table(
     "detection",
-    *_terms("captions", "captions/index", "captions/value", "captions/tokens"),
-    _bytes("image/caption", "captions.text", ("C",), "utf-8", "captions", Part.CAPTIONS),
-    _ENCODED,
-    _bytes("image/filename", "image.file_name", (), "utf-8", "COCO file_name"),
-    _FORMAT,
-    _HEIGHT,
-    _SHA256,
-    _int64(
-        "image/neg_category_ids",
-        "image.neg_category_ids",
-        ("G",),
-        "COCO id",
-        "LVIS: categories that are known to be absent",
-        Part.LVIS,
-    ),
-    _int64(
-        "image/not_exhaustive_category_ids",
-        "image.not_exhaustive_category_ids",
-        ("E",),
-        "COCO id",
-        "LVIS: categories of which not every object is annotated",
-        Part.LVIS,
-    ),
-    _float("image/object/area", "objects.area", _N, "px²", "area, from the JSON"),
-    _float("image/object/bbox/xmax", "objects.xmax", _N, _OF_WIDTH, "right edge, 0..1"),
-    _float("image/object/bbox/xmin", "objects.xmin", _N, _OF_WIDTH, "left edge, 0..1"),
-    _float("image/object/bbox/ymax", "objects.ymax", _N, _OF_HEIGHT, "bottom edge, 0..1"),
-    _float("image/object/bbox/ymin", "objects.ymin", _N, _OF_HEIGHT, "top edge, 0..1"),
-    _int64(
-        "image/object/category_id",
-        "objects.category_id",
-        _N,
-        "COCO id",
-        "category id as in the JSON, where class/label is not",
-        Part.CATEGORY_ID,
-    ),
-    _int64("image/object/class/index", "objects.class_index", _N, "0..classes-1", "contiguous class index"),
-    _int64(
-        "image/object/class/label",
-        "objects.label",
-        _N,
-        "1 or more",
-        "category id as in the JSON; class index + 1 where one is 0 or less",
-    ),
-    _bytes("image/object/class/text", "objects.category_name", _N, "utf-8", "category name"),
-    _int64("image/object/id", "objects.id", _N, "COCO id", "annotation id"),
-    _int64("image/object/is_crowd", "objects.is_crowd", _N, "0 or 1", "1 where the box holds a crowd"),
-    _int64("image/object/keypoint/num", "objects.keypoint_num", _N, "0..K", "labelled keypoints", _KEYPOINTS),
-    _bytes(
-        "image/object/keypoint/text",
-        "objects.keypoint_text",
-        _N_K,
-        "utf-8",
-        "keypoint names; empty beyond those of the object's category",
-        _KEYPOINTS,
-    ),
-    _int64(
-        "image/object/keypoint/visibility",
-        "objects.keypoint_visibility",
-        _N_K,
-        "0, 1 or 2",
-        "0 not labelled, 1 labelled and hidden, 2 visible",
-        _KEYPOINTS,
-    ),
-    _float("image/object/keypoint/x", "objects.keypoint_x", _N_K, _OF_WIDTH, "0 where not labelled", _KEYPOINTS),
-    _float("image/object/keypoint/y", "objects.keypoint_y", _N_K, _OF_HEIGHT, "0 where not labelled", _KEYPOINTS),
-    _bytes(
-        "image/object/mask",
-        "objects.mask_png",
-        _N,
-        "grey PNG, 0 and 1",
-        "mask of the full image; all 0 where the object has none",
-        Part.MASK_PNG,
-    ),
-    _bytes(
-        "image/object/mask/rle",
-        "objects.mask_rle",
-        _N,
-        "COCO RLE",
-        "mask as compressed counts; its size is height, width",
-        Part.MASK_RLE,
-    ),
-    _bytes(
-        "image/panoptic/category_mask",
-        "panoptic.category_png",
-        (),
-        "grey PNG",
-        "label of each pixel's category, as in class/label; void 0",
-        _PANOPTIC,
-    ),
-    _bytes(
-        "image/panoptic/instance_mask",
-        "panoptic.instance_png",
-        (),
-        "grey PNG",
-        "index of the segment in segments_info, from 1, for things; 0 for stuff and void",
-        _PANOPTIC,
-    ),
-    _bytes(
-        "image/segmentation/class/encoded",
-        "semantic.png",
-        (),
-        "grey PNG",
-        "things 1, stuff above (semantic_by_id in label_map.json), 255 where nothing is known",
-        Part.SEMANTIC,
-    ),
-    _bytes("image/source_id", "image.id", (), "decimal", "COCO image id"),
-    _WIDTH,
+    {
+        "captions/index": "captions.index",
+        "captions/tokens": "captions.tokens",
+        "captions/value": "captions.value",
+        "image/caption": "captions.text",
+        "image/encoded": "image.encoded",
+        "image/filename": "image.file_name",
+        "image/format": "image.format",
+        "image/height": "image.height",
+        "image/key/sha256": "image.sha256",
+        "image/neg_category_ids": "image.neg_category_ids",
+        "image/not_exhaustive_category_ids": "image.not_exhaustive_category_ids",
+        "image/object/area": "objects.area",
+        "image/object/bbox/xmax": "objects.xmax",
+        "image/object/bbox/xmin": "objects.xmin",
+        "image/object/bbox/ymax": "objects.ymax",
+        "image/object/bbox/ymin": "objects.ymin",
+        "image/object/category_id": "objects.category_id",
+        "image/object/class/index": "objects.class_index",
+        "image/object/class/label": "objects.label",
+        "image/object/class/text": "objects.category_name",
+        "image/object/id": "objects.id",
+        "image/object/is_crowd": "objects.is_crowd",
+        "image/object/keypoint/num": "objects.keypoint_num",
+        "image/object/keypoint/text": "objects.keypoint_text",
+        "image/object/keypoint/visibility": "objects.keypoint_visibility",
+        "image/object/keypoint/x": "objects.keypoint_x",
+        "image/object/keypoint/y": "objects.keypoint_y",
+        "image/object/mask": "objects.mask_png",
+        "image/object/mask/rle": "objects.mask_rle",
+        "image/panoptic/category_mask": "panoptic.category_png",
+        "image/panoptic/instance_mask": "panoptic.instance_png",
+        "image/segmentation/class/encoded": "semantic.png",
+        "image/source_id": "image.id",
+        "image/width": "image.width",
+    },
+    {
+        "objects.category_id": {
+            "meaning": "category id as in the JSON, where class/label is not",
+            "part": Part.CATEGORY_ID,
+        }
+    },
 )
 
 KERAS = _table(
     "keras",
-    _float("area", "objects.area", (), "px²", "area, from the JSON"),
-    _float("bbox", "objects.bbox_xywh_px", (_BOX,), "px", "x, y, width, height"),
-    _int64("category_id", "objects.category_id", (), "COCO id", "category id as in the JSON"),
-    _int64("class_index", "objects.class_index", (), "0..classes-1", "contiguous class index"),
-    _int64("id", "objects.id", (), "COCO id", "annotation id"),
-    _bytes("image", "image.encoded", (), "JPEG or PNG", "the image file"),
-    _int64("image_id", "image.number", (), "COCO id", "image id"),
-    _bytes("path", "image.file_name", (), "utf-8", "COCO file_name"),
+    {
+        "area": "objects.area",
+        "bbox": "objects.bbox_xywh_px",
+        "category_id": "objects.category_id",
+        "class_index": "objects.class_index",
+        "id": "objects.id",
+        "image": "image.encoded",
+        "image_id": "image.number",
+        "path": "image.file_name",
+    },
     record_of=RecordOf.ANNOTATION,
     naming=ShardNaming.KERAS,
     examples_per_shard=4096,
@@ -199,62 +210,50 @@ KERAS = _table(
 
 TFDS = _table(
     "tfds",
-    _int64("captions/id", "captions.id", ("C",), "COCO id", "annotation id", Part.CAPTIONS),
-    _bytes("captions/text", "captions.text", ("C",), "utf-8", "captions", Part.CAPTIONS),
-    # Not captions/…, which are lists of one value a caption.
-    *_terms("captions", "captions_index", "captions_value", "captions_tokens"),
-    _bytes("image", "image.encoded", (), "JPEG or PNG", "the image file"),
-    _bytes("image/filename", "image.file_name", (), "utf-8", "COCO file_name"),
-    _int64("image/id", "image.number", (), "COCO id", "image id"),
-    _int64("objects/area", "objects.area_whole", _N, "px²", "area, without its fraction"),
-    _float("objects/bbox", "objects.bbox_yxyx", (*_N, _BOX), _FRACTIONS, "ymin, xmin, ymax, xmax"),
-    _int64("objects/category_id", "objects.category_id", _N, "COCO id", "category id as in the JSON"),
-    _int64("objects/id", "objects.id", _N, "COCO id", "annotation id"),
-    _int64("objects/is_crowd", "objects.is_crowd", _N, "0 or 1", "1 where the box holds a crowd"),
-    _int64("objects/label", "objects.class_index", _N, "0..classes-1", "contiguous class index"),
-    _bytes(
-        "panoptic_image",
-        "panoptic.png",
-        (),
-        "PNG",
-        "the panoptic PNG as it is: segment ids R + 256 G + 65536 B",
-        _PANOPTIC,
-    ),
-    _bytes(
-        "panoptic_image/filename",
-        "panoptic.file_name",
-        (),
-        "utf-8",
-        "file_name of the panoptic PNG; empty where the image has none",
-        _PANOPTIC,
-    ),
-    _int64("panoptic_objects/area", "segments.area", _S, "px²", "area of a segment", _PANOPTIC),
-    _float("panoptic_objects/bbox", "segments.bbox_yxyx", (*_S, _BOX), _FRACTIONS, "ymin, xmin, ymax, xmax", _PANOPTIC),
-    _int64("panoptic_objects/id", "segments.id", _S, "segment id", "value of its pixels in panoptic_image", _PANOPTIC),
-    _int64("panoptic_objects/is_crowd", "segments.is_crowd", _S, "0 or 1", "1 where the segment is a crowd", _PANOPTIC),
-    _int64(
-        "panoptic_objects/label",
-        "segments.class_index",
-        _S,
-        "0..segment classes-1",
-        "contiguous index among the panoptic categories",
-        _PANOPTIC,
-    ),
+    {
+        "captions/id": "captions.id",
+        "captions/text": "captions.text",
+        "captions_index": "captions.index",
+        "captions_tokens": "captions.tokens",
+        "captions_value": "captions.value",
+        "image": "image.encoded",
+        "image/filename": "image.file_name",
+        "image/id": "image.number",
+        "objects/area": "objects.area_whole",
+        "objects/bbox": "objects.bbox_yxyx",
+        "objects/category_id": "objects.category_id",
+        "objects/id": "objects.id",
+        "objects/is_crowd": "objects.is_crowd",
+        "objects/label": "objects.class_index",
+        "panoptic_image": "panoptic.png",
+        "panoptic_image/filename": "panoptic.file_name",
+        "panoptic_objects/area": "segments.area",
+        "panoptic_objects/bbox": "segments.bbox_yxyx",
+        "panoptic_objects/id": "segments.id",
+        "panoptic_objects/is_crowd": "segments.is_crowd",
+        "panoptic_objects/label": "segments.class_index",
+    },
     groups=("captions", "objects", "panoptic_objects"),
 )
 
 CLASSIFICATION = _table(
     "classification",
-    _int64("image/channels", "image.channels", (), "1 to 4", "channels of the encoded pixels"),
-    _int64("image/class/label", "image.class_index", (), "0..classes-1", "class index"),
-    _bytes("image/class/text", "image.class_name", (), "utf-8", "class name"),
-    _ENCODED,
-    _bytes("image/filename", "image.file_name", (), "utf-8", "path below --images"),
-    _FORMAT,
-    _HEIGHT,
-    _SHA256,
-    _bytes("image/source_id", "image.id", (), "decimal", "image id, a hash of image/filename"),
-    _WIDTH,
+    {
+        "image/channels": "image.channels",
+        "image/class/label": "image.class_index",
+        "image/class/text": "image.class_name",
+        "image/encoded": "image.encoded",
+        "image/filename": "image.file_name",
+        "image/format": "image.format",
+        "image/height": "image.height",
+        "image/key/sha256": "image.sha256",
+        "image/source_id": "image.id",
+        "image/width": "image.width",
+    },
+    {
+        "image.file_name": {"meaning": "path below --images"},
+        "image.id": {"meaning": "image id, a hash of image/filename"},
+    },
 )
 
 FEATURES = FeatureTable("features", ())
@@ -276,19 +275,15 @@ def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
         shape: of one picture's feature.
         dtype: `float32`, or `float16` for bytes.
     """
-    if dtype == "float32":
-        sizes = tuple(map(str, shape))
-        feature = _float("feature", "feature.values", sizes, "as the model gives", "the feature")
-    else:
-        unit = f"little-endian {dtype}"
-        feature = _bytes("feature", "feature.bytes", (), unit, "the feature, of feature/shape")
-    rank = (str(len(shape)),)
+    sizes, rank = tuple(map(str, shape)), (str(len(shape)),)
+    is_exact = dtype == "float32"
+    feature = _feature("feature", "feature.values", shape=sizes) if is_exact else _feature("feature", "feature.bytes")
     of_picture = (each for each in CLASSIFICATION.features if each.source in _OF_FEATURES)
     return FeatureTable(
         FEATURES.layout,
         (
             feature,
-            _int64("feature/shape", "feature.shape", rank, "numbers", "its height, width, channels"),
+            _feature("feature/shape", "feature.shape", shape=rank),
             *of_picture,
         ),
     )
@@ -315,7 +310,7 @@ def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
     if raw_size is None:
         return tuple(each for each in CLASSIFICATION.features if not each.source.startswith("image.class_"))
     meaning = "red, green and blue of each pixel, by rows from the top, 0 to 255"
-    pixels = _bytes("image/pixels", _PIXELS, (*map(str, raw_size), "3"), "uint8", meaning)
+    pixels = Feature("image/pixels", _PIXELS, Kind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
     of_file = (each for each in CLASSIFICATION.features if each.source in _OF_PIXELS)
     return tuple(sorted((pixels, *of_file), key=lambda feature: feature.name))
 

@@ -5,7 +5,6 @@ that jobs that write two splits at once do not overwrite what the other says.
 """
 
 import hashlib
-from typing import NamedTuple
 
 import msgspec
 
@@ -23,8 +22,9 @@ from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.splits import split_name_fault
 
-FORMAT = 4
-"""Raised when the same inputs and options would give other bytes, or the manifest another shape."""
+FORMAT = 1
+"""Development versions wrote 2 to 4. From 0.1.0 on it is raised when the same inputs and options would give other
+bytes, or the manifest another shape."""
 
 
 class Unlisted(msgspec.Struct, frozen=True):
@@ -53,13 +53,6 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     images: int
     annotations: int
     uncarried: FieldRows = {}
-
-
-class SplitRows(NamedTuple):
-    """Rows of an input and the split that they are of."""
-
-    split: str
-    rows: InputRows
 
 
 class RewrittenPictures(msgspec.Struct, frozen=True):
@@ -293,8 +286,8 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         raise ConfigError(f"{path} is not a Recordmill manifest ({error}); was it edited or cut short?") from error
     if manifest is None:
         raise ConfigError(
-            f"{path} is of manifest format {format_}, and this version reads format {FORMAT}: convert again, into "
-            "another folder"
+            f"{path} is of manifest format {format_}, and this version reads format {FORMAT}: a development version of "
+            "Recordmill wrote it; convert again, into another folder"
         )
     if manifest.layout not in LAYOUTS:
         raise ConfigError(f"{path} is of layout {manifest.layout!r}, which this program does not know")

@@ -28,6 +28,15 @@ class InputFile(msgspec.Struct, frozen=True):
     crc32c: str
     masks: str = ""
 
+    @property
+    def other_form(self) -> str:
+        """The path of the same file, compressed by GZIP if this one is not, and else plain."""
+        return self.path.removesuffix(".gz") if self.path.endswith(".gz") else f"{self.path}.gz"
+
+    @property
+    def uncompressed(self) -> "InputFile":
+        return msgspec.structs.replace(self, path=self.path.removesuffix(".gz"), bytes=0, crc32c="")
+
 
 def to_list(folder: str) -> InputFile:
     """A folder's images, which are not listed yet."""
@@ -55,6 +64,16 @@ class Recipe(msgspec.Struct, frozen=True):
     def with_listings(self, found: Mapping[str, InputFile]) -> "Recipe":
         """The recipe, with what was `found` in the folders that are in it, by their paths."""
         inputs = tuple(found[file.path] if file.kind == LISTING else file for file in self.inputs)
+        return msgspec.structs.replace(self, inputs=inputs)
+
+    def is_same_content(self, other: "Recipe") -> bool:
+        """Whether `other` differs in nothing but that files are compressed by GZIP in one of the two."""
+        return self._uncompressed(other) == other._uncompressed(self)
+
+    def _uncompressed(self, other: "Recipe") -> "Recipe":
+        """The recipe, as if files were not compressed that `other` has in the other form."""
+        paths = {file.path for file in other.inputs}
+        inputs = tuple(file.uncompressed if file.other_form in paths else file for file in self.inputs)
         return msgspec.structs.replace(self, inputs=inputs)
 
     @property

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from enum import Enum
-from typing import NamedTuple
 
 import msgspec
 
@@ -104,20 +103,6 @@ class RejectTally(msgspec.Struct, frozen=True):
             if of in what:
                 found[reason] += number
         return dict(sorted(found.items()))
-
-
-class SplitReject(NamedTuple):
-    """A reject and the split that it is missing from."""
-
-    split: str
-    reject: Rejected
-
-
-class SplitCount(NamedTuple):
-    """A count and the split that it is of."""
-
-    split: str
-    counted: "Count"
 
 
 class UnusableError(ValueError):

@@ -26,6 +26,14 @@ class ShardSizing(msgspec.Struct, frozen=True):
     examples_per_shard: int | None = None
 
 
+class SplitSize(msgspec.Struct, frozen=True):
+    """How much is to be written of a split: images or rows, bytes of records as expected, shards."""
+
+    images: int
+    bytes: int
+    shards: int
+
+
 class IndexInfo(msgspec.Struct, frozen=True):
     """The file of a shard's index: its size, and its CRC-32C as of ShardInfo."""
 
@@ -133,6 +141,18 @@ def index_of(file: str) -> int:
     if match is None:
         raise ValueError(f"{file} is no shard's name")
     return int(match[2])
+
+
+def key_of(split: str, file: str) -> ShardKey:
+    """The key of a file that is named as TFDS and Beam do.
+
+    >>> key_of("train", "coco-train.tfrecord-00003-of-00128.gz")
+    ShardKey(split='train', index=3, count=128)
+    """
+    match = _SHARD_FILE.fullmatch(file)
+    if match is None:
+        raise ValueError(f"{file} is no shard's name")
+    return ShardKey(split, int(match[2]), int(match[3]))
 
 
 def is_shard_of(name: str, file: str, naming: ShardNaming) -> bool:

@@ -5,6 +5,7 @@ A record is: length, uint64 little endian | masked CRC-32C of those 8 bytes | th
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Protocol
 
 import google_crc32c
@@ -48,6 +49,7 @@ def masked(crc: Any) -> Any:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+@lru_cache(1 << 14)
 def head(length: int) -> bytes:
     """The bytes before a record of `length` bytes in a TFRecord file."""
     data = _LENGTH.pack(length)

@@ -25,6 +25,7 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from recordmill.launch.runners.beam_options import Runner, runner_of
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _CONNECT_S = 5
@@ -80,14 +81,12 @@ def distant_buckets(paths: Iterable[str], region: str) -> Iterator[str]:
 
     A bucket whose metadata the account may not read is skipped: the job itself does not need that permission.
     """
-    from recordmill.transforms.storage.gcs_storage import GcsStorage  # imports Google's client
-
-    for bucket in sorted({path.split("/")[2] for path in paths if path.startswith("gs://")}):
+    for bucket in sorted({"/".join(path.split("/")[:3]) for path in paths if is_remote(path)}):
         with suppress(OSError, ConfigError):
-            regions = GcsStorage().regions(f"gs://{bucket}")
+            regions = storage_for(bucket).regions(bucket)
             if regions and region.lower() not in regions:
                 yield (
-                    f"gs://{bucket} is in {' and '.join(regions)}, the job runs in {region}: every byte crosses "
+                    f"{bucket} is in {' and '.join(regions)}, the job runs in {region}: every byte crosses "
                     "between them, which is slow and costs money"
                 )
 
@@ -130,7 +129,7 @@ def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
             "--setup_file=./setup.py in a clone of the project"
         )
     locations = [path for path in (cloud.temp_location, cloud.staging_location) if path]
-    here = sorted({path for path in (*paths, *locations) if not path.startswith("gs://")})
+    here = sorted({path for path in (*paths, *locations) if not is_remote(path)})
     if here:
         yield f"Dataflow's workers cannot see what is on this machine, so copy it to a bucket: {', '.join(here)}"
 

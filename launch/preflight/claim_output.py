@@ -79,7 +79,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         release_output(output, new, ())
         raise
     for recipe, state in zip(recipes, states, strict=True):
-        if state is not OutputState.COMPLETE and is_remote(output):
+        if state is not OutputState.COMPLETE:
             _check_replaceable(output, recipe)
     return states
 
@@ -130,7 +130,8 @@ def _look_at_split(
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     noted = _read_note(_note(output, recipe.split), overwrite)
-    if noted and noted.unlisted == recipe:  # a finished shard is kept by what is in it, whatever else was listed
+    # A finished shard is kept by what is in it, whatever else was listed, and however the input is compressed.
+    if noted and noted.unlisted.is_same_content(recipe):
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
         _check_same_recipe(output, noted.unlisted, recipe, "has an unfinished run of")
@@ -160,10 +161,8 @@ def _check_replaceable(output: str, recipe: Recipe) -> None:
     Raises:
         ConfigError: it does. The note stays there, as all would.
     """
-    from recordmill.transforms.storage.gcs_storage import GcsStorage
-
     note = _note(output, recipe.split)
-    if why := GcsStorage().protection(note):
+    if why := storage_for(note).protection(note):
         raise ConfigError(
             f"{note} can be neither deleted nor replaced ({why}), as shards and manifest.json could not be, so that no "
             "job could end there; give --output in another bucket, and copy the finished data set: gcloud storage cp "

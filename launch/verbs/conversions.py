@@ -23,6 +23,7 @@ from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.pipelines.options.table_options import TableOptions
 from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.layouts import features_table
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -40,8 +41,8 @@ def coco(options: CocoOptions) -> Conversion:
     def job() -> Any:
         from recordmill.pipelines import coco, convert
 
-        gather = partial(coco.gather, options=options, text=text)
-        return convert.ImageJob(options, options.splits, gather, convert.pictures(options))
+        splits, gather = options.splits, partial(coco.gather, options=options, text=text)
+        return convert.Job(options, splits, gather, convert.pictures(options, splits, options.table))
 
     return Conversion(options, options.splits, lambda: coco_recipes(options, text), job)
 
@@ -63,7 +64,7 @@ def folder(options: FolderOptions) -> Conversion:
         from recordmill.pipelines import convert, folder
 
         gather = partial(folder.gather, options=options, splits=splits, table=options.table)
-        return convert.ImageJob(options, splits, gather, convert.pictures(options))
+        return convert.Job(options, splits, gather, convert.pictures(options, splits, options.table))
 
     return Conversion(options, splits, lambda: recipes, job)
 
@@ -90,13 +91,13 @@ def embed(options: EmbedOptions) -> Conversion:
     def job() -> Any:
         from recordmill.pipelines import convert, embed, folder
 
-        contents = embed.features(options, model)
+        table = features_table(model.feature_shape, options.dtype)
 
         def gather(p: Any) -> Any:
-            gathered = rows.job().gather(p) if rows else folder.gather(p, options, splits, contents.table)
-            return embed.with_features(p, gathered, options, splits, contents.table)
+            gathered = rows.job().gather(p) if rows else folder.gather(p, options, splits, table)
+            return embed.with_features(p, gathered, options, splits, table)
 
-        return convert.ImageJob(options, splits, gather, contents)
+        return convert.Job(options, splits, gather, embed.features(options, splits, model, table))
 
     return Conversion(options, splits, lambda: recipes, job)
 
@@ -127,12 +128,13 @@ def table(options: TableOptions) -> Conversion:
     )
 
     def job() -> Any:
-        from recordmill.pipelines.table import TableJob, picture_job
+        from recordmill.pipelines import convert
+        from recordmill.pipelines.table import Table, gather
         from recordmill.transforms.table.read_schema import read_schema
 
         given = read_schema(options.schema) if options.schema else None
-        found = TableJob(options, _files(paths), given, splits, texts)
-        return picture_job(found) if options.image_column else found
+        found = Table(options, _files(paths), given, splits, texts)
+        return convert.Job(options, splits, partial(gather, table=found), found.contents)
 
     return Conversion(options, splits, lambda: table_recipes(options, paths, splits, texts), job)
 

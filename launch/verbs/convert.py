@@ -44,7 +44,7 @@ class Conversion(NamedTuple):
     Attributes:
         splits: that are written.
         recipes: gives what decides the bytes of each split; reads the annotation files.
-        job: gives a `recordmill.pipelines.convert.ImageJob` or a `recordmill.pipelines.table.TableJob`.
+        job: gives a `recordmill.pipelines.convert.Job`.
     """
 
     options: ImageOptions

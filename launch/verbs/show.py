@@ -18,7 +18,6 @@ from recordmill.pipelines.options.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.draw.draw_record import draw_record
-from recordmill.transforms.draw.open_record_picture import picture_of
 from recordmill.transforms.draw.overlay import Overlay
 from recordmill.transforms.show.choose_records import Choice, Record, choose_records
 from recordmill.transforms.show.describe_json import json_document
@@ -89,7 +88,7 @@ def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
     where = f"record {record.number} of {record.shard.path}"
     raw = next((each.shape for each in record.table.features if each.source == "image.pixels"), ())
     try:
-        picture = picture_of(record.values, tuple(map(int, raw)))
+        picture = record.view().picture(tuple(map(int, raw)))
     except UnusableError as fault:
         raise ConfigError(
             f"the picture of {where} cannot be drawn: {fault.detail}; recordmill show without --save "
@@ -100,7 +99,7 @@ def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
             f"{where} holds no picture that is known as one, so there is nothing to draw; without --save its "
             "values are printed"
         )
-    overlay = record.overlay(record.values, picture.size)
+    overlay = record.overlay(record.view(picture.size))
     return draw_record(picture, overlay, side), overlay
 
 

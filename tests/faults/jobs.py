@@ -29,8 +29,8 @@ from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import Note, ShardRecipe
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
+from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
@@ -90,7 +90,7 @@ class BucketPlace:
 
     def versions(self, output: str) -> dict[str, int]:
         prefix = self._prefix(output)
-        uploads = [call.name for call in self.server.calls("upload", "start") if call.name.startswith(prefix)]
+        uploads = [call.name for call in self.server.calls("start") if call.name.startswith(prefix)]
         return Counter(name.rpartition("/")[2] for name in uploads)
 
     def copy(self, output: str, target: str) -> None:
@@ -301,7 +301,7 @@ class SmallJob(Job):
         started: list[Command] = []
 
         def send(call: Call) -> bool:
-            if with_reads or call.operation in ("upload", "copy", "delete"):
+            if with_reads or call.operation in ("chunk", "copy", "delete"):
                 seen.append(call)
                 if len(seen) == number:
                     os.kill(started[0].process.pid, signal_number)
@@ -355,11 +355,10 @@ class Shard:
 
     def finish(
         self, gzip: bool = False, output: str = "", key: ShardKey = KEY, within: slice = slice(None)
-    ) -> ShardResult:
+    ) -> WrittenShard:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
-            writer = ShardWriter(recipe, RecordContext(*self.CONTEXT, pool, 2))
-            return writer.finish(key, pack_tasks(self.tasks[within]))
+            return write_shard(key, pack_tasks(self.tasks[within]), recipe, RecordContext(*self.CONTEXT, pool, 2))
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recordmill.schemas.errors import StepError
-from recordmill.schemas.shards import ShardResult
 from recordmill.transforms.examples.encode_examples import ExampleEncoder
 from recordmill.transforms.shards import encode_pictures
-from recordmill.transforms.shards.shard_file import ShardFile
+from recordmill.transforms.shards.shard_file import ShardFile, WrittenShard
 from recordmill.transforms.storage.resolve import storage_for
 from tests.faults.failing import fail_once
 
@@ -51,7 +50,7 @@ def test_a_bundle_that_two_workers_do_at_once(shard, is_gzip):
         output = f"{shard.output}{number}"
         together = threading.Barrier(2)
 
-        def work(output: str = output, together: threading.Barrier = together) -> ShardResult:
+        def work(output: str = output, together: threading.Barrier = together) -> WrittenShard:
             together.wait()
             return shard.finish(is_gzip, output)
 

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards import shard_writer
 from tests.faults.failing import fail_reads
 from tests.faults.jobs import Files, assert_whole
 
@@ -18,15 +18,15 @@ from tests.faults.jobs import Files, assert_whole
 @contextlib.contextmanager
 def when_writing_begins(monkeypatch, change: Callable[[], object]) -> Iterator[None]:
     """Do something once, after all images have been listed and before any is read."""
-    original, done = ShardWriter._write, []
+    original, done = shard_writer._write, []
 
-    def write_shard(*arguments):
+    def write(*arguments):
         if not done:
             done.append(change())
         return original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ShardWriter, "_write", write_shard)
+        patch.setattr(shard_writer, "_write", write)
         yield
     assert done
 

@@ -34,8 +34,8 @@ import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.launch.runners import fork_writers, own_process
+from recordmill.transforms.shards import shard_processes, write_shards
 from recordmill.transforms.shards.shard_file import ShardFile
-from recordmill.transforms.shards.shard_writer import ShardWriter
 
 _ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED_IN = os.getpid()
@@ -165,13 +165,13 @@ def signal_after_record(number: int, signal_number: int) -> None:
 
 def write_in_forked_processes_only() -> None:
     """Let the process fail where it writes a shard, and not those that it forks."""
-    finish, parent = ShardWriter.finish, os.getpid()
+    write_shard, parent = shard_processes.write_shard, os.getpid()
 
-    def checked(writer: ShardWriter, *shard: Any) -> Any:
+    def checked(*shard: Any) -> Any:
         assert os.getpid() != parent, "a shard is written by the process that runs the job"
-        return finish(writer, *shard)
+        return write_shard(*shard)
 
-    ShardWriter.finish = checked
+    shard_processes.write_shard = write_shards.write_shard = checked
 
 
 def _is_change(event: str, arguments: tuple) -> bool:
@@ -210,5 +210,4 @@ def become_nobody() -> None:
 
 def upload_in_chunks(size: int) -> None:
     """Send every object in chunks of `size` bytes, as large ones are sent."""
-    google.cloud.storage.blob._MAX_MULTIPART_SIZE = 0
     recordmill.transforms.storage.gcs_upload.CHUNK_BYTES = size

@@ -89,6 +89,7 @@ _TARGETS = [
     ("POST", rf"{_OBJECT}/rewriteTo/b/(?P<to_bucket>[^/]+)/o/(?P<to_name>[^/]+)", "copy"),
     ("POST", rf"(/resumable)?/upload{_BUCKET}/o", "upload"),
     ("PUT", rf"(/resumable)?/upload{_BUCKET}/o", "chunk"),
+    ("DELETE", rf"(/resumable)?/upload{_BUCKET}/o", "cancel"),
 ]
 
 

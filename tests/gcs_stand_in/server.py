@@ -141,6 +141,8 @@ class GcsStandIn:
                 return self._start(call, json.loads(body))
             case "chunk":
                 return self._chunk(call, headers, body[: len(body) // 2] if kind is Kind.PARTIAL else body, corrupt)
+            case "cancel":  # Google's client does not name the upload, whose id is in the other URL
+                raise RefusedError(404, "Not Found")
         raise RefusedError(501, "the stand-in knows no such request")
 
     def _objects(self, bucket: str) -> dict[str, StoredObject]:

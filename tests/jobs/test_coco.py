@@ -1,5 +1,6 @@
 """`recordmill coco` from end to end, on data small enough to know by heart."""
 
+import gzip
 import json
 import os
 import pkgutil
@@ -20,6 +21,7 @@ import recordmill as package
 from recordmill.launch.cli import main
 from recordmill.schemas.block import Block
 from recordmill.schemas.images import ImageTask
+from recordmill.transforms.shards.shard_file import ShardFile
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -34,6 +36,7 @@ from tests.conftest import (
     staged_shards,
     write_coco,
 )
+from tests.faults.failing import fail_once
 from tests.faults.warm_process import Command, signal_after_record
 from tests.jobs.folders import whole_folder
 
@@ -349,3 +352,19 @@ def test_a_fault_of_ours_names_step_and_image(name, step, sample, tmp_path, monk
     line = capsys.readouterr().err.splitlines()[-1]
     said = f"step '{step}' failed with ZeroDivisionError: on purpose; image {row['id']}; file name {row['file_name']!r}"
     assert said in line
+
+
+def test_an_unfinished_run_goes_on_with_the_same_file_compressed(sample, tmp_path, recordmill, monkeypatch):
+    plain, packed = tmp_path / "i.json", tmp_path / "i.json.gz"
+    plain.write_bytes(Path(sample.instances).read_bytes())
+    flags = ["coco", "--images", sample.images, "--max-rejects", 0.2, "--num-shards", 4, "--instances"]
+    assert recordmill(*flags, plain, "--output", tmp_path / "whole").code == 0
+    with monkeypatch.context() as patch:
+        fail_once(patch, ShardFile, "append", 20, RuntimeError("once"))
+        assert recordmill(*flags, plain, "--output", tmp_path / "out").code == 1
+    finished = {name: path.stat().st_mtime_ns for name, path in staged_shards(tmp_path / "out").items()}
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert recordmill(*flags, packed, "--output", tmp_path / "out").code == 0
+    assert finished.items() <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}.items()
+    assert finished
+    assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "whole")

@@ -100,14 +100,3 @@ def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, reco
     assert [counts[split]["groups"] for split in ("train", "val")] == [3, 5]
     assert sum(each["rows"] for each in counts.values()) == len(NAMES) + 2
     assert recordmill("verify", converted).code == 0
-
-
-def test_splits_follow_from_names_alone(converted, inputs, tmp_path, recordmill):
-    """Of half of the images, in another order, each is where it was among all of them."""
-    document = json.loads((inputs / "instances.json").read_text())
-    half = [row for row in document["images"][::-1] if isinstance(row["id"], int) and row["id"] % 2 == 0][1:]
-    instances = write_coco(tmp_path, half, [annotation(row["id"], row["id"]) for row in half], CATEGORIES)
-    job = ["coco", "--images", inputs / "images", "--instances", instances, "--output", tmp_path / "out", *SPLIT]
-    assert recordmill(*job).code == 0
-    for split in ("train", "val"):
-        assert set() < by_name(tmp_path / "out", split).keys() < by_name(converted, split).keys()

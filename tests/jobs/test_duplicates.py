@@ -6,7 +6,7 @@ import json
 import pytest
 from PIL import Image
 
-from tests.conftest import annotation, image_row, manifest_of, write_coco
+from tests.conftest import manifest_of
 from tests.transforms.images.test_measure_pixels import scene
 
 
@@ -98,20 +98,3 @@ def test_a_split_that_cannot_be_compared_is_no_pass(planted, tmp_path, recordmil
     assert recordmill(*flags(planted, tmp_path, "train", "--overwrite")).code == 0
     refused = recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage"))
     assert (refused.code, "cat/1.jpg" in refused.err) == (1, True)
-
-
-def test_copies_with_other_objects_are_found(tmp_path, recordmill):
-    images = tmp_path / "images"
-    images.mkdir()
-    for number in range(4):
-        (images / f"{number}.jpg").write_bytes(jpeg(scene(number // 2, 40, 30)))
-    rows = [image_row(number + 1, f"{number}.jpg") for number in range(4)]
-    boxes = [annotation(1, 1), annotation(2, 2, (1, 1, 10, 10)), annotation(3, 3), annotation(4, 4)]
-    instances = write_coco(tmp_path, rows, boxes, [{"id": 1, "name": "cat"}])
-    out = tmp_path / "out"
-    code = recordmill("coco", "--images", images, "--instances", instances, "--layout", "keras", "--output", out).code
-    assert code == 0
-    assert groups(out) == [
-        ("exact", "differ", ["train/0.jpg", "train/1.jpg"]),
-        ("exact", "same", ["train/2.jpg", "train/3.jpg"]),
-    ]

@@ -77,7 +77,11 @@ def image_ids(folder: Path) -> list[int]:
 
 
 def document(folder: Path, kind: str = "instances", split: str = "train") -> dict:
-    return json.loads((folder / "annotations" / f"{kind}_{split}.json").read_bytes())
+    """A file of annotations, its rows by id."""
+    found = json.loads((folder / "annotations" / f"{kind}_{split}.json").read_bytes())
+    for part in ("images", "annotations"):
+        found[part].sort(key=lambda row: row.get("id", row.get("image_id")))
+    return found
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.conftest import manifest_of, shard_bytes
+from tests.conftest import manifest_of
 from tests.jobs.folders import (
     SPLITS,
     class_list,
@@ -10,10 +10,7 @@ from tests.jobs.folders import (
     counts,
     divided,
     draw_all,
-    examples_of,
-    image_files,
     splits_of,
-    three_splits,
     write_table,
 )
 
@@ -30,29 +27,7 @@ def test_stratified_groups_of_a_table_are_in_one_split(many, tmp_path, recordmil
     assert Counter(found.values()) == {"train": 20, "val": 9, "test": 11}  # nobody is off by more than a pair
 
 
-def test_only_the_classes_that_are_asked_for_in_that_order(many, tmp_path, recordmill):
-    """One that has no image keeps its index."""
-    flags = ["--images", many, "--output", tmp_path, "--classes", "c,zebra,a"]
-    assert recordmill("folder", *flags).code == 0
-    assert class_list(tmp_path) == ["c", "zebra", "a"]
-    found = {
-        (name.split("/")[0], example["image/class/text"][0], example["image/class/label"][0])
-        for name, example in examples_of(tmp_path).items()
-    }
-    assert found == {("c", b"c", 0), ("a", b"a", 2)}
-    assert counts(tmp_path) == {"rows": 40, "written": 28, "without_record": 0, "rejected": {}, "of_other_classes": 12}
-    assert recordmill("verify", tmp_path).code == 0
-
-
 # Tables of labels
-
-
-def test_a_table_without_splits_divides_as_the_folder_does(pictures, converted, tmp_path, recordmill):
-    rows = [(name, name.split("/")[0]) for name in sorted(image_files(pictures), reverse=True)]
-    table = write_table(tmp_path / "labels.csv", [("image", "class"), *rows])
-    outcome = recordmill("folder", *three_splits(pictures, tmp_path / "out"), "--labels", table)
-    assert outcome.code == 0, outcome
-    assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
 
 
 def test_several_tables_with_splits(tmp_path, recordmill):

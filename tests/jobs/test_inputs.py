@@ -1,8 +1,6 @@
 """Images, by which names they are found, and annotation files: what fails before a picture is read, what is carried."""
 
-import gzip
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,10 @@ from tests.conftest import (
     annotation,
     coco_flags,
     draw_jpeg,
-    every_kind,
     image_row,
     manifest_of,
     read_examples,
     rejects_of,
-    shard_bytes,
     write_coco,
 )
 
@@ -86,30 +82,6 @@ def test_where_no_picture_is_found_nothing_is_written(tmp_path, recordmill, pict
     assert (sorted(tmp_path.rglob("*")), pictures_read) == (before, [])
 
 
-def test_names_that_lead_elsewhere_are_found_by_their_end(tmp_path, recordmill):
-    spelt = ["/home/me/train/0.jpg", "C:\\data\\train\\1.jpg", "train/2.jpg", "https://example.org/a/3.jpg"]
-    images = draw(tmp_path / "images", [f"train/{number}.jpg" for number in range(5)])
-    rows = [image_row(id_, name) for id_, name in enumerate([*spelt, "x/../4.jpg"])]
-    instances = write_coco(tmp_path, rows, [annotation(id_, id_) for id_ in range(5)], CATEGORIES)
-    assert recordmill(*flags(images, instances, tmp_path / "out", "--match", "suffix")).code == 0
-    found = {example["image/object/id"][0]: example["image/filename"] for example in read_examples(tmp_path / "out")}
-    assert found == {id_: [f"train/{id_}.jpg".encode()] for id_ in range(5)}
-    assert recordmill("extract", tmp_path / "out", tmp_path / "extracted").code == 0
-    assert recordmill("verify", tmp_path / "out").code == 0
-
-
-def test_a_roboflow_folder_whose_pictures_are_in_two_places_converts(tmp_path, recordmill):
-    """train/ and valid/, each with _annotations.coco.json beside its pictures; one file that has the rows of both."""
-    for place, split in enumerate(("train", "valid")):
-        draw(tmp_path / split, NAMES[place * 2 : place * 2 + 2])
-        shutil.copyfile(coco(tmp_path), tmp_path / split / "_annotations.coco.json")
-    places = ["--images", tmp_path / "train", "--images", tmp_path / "valid"]
-    job = ["coco", *places, "--instances", tmp_path / "train" / "_annotations.coco.json", "--output", tmp_path / "out"]
-    assert recordmill(*job).code == 0
-    split = manifest_of(tmp_path / "out")["splits"]["train"]
-    assert (split["images"]["written"], split["images"]["rejected"]) == (4, {})
-
-
 def test_without_a_listing_the_same_records_are_written(sample, tmp_path, recordmill, copy_converted):
     """Missing files show when they are read."""
     listed, unlisted = tmp_path / "listed", tmp_path / "unlisted"
@@ -137,13 +109,3 @@ def test_what_no_record_carries_is_in_the_manifest_unless_another_flag_does(inpu
     path = inputs.file("instances.json", [{**row, "keypoints": [1, 2, 2], "num_keypoints": 1}])
     assert recordmill(*inputs.flags("--instances", path, *more)).code == 0
     assert uncarried(inputs.out) == [{"annotations": {"score": 1}}, {}]
-
-
-def test_compressed_files_by_every_flag_give_the_same_shards(sample, of_every_kind, tmp_path, recordmill):
-    flags = list(every_kind(sample))
-    for place, flag in enumerate(flags):
-        if flag.endswith(".json"):
-            flags[place] = str(tmp_path / Path(flag).name)
-            Path(flags[place]).write_bytes(gzip.compress(Path(flag).read_bytes()))
-    assert recordmill("coco", *flags, "--masks", "both", "--num-shards", 2, "--output", tmp_path / "packed").code == 0
-    assert shard_bytes(tmp_path / "packed") == shard_bytes(of_every_kind)

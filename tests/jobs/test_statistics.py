@@ -61,17 +61,6 @@ def test_statistics_are_those_of_the_records(sample, tmp_path, copy_converted, f
     assert json.loads((tmp_path / "statistics.json").read_bytes()) == {"splits": {"train": statistics}}
 
 
-@pytest.mark.parametrize("layout", ["keras", "tfds"])
-def test_layouts_have_the_same_classes_and_boxes(copy_converted, tmp_path, layout):
-    """In layout keras an image has several records."""
-    found = []
-    for each in (layout, "detection"):
-        copy_converted(tmp_path / each, "--layout", each)
-        found.append(json.loads((tmp_path / each / "statistics-train.json").read_bytes()))
-    assert found[0]["classes"] == found[1]["classes"]
-    assert found[0]["histograms"]["box_side"] == found[1]["histograms"]["box_side"]
-
-
 def test_splits_of_a_folder_each_have_theirs(sample, tmp_path, recordmill):
     flags = ("folder", "--images", sample.classes, "--output", tmp_path, "--split", "train=0.5,val=0.5")
     assert recordmill(*flags).code == 0

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.transforms.table import write_row_shards
-from recordmill.transforms.table.write_row_shards import write_row_shard
+from recordmill.transforms.shards import write_shards
+from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import manifest_of, read_examples, shard_bytes, staged_shards
 
 SHARES = ["--split", "train=0.7,val=0.2,test=0.1"]
@@ -90,14 +90,14 @@ def test_a_killed_run_goes_on_to_the_same_bytes(rows, tmp_path, recordmill, monk
     assert recordmill("table", *flags, "--output", tmp_path / "whole").code == 0
     written = []
 
-    def write(shard, *more):
+    def write(key, *more):
         if len(written) == 3:
             raise OSError(28, "no space left", "disk")
-        written.append(shard.key.index)
-        return write_row_shard(shard, *more)
+        written.append(key.index)
+        return write_shard(key, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_row_shards, "write_row_shard", write)
+        patch.setattr(write_shards, "write_shard", write)
         assert recordmill("table", *flags, "--output", tmp_path / "out").code == 1
     assert not shard_bytes(tmp_path / "out")
     finished = {path.name: path.stat().st_mtime_ns for path in staged_shards(tmp_path / "out").values()}

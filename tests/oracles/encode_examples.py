@@ -13,10 +13,9 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.examples.encode_regions import RegionEncoder
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.masks.bitmaps import bitmap, mask_bounds, resized, run_lengths
-from recordmill.transforms.masks.decode_segmentation import decode_segmentation
+from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
+from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 from tests.oracles.boxes import FittedBox, fit_box
 from tests.oracles.encode_keypoints import KeypointEncoder
@@ -67,7 +66,7 @@ class ExampleEncoder:
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._index = labels.index_by_id()
         self._label = labels.label_by_id()
-        self._name = {id_: name.encode() for id_, name in labels.name_by_id().items()}
+        self._name = {category.id: category.name.encode() for category in labels.categories}
         self._keypoints = KeypointEncoder(labels)
         self._regions = RegionEncoder(labels, table.sources)
         self._writer = ExampleWriter(table)
@@ -81,13 +80,13 @@ class ExampleEncoder:
     def wants_image(self, task: ImageTask) -> bool:
         return bool(task.annotations) or not self._per_annotation
 
-    def encode(self, task: ImageTask, picture: Picture, fetch: Fetch = fetch_file) -> Encoded | Rejected:
+    def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
         try:
-            return self._encoded(task, picture, fetch)
+            return self._encoded(task, picture)
         except UnusableError as fault:
             return task.rejected(fault.reason, fault.detail)
 
-    def _encoded(self, task: ImageTask, picture: Picture, fetch: Fetch) -> Encoded:
+    def _encoded(self, task: ImageTask, picture: Picture) -> Encoded:
         check_size(len(picture.data))
         rejected: list[Rejected] = []
         objects = self._objects(task, picture, rejected)
@@ -101,7 +100,7 @@ class ExampleEncoder:
             values |= _caption_values(task)
             counted[Metric.CAPTIONS] = len(task.labels.captions)
         if Part.PANOPTIC in self._parts:
-            values |= self._panoptic_values(task, picture, fetch, counted, rejected)
+            values |= self._panoptic_values(task, picture, counted, rejected)
         elif Part.SEMANTIC in self._parts:
             values |= self._stuff_values(task, picture, counted, rejected)
         counted[Metric.MASKS] = sum(len(item.runs) > 1 for item in objects)
@@ -111,7 +110,7 @@ class ExampleEncoder:
         if not task.is_continuation:
             counted[Metric.IMAGES if records else Metric.IMAGES_WITHOUT_RECORD] += 1
         classes = [values["image.class_index"]] if "image.class_index" in values else values["objects.class_index"]
-        bounds = [mask_bounds(item.runs, picture.height) for item in objects] if self._has_masks else None
+        bounds = [_bounds(item.runs, picture) for item in objects] if self._has_masks else None
         facts = self._facts(values, task.is_continuation, picture.measures, bounds)
         return Encoded(records, dict(+counted), rejected, dict(Counter(classes)), facts)
 
@@ -172,7 +171,7 @@ class ExampleEncoder:
             masks = (mask_png(item.runs, width, height) for item in objects)
             values["objects.mask_png"] = _within_a_record(masks, len(picture.data))
         if Part.MASK_RLE in self._parts:
-            counts = (mask_rle(item.runs, width, height) for item in objects)
+            counts = (mask_rle(item.runs) for item in objects)
             values["objects.mask_rle"] = _within_a_record(counts, len(picture.data))
         return values
 
@@ -186,12 +185,12 @@ class ExampleEncoder:
         }
 
     def _panoptic_values(
-        self, task: ImageTask, picture: Picture, fetch: Fetch, counted: Counter[Metric], rejected: list[Rejected]
+        self, task: ImageTask, picture: Picture, counted: Counter[Metric], rejected: list[Rejected]
     ) -> dict[str, Any]:
         """The values of `recordmill.schemas.layouts` that come of a panoptic annotation; without one, all is void."""
         for row in task.labels.panoptic:
             try:
-                values = self._regions.of_panoptic(row, picture, fetch)
+                values = self._regions.of_panoptic(row, picture)
             except UnusableError as fault:
                 rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:
@@ -253,13 +252,19 @@ def check_size(size: int) -> None:
         raise UnusableError(Reason.RECORD_TOO_LARGE, detail)
 
 
+def _bounds(runs: np.ndarray, picture: Picture) -> tuple[int, int, int, int] | None:
+    """ymin, xmin, ymax, xmax of a mask, the last two those after it; None of a mask without a pixel."""
+    rows, columns = np.nonzero(bitmap(runs, picture.width, picture.height))
+    return (rows.min(), columns.min(), rows.max() + 1, columns.max() + 1) if len(rows) else None
+
+
 def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:
     """Run lengths of a mask of the record's image.
 
     Raises:
         UnusableError: it is no mask of the image.
     """
-    runs = decode_segmentation(segmentation, *picture.frame)
+    runs = decode_counts(compress_segmentation(segmentation, *picture.frame), *picture.frame)
     if picture.annotated_size:
         runs = run_lengths(resized(bitmap(runs, *picture.frame), picture.width, picture.height))
     return runs

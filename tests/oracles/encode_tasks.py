@@ -11,12 +11,12 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.images import ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Rejected
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.examples.encode_examples import ExampleEncoder, LoadedImage, with_objects
 from recordmill.transforms.examples.encoded import EncodedRun
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from tests.oracles import encode_examples
+from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.image_facts import ImageFacts
 
 Loaded = tuple[ImageTask, Picture | Rejected | None]

@@ -12,16 +12,16 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import NO_FILE, NOT_A_FILE, ImageRef, ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_RECORD_BYTES
-from recordmill.schemas.manifest import InputRows, SplitRows
+from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import name_fault, name_key
-from recordmill.schemas.rejects import Count, Metric, Reason, Rejected, SplitCount, SplitReject
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.schemas.splits import Division
-from recordmill.transforms.coco.complete_annotations import Categories, complete_annotations
-from recordmill.transforms.coco.merge_parts import merge_parts
+from recordmill.transforms.coco.merge_annotations import Categories, complete_annotations, merge_parts
 from recordmill.transforms.coco.screen_annotations import Filters
-from recordmill.transforms.join.match_names import base_name, match_names
+from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
+from tests.transforms.rejects.kinds import SplitReject
 
 
 class ImageNotes(msgspec.Struct, frozen=True, array_like=True):
@@ -30,6 +30,16 @@ class ImageNotes(msgspec.Struct, frozen=True, array_like=True):
     rejected: tuple[Rejected, ...] = ()
     counted: tuple[Count, ...] = ()
     rows: tuple[InputRows, ...] = ()
+
+
+class SplitCount(NamedTuple):
+    split: str
+    counted: Count
+
+
+class SplitRows(NamedTuple):
+    split: str
+    rows: InputRows
 
 
 class JoinSide(msgspec.Struct, frozen=True, array_like=True):
@@ -229,7 +239,7 @@ def match_ends(sides: Iterable[JoinSide], match: str, division: Division | None 
     """As `match_sides`, of rows and files of one `base_name`. An image takes the name of the file that it is found in.
 
     Raises:
-        CollidingImagesError: see `match_sides` and `recordmill.transforms.join.match_names.match_names`.
+        CollidingImagesError: see `match_sides` and `recordmill.transforms.join.match_blocks.match_names`.
     """
     images: dict[str, list[JoinSide]] = {}
     files: dict[str, list[JoinSide]] = {}
@@ -353,7 +363,10 @@ class KnownCategories(msgspec.Struct, frozen=True):
 
 
 def known_categories(labels: LabelMap) -> KnownCategories:
-    return KnownCategories(labels.name_by_id(), frozenset(category.id for category in labels.segments))
+    return KnownCategories(
+        {category.id: category.name for category in labels.categories},
+        frozenset(category.id for category in labels.segments),
+    )
 
 
 def screen_annotations(

@@ -69,7 +69,7 @@ def draw(contents: Contents, number: int, objects: int | None = None) -> Drawn:
         "image.pixels": rng.integers(0, 256, 6 * 7 * 3, np.uint8).tobytes(),
         "image.id": str(number).encode(),
         "objects.mask_png": [mask_png(each, width, height) for each in runs],
-        "objects.mask_rle": [mask_rle(each, width, height) for each in runs],
+        "objects.mask_rle": [mask_rle(each) for each in runs],
         "panoptic.png": encoded(coloured, "PNG"),
         "feature.shape": [2, 3, 5],
         "feature.bytes": rng.standard_normal(30).astype("<f2").tobytes(),

@@ -9,7 +9,7 @@ from recordmill.decode_record import RecordDecoder
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.readings import readings_of
+from recordmill.schemas.readings import READINGS, readings_of, type_text
 from tests.recordmill.splits import CONTENTS, KEYPOINTS, draw
 
 
@@ -113,6 +113,8 @@ def test_pictures_of_any_kind_are_red_green_and_blue(mode):
 
 
 def test_the_page_shows_the_table():
-    from recordmill.schemas.readings import markdown
-
-    assert markdown() in (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
+    rows = dict.fromkeys(f"| {each.name} | {type_text(each)} | {each.meaning} |" for each in READINGS)
+    assert (
+        "\n".join(["| key | type | meaning |", "|---|---|---|", *rows])
+        in (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
+    )

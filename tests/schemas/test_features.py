@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, markdown, parse_spec
+from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, parse_spec
 
 NAME = Feature("a/name", "image.file_name", Kind.BYTES, (), "utf-8", "file name")
 AREAS = Feature("b/areas", "objects.area", Kind.FLOAT, ("N",), "px²", "areas")
@@ -97,16 +97,6 @@ def test_a_table_with_some_parts_keeps_what_every_record_has_and_nothing_else_on
     assert set(chosen.parts) == set(parts) & set(OPTIONAL.parts)
     assert (chosen.layout, chosen.groups, chosen.examples_per_shard) == ("optional", ("d",), 7)
     assert chosen.sources == {feature.source for feature in features}
-
-
-def test_markdown():
-    assert markdown(TABLE).splitlines() == [
-        "| key | type | unit | meaning |",
-        "|---|---|---|---|",
-        "| a/name | bytes | utf-8 | file name |",
-        "| b/areas | float [N] | px² | areas |",
-        "| c/ids | int64 [N] | COCO id | annotation ids |",
-    ]
 
 
 def test_features_are_renamed_by_what_they_hold_and_stay_sorted():

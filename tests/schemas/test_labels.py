@@ -131,9 +131,8 @@ def test_any_name_survives_the_json(labels):
     assert {int(id_): index for id_, index in found["index_by_id"].items()} == labels.index_by_id()
 
 
-def test_index_and_name_by_id():
+def test_index_by_id():
     assert ZERO_BASED.index_by_id() == {0: 0, 1: 1, 5: 2}
-    assert ZERO_BASED.name_by_id() == {0: "face", 1: "face", 5: "hand"}
 
 
 @pytest.mark.parametrize(("labels", "names"), [(GAPPED, ()), (ZERO_BASED, ("face",)), (EMPTY, ())])

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.schemas.features import Part, markdown
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS, features_table
 from recordmill.schemas.rejects import Reason
 
@@ -25,6 +25,15 @@ def test_a_layout_is_found_by_its_name_and_holds_each_value_once(name):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_feature_is_explained(name):
     assert [feature.name for feature in LAYOUTS[name].features if not (feature.unit and feature.meaning)] == []
+
+
+def markdown(table: FeatureTable) -> str:
+    """The table as docs/records.md shows it."""
+    rows = [
+        f"| {f.name} | {f.kind.value}{' [' + ', '.join(f.shape) + ']' if f.shape else ''} | {f.unit} | {f.meaning} |"
+        for f in table.features
+    ]
+    return "\n".join(["| key | type | unit | meaning |", "|---|---|---|---|", *rows])
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -1,4 +1,3 @@
-import random
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, floor
@@ -78,6 +77,7 @@ def test_another_seed_is_another_division():
         (("train", Fraction(3, 4)), ("val", Fraction(1, 4))),
         (("a", Fraction(1, 3)), ("b", Fraction(1, 3)), ("c", Fraction(1, 3))),
         (("train", Fraction("0.99")), ("test", Fraction("0.01"))),
+        (("val", Fraction(1)),),
     ],
 )
 def test_shares_hold_within_one_percent_of_twenty_thousand_images(shares, seed):
@@ -86,13 +86,6 @@ def test_shares_hold_within_one_percent_of_twenty_thousand_images(shares, seed):
     for name, share in shares:
         assert found.count(name) / len(NAMES) == pytest.approx(float(share), abs=0.01)
     assert set(found) == set(divided.names)
-
-
-@given(st.lists(st.text(max_size=8), unique=True), st.lists(st.text(max_size=8), unique=True), SHARES)
-def test_no_image_moves_when_others_are_added_or_taken_away(names, others, shares):
-    before = {name: shares.split_of(name) for name in names}
-    after = {name: shares.split_of(name) for name in random.sample([*names, *others], len(names) + len(others))}
-    assert before.items() <= after.items()
 
 
 @given(SHARES, st.integers(0, MAX))
@@ -154,14 +147,6 @@ def test_each_split_gets_its_share_rounded_up_or_down(shares, images, group):
         assert count in (floor(share * images), ceil(share * images))
 
 
-@given(SHARES, st.integers(0, 10**12), st.text())
-def test_ends_are_in_order_and_within_the_images(shares, images, group):
-    ends = shares.ends(images, group)
-    assert len(ends) == len(shares.names) - 1
-    assert list(ends) == sorted(ends)
-    assert all(0 <= end <= images for end in ends)
-
-
 @pytest.mark.parametrize("images", [0, 10, 20, 10**17])
 def test_shares_without_a_remainder_are_exact_whatever_the_group(images):
     expected = {(images * 8 // 10, images // 10, images // 10)}
@@ -171,28 +156,7 @@ def test_shares_without_a_remainder_are_exact_whatever_the_group(images):
 def test_which_way_is_rounded_is_the_same_everywhere_and_for_ever():
     """Others would move images of every data set that has been stratified so far."""
     assert [THREE.ends(17, group) for group in ("cat", "dog", "é", "")] == [(14, 15), (14, 15), (14, 15), (13, 15)]
-    assert [THREE.ends(4, group)[0] for group in GROUPS[:20]] == [
-        4,
-        3,
-        3,
-        3,
-        4,
-        3,
-        4,
-        3,
-        3,
-        3,
-        4,
-        3,
-        3,
-        3,
-        3,
-        3,
-        3,
-        3,
-        3,
-        3,
-    ]
+    assert "".join(str(THREE.ends(4, group)[0]) for group in GROUPS[:20]) == "43334343334333333333"
 
 
 def test_which_way_is_rounded_is_a_matter_of_the_group_and_the_seed_alone():

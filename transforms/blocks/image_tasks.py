@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from recordmill.schemas.annotations import NO_LABELS, Annotation, ImageLabels
-from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts, starts_of
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.transforms.runtime.coders import pack, unpacker
 
@@ -73,7 +73,10 @@ def annotations_of(block: Block) -> list[Annotation]:
     if not block.num_objects:
         return []
     segmentation = block.segmentation.rows() if block.segmentation is not None else [b""] * block.num_objects
-    keypoints = number_rows(block.keypoints_xyv) if block.keypoints_xyv is not None else [()] * block.num_objects
+    keypoints = [()] * block.num_objects
+    if block.keypoints_xyv is not None:
+        values, starts = block.keypoints_xyv.values.tolist(), block.keypoints_xyv.starts.tolist()
+        keypoints = [tuple(values[start:end]) for start, end in itertools.pairwise(starts)]
     return list(
         map(
             Annotation,
@@ -86,12 +89,6 @@ def annotations_of(block: Block) -> list[Annotation]:
             keypoints,
         )
     )
-
-
-def number_rows(column: Ragged) -> list[tuple[float, ...]]:
-    """Rows of numbers as tuples."""
-    values, starts = column.values.tolist(), column.starts.tolist()
-    return [tuple(values[start:end]) for start, end in itertools.pairwise(starts)]
 
 
 def labels_of(block: Block) -> list[ImageLabels]:
@@ -128,31 +125,6 @@ def label_column(labels: Sequence[ImageLabels]) -> Ragged | None:
     return ragged_bytes([b"" if each == NO_LABELS else pack(each) for each in labels])
 
 
-def block_of_tasks(tasks: Sequence[ImageTask], splits: Sequence[str]) -> Block:
-    """A whole Block of ImageTasks."""
-    index = {split: number for number, split in enumerate(splits)}
-    objects = [annotation for task in tasks for annotation in task.annotations]
-    return Block(
-        image_id=np.array([task.image_id for task in tasks], np.int64),
-        file_name=ragged_texts([task.file_name for task in tasks]),
-        image_size_px=np.array([(task.width or 0, task.height or 0) for task in tasks], np.int64).reshape(-1, 2),
-        split=np.array([index[task.split] for task in tasks], np.int64),
-        file_folder=ragged_texts([file_folder(task.ref.path, task.file_name) for task in tasks]),
-        file_bytes=np.array([task.ref.size_bytes for task in tasks], np.int64),
-        file_version=ragged_texts([task.ref.version for task in tasks]),
-        labels=label_column([task.labels for task in tasks]),
-        first_object_of_image=starts_of(np.array([len(task.annotations) for task in tasks], np.int64)),
-        **object_columns(objects),
-    )
-
-
-def row_orders(block: Block) -> list[tuple[bytes, str, str]]:
-    """What decides between rows of a table that have the same id."""
-    rows = (labels.row for labels in labels_of(block))
-    names = block.file_name.texts()
-    return [(row.record, name, row.place) if row else (b"", "", "") for row, name in zip(rows, names, strict=True)]
-
-
 class BlockTasks(Sequence[ImageTask]):
     """Images of a Block as ImageTasks, each made when it is taken: as structs they take several times the memory."""
 
@@ -163,13 +135,8 @@ class BlockTasks(Sequence[ImageTask]):
     def __len__(self) -> int:
         return len(self._block)
 
-    @overload
-    def __getitem__(self, index: int) -> ImageTask: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ImageTask]: ...
-
-    def __getitem__(self, index: int | slice) -> ImageTask | list[ImageTask]:
+    def __getitem__(self, index: Any) -> Any:
+        """A task, by its index from 0; or a list of them, by a slice."""
         if isinstance(index, int):
             if not 0 <= index < len(self):
                 raise IndexError(index)
@@ -183,4 +150,16 @@ class BlockTasks(Sequence[ImageTask]):
 
 
 _AT_ONCE = 64
-NO_IMAGES = block_of_tasks((), ())
+NO_IMAGES = Block(
+    image_id=np.zeros(0, np.int64),
+    source=np.zeros(0, np.int64),
+    part=np.zeros(0, np.int64),
+    file_name=ragged_texts([]),
+    image_size_px=np.zeros((0, 2), np.int64),
+    split=np.zeros(0, np.int64),
+    file_folder=ragged_texts([]),
+    file_bytes=np.zeros(0, np.int64),
+    file_version=ragged_texts([]),
+    state=np.zeros(0, np.int64),
+    is_shared=np.zeros(0, bool),
+)

@@ -5,7 +5,7 @@ from hashlib import blake2b
 import numpy as np
 
 from recordmill.schemas.block import Block
-from recordmill.transforms.blocks.image_tasks import row_orders
+from recordmill.transforms.blocks.image_tasks import labels_of
 
 HASH_BITS = 63  # Beam's integers are signed, 64 bits
 
@@ -37,6 +37,7 @@ def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
     order = np.lexsort((block.image_id, hashes))
     if block.labels is None or not (np.diff(block.image_id[order]) == 0).any():
         return order
-    rows = row_orders(block)
+    found = zip((labels.row for labels in labels_of(block)), block.file_name.texts(), strict=True)
+    rows = [(row.record, name, row.place) if row else (b"", "", "") for row, name in found]
     numbers, ids = hashes.tolist(), block.image_id.tolist()
     return np.array(sorted(order.tolist(), key=lambda image: (numbers[image], ids[image], rows[image])), np.int64)

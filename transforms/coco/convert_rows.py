@@ -22,10 +22,8 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.box_formats import BOX, LARGEST
 from recordmill.transforms.coco.decode_coco import (
     AnnotationRow,
-    CaptionRow,
     KeypointsRow,
     PanopticRow,
-    RegionRow,
     SegmentRow,
 )
 from recordmill.transforms.coco.file_fields import has_numbers
@@ -47,8 +45,8 @@ def row_converter(source: AnnotationSource) -> Converter:
     of_object = _unconverted if other_format(source) else _annotation
     converters: dict[AnnotationKind, Converter] = {
         AnnotationKind.KEYPOINTS: partial(_with_keypoints, of_object),
-        AnnotationKind.CAPTIONS: _caption,
-        AnnotationKind.STUFF: _region,
+        AnnotationKind.CAPTIONS: lambda row: Caption(row.id, row.caption),
+        AnnotationKind.STUFF: lambda row: StuffAnnotation(row.id, row.category_id, bytes(row.segmentation)),
         AnnotationKind.PANOPTIC: partial(_panoptic, storage_for(source.masks), source.masks),
     }
     return converters.get(source.kind, of_object)
@@ -122,14 +120,6 @@ def count_keypoints(rows: Iterable[KeypointsRow]) -> dict[int, dict[int, int]]:
                 if not rest:
                     counts.setdefault(row.category_id, Counter())[number] += 1
     return {id_: dict(of_category) for id_, of_category in counts.items()}
-
-
-def _caption(row: CaptionRow) -> Caption:
-    return Caption(row.id, row.caption)
-
-
-def _region(row: RegionRow) -> StuffAnnotation:
-    return StuffAnnotation(row.id, row.category_id, bytes(row.segmentation))
 
 
 def _panoptic(storage: Storage, masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:

@@ -1,17 +1,22 @@
 """Annotation files as a whole: their categories, what records hold, and their rows."""
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 
-from recordmill.schemas.coco import AnnotationFile
-from recordmill.schemas.features import FeatureTable
-from recordmill.transforms.coco.choose_features import choose_features
-from recordmill.transforms.coco.describe_inputs import input_facts
-from recordmill.transforms.coco.merge_categories import merge_categories, select_categories
-from recordmill.transforms.dataset.facts import FACTS
+from recordmill.schemas.annotations import Category, name_keypoints
+from recordmill.schemas.coco import AnnotationFile, AnnotationKind, FieldRows
+from recordmill.schemas.errors import CategoryError, NoSuchClassError
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
+from recordmill.schemas.manifest import InputRows
+from recordmill.transforms.coco.file_fields import without
+from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
 
 _LABELS, _TABLE = "labels", "table"
 
@@ -41,15 +46,14 @@ class DescribedFiles(NamedTuple):
     facts: PCollection
 
 
+@dataclass(eq=False, repr=False)
 class DescribeFiles(beam.PTransform):
     """Convert AnnotationFile to DescribedFiles."""
 
-    def __init__(self, rules: FileRules):
-        super().__init__()
-        self._rules = rules
+    rules: FileRules
 
     def expand(self, files: PCollection[AnnotationFile]):
-        once = files.pipeline | "Once" >> beam.Create([self._rules])
+        once = files.pipeline | "Once" >> beam.Create([self.rules])
         found = once | "Describe" >> beam.FlatMap(_describe, AsList(files)).with_outputs(
             _LABELS, _TABLE, FACTS, main="categories"
         )
@@ -63,3 +67,162 @@ def _describe(rules: FileRules, files: list[AnnotationFile]) -> Iterator[Any]:
     yield TaggedOutput(_LABELS, labels)
     yield TaggedOutput(_TABLE, choose_features(files, labels, rules.asked, rules.layout))
     yield TaggedOutput(FACTS, input_facts(files, rules.carried, rules.splits))
+
+
+_SOURCES = {
+    "iscrowd": "objects.is_crowd",
+    "neg_category_ids": "image.neg_category_ids",
+    "not_exhaustive_category_ids": "image.not_exhaustive_category_ids",
+}
+"""The feature that each field that only some layouts carry is in."""
+
+
+def input_facts(files: Iterable[AnnotationFile], layout: FeatureTable, splits: Sequence[str]) -> Facts:
+    """The rows of each file, all as of the first split; joining moves those that are of others. Fields that no record
+    carries are those of the whole input. And the warnings of each file."""
+    facts = FactsBuilder()
+    for rows in describe_inputs(files, layout):
+        facts.add_rows(splits[0], rows)
+        for split in splits[1:]:
+            facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
+    for file in files:
+        for text in file.warnings:
+            facts.warn(splits[0], text)
+    return facts.build()
+
+
+def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:
+    """Rows of each file by its path and kind."""
+    files = sorted(files, key=lambda file: (file.path, file.kind))
+    by_layout = [name for name, source in _SOURCES.items() if source in layout.sources]
+    # Rows of a keypoints file are joined with those of instances.
+    joined = ("keypoints", "num_keypoints") if any(file.kind is AnnotationKind.KEYPOINTS for file in files) else ()
+    uncarried: dict[str, FieldRows] = {}
+    for file in files:
+        fields = {
+            list_: without(file.unread.get(list_, {}), joined) | without(file.optional.get(list_, {}), by_layout)
+            for list_ in ("file", "images", "annotations", "categories")
+        }
+        before = uncarried.get(file.path, fields)  # a file may be given to two flags
+        uncarried[file.path] = {list_: _common(before[list_], fields[list_]) for list_ in fields}
+    described = []
+    for file in files:
+        fields = {list_: of_list for list_, of_list in uncarried.pop(file.path, {}).items() if of_list}
+        described.append(InputRows(file.path, file.kind.value, file.images, file.annotations, fields))
+    return described
+
+
+def _common(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
+    return {name: first[name] for name in sorted(first.keys() & second.keys())}
+
+
+def choose_features(
+    files: Iterable[AnnotationFile], labels: LabelMap, asked: FeatureTable, layout: FeatureTable
+) -> FeatureTable:
+    """`asked`, with LVIS's lists where a file has them, and category ids where labels are others."""
+    lvis = (Part.LVIS,) if any(file.lvis for file in files) else ()
+    category_id = (Part.CATEGORY_ID,) if labels.is_shifted else ()
+    return layout.with_parts((*asked.parts, *lvis, *category_id))
+
+
+_NAMES_SHOWN = 20
+_INT64_MAX = (1 << 63) - 1
+
+
+def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:
+    """One label map, by category id: classes of objects from the files of objects (without any, from those of images
+    alone), segments from panoptic and stuff files.
+
+    Raises:
+        CategoryError: an id that two rows name differently, or give different keypoints; more stuff categories than a
+            mask of one byte has values for; an id that leaves none for num_classes.
+    """
+    files = sorted(files, key=lambda file: file.path)
+    by_id: dict[int, tuple[Category, str]] = {}
+    for file in files:
+        for category in file.categories:
+            known, source = by_id.setdefault(category.id, (category, file.path))
+            by_id[category.id] = _agreed(known, source, category, file.path), source
+    for file in files:
+        for id_, number in file.keypoints.items():
+            known, source = by_id[id_]
+            by_id[id_] = _with_keypoints(known, source, number, file.path), source
+    objects = _ids(files, AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
+    if not objects:
+        objects = _ids(files, AnnotationKind.IMAGE_INFO)
+    segments = _ids(files, AnnotationKind.PANOPTIC, AnnotationKind.STUFF)
+    labels = LabelMap(
+        tuple(by_id[id_][0] for id_ in sorted(objects)),
+        tuple(by_id[id_][0] for id_ in sorted(segments)),
+    )
+    if max(labels.semantic_by_id().values(), default=0) >= SEMANTIC_IGNORE:
+        raise CategoryError(
+            f"{len(labels.segments)} categories of segments have more stuff among them than the 253 values that a mask "
+            "of one byte has for it; leave some out of the file"
+        )
+    largest = max(labels.label_by_id().values(), default=0)
+    if largest >= _INT64_MAX:
+        raise CategoryError(
+            f"category {by_id[largest][0].name!r} has the id {largest}: num_classes, the largest label + 1, would be "
+            "beyond the integers of 64 bits that readers have; renumber it"
+        )
+    return labels
+
+
+def _ids(files: Iterable[AnnotationFile], *kinds: AnnotationKind) -> set[int]:
+    return {category.id for file in files if file.kind in kinds for category in file.categories}
+
+
+def _agreed(known: Category, source: str, other: Category, path: str) -> Category:
+    """What two rows of an id say together: a panoptic file adds isthing, a keypoints file its keypoints."""
+    if known.name != other.name:
+        raise CategoryError(
+            f"category id {known.id} is {known.name!r} in {source} and {other.name!r} in {path}: records would mix two "
+            "classes under one label; renumber one, or convert the files separately"
+        )
+    if known.keypoints and other.keypoints and known.keypoints != other.keypoints:
+        raise CategoryError(
+            f"category {known.name!r} (id {known.id}) has {len(known.keypoints)} keypoints in {source} and others, or "
+            f"in another order, in {path}; convert the files separately"
+        )
+    return msgspec.structs.replace(
+        known,
+        supercategory=known.supercategory or other.supercategory,
+        keypoints=known.keypoints or other.keypoints,
+        skeleton=known.skeleton or other.skeleton,
+        isthing=known.isthing if known.isthing is not None else other.isthing,
+    )
+
+
+def _with_keypoints(known: Category, source: str, number: int, path: str) -> Category:
+    """With as many keypoints as its rows in `path` have, where no file names them."""
+    named = name_keypoints(known, number)
+    if len(named.keypoints) != number:
+        raise CategoryError(
+            f"category {known.name!r} (id {known.id}) has {len(named.keypoints)} keypoints in {source} and others, and "
+            f"its rows in {path}, which names none, have {number}; convert the files separately"
+        )
+    return named
+
+
+def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
+    """The classes called `names`; all where that is empty. Segments are not selected.
+
+    Raises:
+        NoSuchClassError: with every name that no category has.
+    """
+    known = {category.name for category in labels.categories}
+    if unknown := [name for name in names if name not in known]:
+        raise NoSuchClassError("; ".join(_no_category(name, known) for name in unknown))
+    selected = tuple(category for category in labels.categories if not names or category.name in names)
+    return msgspec.structs.replace(labels, categories=selected)
+
+
+def _no_category(name: str, known: set[str]) -> str:
+    if near := difflib.get_close_matches(name, known, 1):
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        shown = sorted(known)[:_NAMES_SHOWN]
+        more = f" and {len(known) - len(shown):,} more" if len(known) > len(shown) else ""
+        hint = f"there are: {', '.join(shown) or 'none'}{more}"
+    return f"--categories {name!r}: no category has that name; {hint}"

@@ -19,12 +19,11 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.splits import Division
-from recordmill.transforms.blocks.image_tasks import annotations_of, label_column, labels_of, object_columns
+from recordmill.transforms.blocks.image_tasks import NO_IMAGES, annotations_of, label_column, labels_of, object_columns
 from recordmill.transforms.blocks.order_images import hash_images, image_order
-from recordmill.transforms.coco.complete_annotations import complete_annotations
 from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.match_masks import MaskFiles, match_mask
-from recordmill.transforms.coco.merge_parts import merge_parts
+from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import without_faults
 from recordmill.transforms.runtime.coders import unpacker
@@ -61,7 +60,7 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
     parts = sorted(blocks, key=lambda block: (int(block.source[0]), int(block.part[0])))
     of_images = [part for part in parts if part.file_name is not None]
     of_annotations = [part for part in parts if part.file_name is None]
-    images = join_blocks(of_images) if of_images else NO_ROWS
+    images = join_blocks(of_images) if of_images else NO_IMAGES
     annotations = join_blocks(of_annotations) if of_annotations else NO_ANNOTATIONS
     images = images.having(labels=_filled(images, images.labels))
     odd = _odd_ids(images, annotations, inputs.sources)
@@ -73,19 +72,6 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
     return block.take(image_order(block, hash_images(block.image_id, inputs.seed)))
 
 
-NO_ROWS = Block(
-    image_id=np.zeros(0, np.int64),
-    source=np.zeros(0, np.int64),
-    part=np.zeros(0, np.int64),
-    file_name=ragged_texts([]),
-    image_size_px=np.zeros((0, 2), np.int64),
-    split=np.zeros(0, np.int64),
-    file_folder=ragged_texts([]),
-    file_bytes=np.zeros(0, np.int64),
-    file_version=ragged_texts([]),
-    state=np.zeros(0, np.int64),
-    is_shared=np.zeros(0, bool),
-)
 NO_ANNOTATIONS = Block(
     image_id=np.zeros(0, np.int64),
     source=np.zeros(0, np.int64),

@@ -1,6 +1,7 @@
 """COCO's image rows, annotations and image files are joined: partial Blocks become whole ones."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -14,9 +15,8 @@ from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
-from recordmill.transforms.coco.limit_records import limit_records
 from recordmill.transforms.coco.match_masks import MaskFiles
-from recordmill.transforms.coco.screen_annotations import Filters, screen_annotations
+from recordmill.transforms.coco.screen_annotations import Filters, limit_records, screen_annotations
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.join.match_rows import MatchRows
@@ -48,6 +48,7 @@ class JoinedImages(NamedTuple):
     facts: tuple[PCollection, ...]
 
 
+@dataclass(eq=False, repr=False)
 class JoinImages(beam.PTransform):
     """Convert (bucket of names, Block of image rows) and (range, Block of annotations) to JoinedImages.
 
@@ -57,33 +58,24 @@ class JoinImages(beam.PTransform):
         masks: a PCollection of one MaskFiles; None if no folder of panoptic PNGs is listed.
     """
 
-    def __init__(
-        self,
-        rules: JoinRules,
-        labels: PCollection,
-        division: Division | AsSingleton,
-        files: PCollection | None,
-        masks: PCollection | None = None,
-    ):
-        super().__init__()
-        self._rules = rules
-        self._labels = labels
-        self._division = division
-        self._files = files
-        self._masks = masks
+    rules: JoinRules
+    labels: PCollection
+    division: Division | AsSingleton
+    files: PCollection | None
+    masks: PCollection | None = None
 
     def expand(self, parts):
         rows, annotations = parts
-        rules = self._rules
-        sides = (rows,) if self._files is None else (rows, self._files)
-        matched = sides | "MatchRows" >> MatchRows(rules.match, self._division, rules.seed, rules.bits)
-        masks = None if self._masks is None else AsSingleton(self._masks)
+        rules = self.rules
+        sides = (rows,) if self.files is None else (rows, self.files)
+        matched = sides | "MatchRows" >> MatchRows(rules.match, self.division, rules.seed, rules.bits)
+        masks = None if self.masks is None else AsSingleton(self.masks)
         joined = (
             (matched.rows, annotations)
             | "RowsAndAnnotations" >> beam.Flatten()
             | "GroupByRange" >> beam.GroupByKey()
             | "Join"
-            >> beam.FlatMap(_join, rules, AsSingleton(self._labels), self._division, masks)
+            >> beam.FlatMap(_join, rules, AsSingleton(self.labels), self.division, masks)
             .with_output_types(tuple[BlockKey, bytes])
             .with_outputs(FACTS, main="blocks")
         )

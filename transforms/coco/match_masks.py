@@ -27,7 +27,8 @@ class ListMasks(beam.PTransform):
     def expand(self, folders: PCollection[str]) -> PCollection[MaskFiles]:
         listed = beam.FlatMap(_list).with_output_types(tuple[str, ImageRef])
         parts = folders | "ListMaskParts" >> ListParts()
-        return parts | "ListMaskFolder" >> listed | "CollectMasks" >> beam.CombineGlobally(_Collect())
+        names = parts | "ListMaskFolder" >> listed | "CollectMasks" >> beam.combiners.ToList()
+        return names | "ByName" >> beam.Map(_by_name)
 
 
 def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, ImageRef]]:
@@ -37,23 +38,11 @@ def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, ImageRef]]
         yield name_key(storage_for(folder).join(folder, name)), file
 
 
-class _Collect(beam.CombineFn):
-    def create_accumulator(self) -> dict[str, list[ImageRef]]:
-        return {}
-
-    def add_input(self, found: dict[str, list[ImageRef]], named: tuple[str, ImageRef]) -> dict[str, list[ImageRef]]:
-        found.setdefault(named[0], []).append(named[1])
-        return found
-
-    def merge_accumulators(self, parts: Iterable[dict[str, list[ImageRef]]]) -> dict[str, list[ImageRef]]:
-        merged: dict[str, list[ImageRef]] = {}
-        for part in parts:
-            for name, files in part.items():
-                merged.setdefault(name, []).extend(files)
-        return merged
-
-    def extract_output(self, found: dict[str, list[ImageRef]]) -> dict[str, list[ImageRef]]:
-        return found
+def _by_name(listed: Iterable[tuple[str, ImageRef]]) -> dict[str, list[ImageRef]]:
+    files: dict[str, list[ImageRef]] = {}
+    for name, file in listed:
+        files.setdefault(name, []).append(file)
+    return files
 
 
 def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[AnnotatedImage, Rejected | None]:
@@ -74,7 +63,9 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
         raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}; rename one")
     file = found[0] if found else _in_archive(panoptic.path)
     fault = _fault(file)
-    matched = () if fault or not file else (_with_file(panoptic, file),)
+    matched: tuple[PanopticAnnotation, ...] = ()
+    if file and not fault:
+        matched = (PanopticAnnotation(file.path, panoptic.file_name, panoptic.segments, file.size_bytes, file.version),)
     labels = msgspec.structs.replace(image.labels, panoptic=matched)
     reject = None
     if fault:
@@ -97,7 +88,3 @@ def _fault(file: ImageRef | None) -> tuple[Reason, str] | None:
     if file.size_bytes > MAX_FILE_BYTES:
         return Reason.MASK_UNREADABLE, f"{file.size_bytes:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
     return None
-
-
-def _with_file(panoptic: PanopticAnnotation, file: ImageRef) -> PanopticAnnotation:
-    return PanopticAnnotation(file.path, panoptic.file_name, panoptic.segments, file.size_bytes, file.version)

@@ -1,21 +1,106 @@
 """What several annotation files say of one image becomes one list of objects and one of each other kind."""
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter, lt
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from recordmill.schemas.annotations import (
     NO_LABELS,
+    AnnotatedImage,
     Annotation,
     Caption,
+    Category,
     ImageLabels,
+    ImageRow,
     PanopticAnnotation,
     StuffAnnotation,
+    unnamed_keypoints,
 )
-from recordmill.schemas.coco import AnnotationKind, FileAnnotations
-from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.coco import AnnotationKind, BoxFormat, FileAnnotations
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.limits import MAX_PIXELS
+from recordmill.schemas.names import name_key
+from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
+from recordmill.transforms.coco.box_formats import LARGEST, box_area_px2, box_xywh_px
+from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
+
+
+def _by_source(part: FileAnnotations) -> tuple[str, str]:
+    return part.source, part.kind
+
+
+def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:
+    """What all annotation files say of one image id, as one AnnotatedImage, of no split yet.
+
+    Rejects all rows of a file that gives the id to different file names, as its annotations may be of any of them; a
+    second row that says the same; annotations of an id that no file has a row for; a second annotation of one id; and
+    an image to which two rows give different sizes.
+
+    Raises:
+        CollidingImagesError: two files give the id to different file names, so it is unclear whose the annotations are.
+    """
+    parts = sorted(parts, key=_by_source)
+    merged = merge_annotations(image_id, parts)
+    if merged.joined:
+        yield Count(Metric.ANNOTATIONS_MERGED, merged.joined)
+    listing = [part for part in parts if part.rows]
+    yield from merged.rejected
+    for part in parts:
+        yield from part.rejected
+    if not listing:
+        labels = merged.labels
+        rows: list[Any] = [*merged.annotations, *labels.captions, *labels.regions, *labels.panoptic]
+        for row in rows:
+            detail = f"no image row has the id {image_id}"
+            yield Rejected("annotation", getattr(row, "id", None), Reason.UNKNOWN_IMAGE, detail, image_id)
+        return
+    image, reason, detail = _agreed_row(listing)
+    annotated = AnnotatedImage(image, "", merged.annotations, merged.labels)
+    same = f"another row of its file says the same of {image.file_name!r}"
+    again = Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail if reason is _AMBIGUOUS else same)
+    yield from [again] * sum(len(part.rows) - 1 for part in listing)
+    if len(listing) > 1:
+        yield Count(Metric.ROWS_MERGED, len(listing) - 1)
+    yield Rejected("image", image_id, reason, detail, annotations=annotated.annotation_rows) if reason else annotated
+
+
+_AMBIGUOUS = Reason.DUPLICATE_IMAGE_ID
+_NAMES_SHOWN = 3
+
+
+def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, str]:
+    """The row that all files agree on, or why the image is rejected."""
+    for part in parts:
+        if len(part.rows) > 1 and len(names := {name_key(row.file_name): row.file_name for row in part.rows}) > 1:
+            shown = ", ".join(map(repr, sorted(names.values())[:_NAMES_SHOWN])) + " …" * (len(names) > _NAMES_SHOWN)
+            detail = (
+                f"{part.source} gives this id to {len(names)} images, {shown}: none is taken, as the "
+                f"{len(part.annotations) + part.labels.rows} annotations of the id may be of any"
+            )
+            return part.rows[0], _AMBIGUOUS, detail
+    image = parts[0].rows[0]
+    sizes: dict[tuple[int | None, int | None], str] = {}
+    rows = [(row, part.source) for part in parts for row in part.rows]
+    for row, source in rows:
+        if row.file_name != image.file_name and name_key(row.file_name) != name_key(image.file_name):
+            raise CollidingImagesError(
+                f"image id {image.id} is {image.file_name!r} in {parts[0].source} and {row.file_name!r} in "
+                f"{source}: the files number different images alike, joining them would mix up annotations; "
+                "convert each with a --split of its own, or renumber one"
+            )
+        if row.width:
+            image = image if image.width else row
+            sizes.setdefault((row.width, row.height), source)
+    if len(sizes) > 1:
+        said = " but ".join(f"{width}x{height} in {source}" for (width, height), source in sizes.items())
+        return image, Reason.SIZE_MISMATCH, f"{image.file_name!r} is {said}"
+    if image.width and image.height and image.width * image.height > MAX_PIXELS:
+        found = f"the JSON gives {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are decoded"
+        return image, Reason.TOO_LARGE, f"{image.file_name!r}: {found}"
+    return image, None, ""
 
 
 class MergedAnnotations(NamedTuple):
@@ -85,7 +170,8 @@ def _merge_objects(
         if before is None:
             merged.append(item)
         elif _same_object(before, item):
-            merged[-1] = _Said(_with_keypoints(before.annotation, item.annotation), item.part)
+            whole = msgspec.structs.replace(before.annotation, keypoints_xyv=item.annotation.keypoints_xyv)
+            merged[-1] = _Said(whole, item.part)
             joined += 1
         else:
             rejected.append(_duplicate(image_id, item.annotation.id, before.part.source, item.part.source))
@@ -103,10 +189,6 @@ def _same_object(before: _Said, item: _Said) -> bool:
         and item.part.kind is AnnotationKind.KEYPOINTS
         and before.annotation.category_id == item.annotation.category_id
     )
-
-
-def _with_keypoints(instance: Annotation, keypoints: Annotation) -> Annotation:
-    return msgspec.structs.replace(instance, keypoints_xyv=keypoints.keypoints_xyv)
 
 
 def _duplicate(image_id: int, annotation_id: int | None, first: str, second: str) -> Rejected:
@@ -153,3 +235,61 @@ def _one_panoptic(
 
 def _first(lists: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return next(filter(None, lists), ())
+
+
+Categories = Mapping[int, Category]
+"""Of objects, by id, with names for keypoints that have none."""
+
+
+def complete_annotations(part: FileAnnotations, categories: Categories) -> FileAnnotations:
+    """What a file says of an image, whose boxes are in pixels, and whose keypoints are as many as their category
+    has."""
+    if part.bbox_format is None and part.kind is not AnnotationKind.KEYPOINTS:
+        return part
+    kept: list[Annotation] = []
+    rejected = list(part.rejected)
+    for annotation in part.annotations:
+        completed: Annotation | Rejected = annotation
+        if part.bbox_format:
+            completed = _in_pixels(annotation, part, part.bbox_format)
+        if isinstance(completed, Annotation) and completed.keypoints_xyv:
+            completed = _with_keypoints(completed, part.image_id, categories.get(annotation.category_id))
+        if isinstance(completed, Annotation):
+            kept.append(completed)
+        else:
+            rejected.append(completed)
+    return msgspec.structs.replace(part, annotations=tuple(kept), rejected=tuple(rejected), bbox_format=None)
+
+
+def _in_pixels(row: Annotation, part: FileAnnotations, format_: BoxFormat) -> Annotation | Rejected:
+    numbers = row.bbox_xywh_px
+    shown = _shown(numbers)
+    width, height = next(((row.width, row.height) for row in reversed(part.rows) if row.width), (None, None))
+    if format_ is not BoxFormat.XYXY and not (width and height):
+        if not part.rows:
+            detail = f"bbox is fractions of an image, and no image row of the file has the id {part.image_id}"
+            return Rejected("annotation", row.id, Reason.UNKNOWN_IMAGE, detail, part.image_id)
+        detail = f"bbox is fractions of an image whose width and height the file does not say: {shown}"
+        return Rejected("annotation", row.id, Reason.MALFORMED_BOX, detail, part.image_id)
+    box = box_xywh_px(numbers, format_, width or 0, height or 0)
+    if fault := box_fault(box):
+        return Rejected("annotation", row.id, Reason.MALFORMED_BOX, f"{fault}: {shown}", part.image_id)
+    area = box[2] * box[3] if math.isnan(row.area_px2) else box_area_px2(row.area_px2, numbers, format_, box)
+    if not abs(area) <= LARGEST:
+        return Rejected("annotation", row.id, Reason.MALFORMED_ANNOTATION, f"area is {area}", part.image_id)
+    return msgspec.structs.replace(row, bbox_xywh_px=box, area_px2=area)
+
+
+def _with_keypoints(row: Annotation, image_id: int, category: Category | None) -> Annotation | Rejected:
+    if category is None:  # which is rejected later
+        return msgspec.structs.replace(row, keypoints_xyv=())
+    expected = len(category.keypoints)
+    if not (fault := keypoints_fault(row.keypoints_xyv, expected)):
+        return row
+    by_rows = " by most of its rows" if expected and category.keypoints == unnamed_keypoints(expected) else ""
+    detail = f"category {category.name!r} has {expected} keypoints{by_rows}: {fault}: {_shown(row.keypoints_xyv)}"
+    return Rejected("annotation", row.id, Reason.MALFORMED_KEYPOINTS, detail, image_id)
+
+
+def _shown(numbers: tuple[float, ...]) -> str:
+    return f"[{', '.join(f'{number:.15g}' for number in numbers)}]"[:100]

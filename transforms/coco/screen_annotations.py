@@ -1,4 +1,4 @@
-"""Annotations that are not wanted, or of no known category, are dropped."""
+"""Annotations that are not wanted, or of no known category, are dropped; and images whose record would be too large."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,11 @@ import numpy as np
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import label_column, labels_of
+from recordmill.transforms.blocks.image_tasks import BlockTasks, label_column, labels_of
 from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.examples.estimate_records import RecordEstimate
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -86,3 +88,21 @@ def _screen_labels(block: Block, labels: LabelMap, splits: Sequence[str], facts:
 def _unknown(image_id: int, annotation_id: int | None, category_ids: list[int]) -> Rejected:
     detail = f"no category has the id {', '.join(map(str, category_ids))}"
     return Rejected("annotation", annotation_id, Reason.UNKNOWN_CATEGORY, detail, image_id)
+
+
+def limit_records(block: Block, estimate: RecordEstimate, splits: Sequence[str], facts: FactsBuilder) -> Block:
+    """Drop images of which no record can be read.
+
+    A mask as PNG has a thousandth of its image's pixels in bytes, even if it is empty. What else masks take shows only
+    when they are drawn."""
+    least = estimate.least_mask_bytes(block)
+    is_too_large = least > MAX_RECORD_BYTES
+    if not is_too_large.any():
+        return block
+    for size, task in zip(least[is_too_large].tolist(), BlockTasks(block.take(is_too_large), splits), strict=True):
+        detail = (
+            f"{len(task.annotations):,} masks of {task.width}x{task.height} pixels take at least "
+            f"{size:,} bytes as PNG; a record has at most {MAX_RECORD_BYTES:,}: --masks rle takes far less"
+        )
+        facts.reject(task.split, task.rejected(Reason.RECORD_TOO_LARGE, detail))
+    return block.take(np.flatnonzero(~is_too_large))

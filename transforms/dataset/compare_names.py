@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from hashlib import blake2b
-from itertools import chain
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from recordmill.schemas.names import NameSources, is_absolute, name_parts
 
 _COMPARED = 1000
+_COMPARED_CHARACTERS = 50_000
 _SHOWN = 5
 _COMPARED_SHOWN = 3
 
@@ -23,8 +24,8 @@ class Names(NamedTuple):
     Attributes:
         number: how many there are.
         first: up to five of them, sorted.
-        compared: up to 1,000, those with the least hash of what a file is called without folder and ending: of two lots
-            of names those that may belong together.
+        compared: up to 1,000, and 50,000 characters, those with the least hash of what a file is called without folder
+            and ending: of two lots of names those that may belong together.
     """
 
     number: int = 0
@@ -33,8 +34,7 @@ class Names(NamedTuple):
 
     @staticmethod
     def of(names: Sequence[str]) -> "Names":
-        first, compared = heapq.nsmallest(_SHOWN, names), heapq.nsmallest(_COMPARED, names, _place)
-        return Names(len(names), tuple(first), tuple(compared))
+        return Names(len(names), tuple(heapq.nsmallest(_SHOWN, names)), _to_compare(names))
 
 
 NO_NAMES = Names()
@@ -46,8 +46,14 @@ def add_names(parts: Iterable[Names]) -> Names:
     if len(parts) < 2:
         return parts[0] if parts else NO_NAMES
     first = heapq.nsmallest(_SHOWN, chain.from_iterable(part.first for part in parts))
-    compared = heapq.nsmallest(_COMPARED, chain.from_iterable(part.compared for part in parts), _place)
-    return Names(sum(part.number for part in parts), tuple(first), tuple(compared))
+    compared = _to_compare(chain.from_iterable(part.compared for part in parts))
+    return Names(sum(part.number for part in parts), tuple(first), compared)
+
+
+def _to_compare(names: Iterable[str]) -> tuple[str, ...]:
+    chosen = heapq.nsmallest(_COMPARED, names, _place)
+    ends = accumulate(map(len, chosen))
+    return tuple(name for name, end in zip(chosen, ends, strict=True) if end <= _COMPARED_CHARACTERS)
 
 
 def _place(name: str) -> tuple[bytes, str]:

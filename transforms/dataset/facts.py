@@ -1,35 +1,42 @@
 """Facts: what the steps of a job learn, added up in one struct."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import TaggedOutput
+from apache_beam.pvalue import PCollection, TaggedOutput
 
+from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.recipes import InputFile
 from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names, add_names
-from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects
+from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects, add_rejects
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.statistics.add_statistics import add_statistics
 
 FACTS = "facts"
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """What a step found.
+class Facts(msgspec.Struct):
+    """What a step found, or several. Not frozen: others are merged into it. It stays small whatever the data set, as
+    what grows with images is no Fact.
 
     Attributes:
         counts: by split and metric.
         inputs: rows of inputs, by split, path and kind.
-        rejects: by kind.
+        rejects: by kind. Those of one step have their lines, sums of several steps have none, see `Findings`.
         unlisted: names of files that no image row references.
         unmatched: names of images whose file was not found.
         warnings: split and text.
         classes: number of objects, or of images, by split and class index.
         statistics: of records, by split.
+        texts: numbers of encoded texts, by split and column.
+        listings: image folders that were listed, by path.
+        plans: how much is to be written, by split.
     """
 
     counts: dict[tuple[str, str], int] = {}
@@ -37,37 +44,71 @@ class Facts(msgspec.Struct, frozen=True):
     rejects: dict[RejectKind, Rejects] = {}
     unlisted: Names = NO_NAMES
     unmatched: Names = NO_NAMES
-    warnings: frozenset[tuple[str, str]] = frozenset()
+    warnings: set[tuple[str, str]] = set()
     classes: dict[tuple[str, int], int] = {}
     statistics: dict[str, Statistics] = {}
+    texts: dict[tuple[str, str], TextCounts] = {}
+    listings: dict[str, InputFile] = {}
+    plans: dict[str, SplitSize] = {}
 
-
-class FactsBuilder:
-    """Adds up what a step finds, or Facts of several steps."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._inputs: dict[tuple[str, str, str], InputRows] = {}
-        self._rejects = KindsBuilder()
-        self._unlisted: list[str] = []
-        self._unmatched: list[str] = []
-        self._names = NO_NAMES, NO_NAMES
-        self._warnings: set[tuple[str, str]] = set()
-        self._classes: Counter[tuple[str, int]] = Counter()
-        self._statistics: dict[str, Statistics] = {}
-
-    def count(self, split: str, metric: Metric, number: int = 1) -> None:
-        if number:
-            self._counts[split, metric.value] += number
+    def merge(self, other: "Facts") -> None:
+        """Add others, without the lines of their rejects."""
+        for key, number in other.counts.items():
+            self.counts[key] = self.counts.get(key, 0) + number
+        for (split, _, _), rows in other.inputs.items():
+            self.add_rows(split, rows)
+        for kind, rejects in other.rejects.items():
+            known = self.rejects.get(kind)
+            self.rejects[kind] = rejects.counted_with(known) if known else msgspec.structs.replace(rejects, packed=b"")
+        self.unlisted = add_names([self.unlisted, other.unlisted])
+        self.unmatched = add_names([self.unmatched, other.unmatched])
+        self.warnings |= other.warnings
+        for split_class, number in other.classes.items():
+            self.classes[split_class] = self.classes.get(split_class, 0) + number
+        for split, found in other.statistics.items():
+            known_ = self.statistics.get(split)
+            self.statistics[split] = add_statistics(known_, found) if known_ else found
+        for split_column, counts in other.texts.items():
+            self.texts[split_column] = counts.plus(self.texts.get(split_column, TextCounts()))
+        self.listings |= other.listings
+        self.plans |= other.plans
 
     def add_rows(self, split: str, rows: InputRows) -> None:
         key = split, rows.path, rows.kind
-        known = self._inputs.get(key, InputRows(rows.path, rows.kind, 0, 0))
+        known = self.inputs.get(key, InputRows(rows.path, rows.kind, 0, 0))
         numbers = known.images + rows.images, known.annotations + rows.annotations
-        self._inputs[key] = InputRows(rows.path, rows.kind, *numbers, known.uncarried or rows.uncarried)
+        self.inputs[key] = InputRows(rows.path, rows.kind, *numbers, known.uncarried or rows.uncarried)
+
+
+class Findings(NamedTuple):
+    """What steps found, together.
+
+    Attributes:
+        facts: a PCollection of Facts, one element at most.
+        lists: a PCollection of (RejectKind, Rejects) with their lines, one element of a kind.
+    """
+
+    facts: PCollection
+    lists: PCollection
+
+
+class FactsBuilder:
+    """The Facts of one step, image by image."""
+
+    def __init__(self) -> None:
+        self._facts = Facts()
+        self._rejects = KindsBuilder()
+        self._unlisted: list[str] = []
+        self._unmatched: list[str] = []
+        self.add_rows = self._facts.add_rows
+
+    def count(self, split: str, metric: Metric, number: int = 1) -> None:
+        if number:
+            counts = self._facts.counts
+            counts[split, metric.value] = counts.get((split, metric.value), 0) + number
 
     def warn(self, split: str, text: str) -> None:
-        self._warnings.add((split, text))
+        self._facts.warnings.add((split, text))
 
     def reject(self, split: str, reject: Rejected) -> None:
         progress.rejected(reject)
@@ -84,77 +125,63 @@ class FactsBuilder:
     def add_unmatched(self, *names: str) -> None:
         self._unmatched += names
 
-    def merge(self, facts: Facts) -> None:
-        self._counts.update(facts.counts)
-        for (split, _, _), rows in facts.inputs.items():
-            self.add_rows(split, rows)
-        for kind, rejects in facts.rejects.items():
-            self._rejects.merge(kind, rejects)
-        self._names = add_names([self._names[0], facts.unlisted]), add_names([self._names[1], facts.unmatched])
-        self._warnings |= facts.warnings
-        self._classes.update(facts.classes)
-        for split, found in facts.statistics.items():
-            self._statistics[split] = add_statistics(self._statistics.get(split, Statistics()), found)
+    def add_texts(self, split: str, column: str, counts: TextCounts) -> None:
+        known = self._facts.texts.get((split, column), TextCounts())
+        self._facts.texts[split, column] = known.plus(counts)
+
+    def add_classes(self, split: str, numbers: Mapping[int, int]) -> None:
+        classes = self._facts.classes
+        for index, number in numbers.items():
+            classes[split, index] = classes.get((split, index), 0) + number
+
+    def add_plan(self, split: str, size: SplitSize) -> None:
+        self._facts.plans[split] = size
 
     def build(self) -> Facts:
-        unlisted, unmatched = (
-            add_names([names, Names.of(found)])
-            for names, found in zip(self._names, (self._unlisted, self._unmatched), strict=True)
+        names = Names.of(self._unlisted), Names.of(self._unmatched)
+        return msgspec.structs.replace(
+            self._facts, rejects=self._rejects.build(), unlisted=names[0], unmatched=names[1]
         )
-        return Facts(
-            dict(self._counts),
-            self._inputs,
-            self._rejects.build(),
-            unlisted,
-            unmatched,
-            frozenset(self._warnings),
-            dict(self._classes),
-            self._statistics,
-        )
-
-    def __reduce__(self):  # Beam pickles accumulators
-        return _builder_of, (self.build(),)
-
-
-def _builder_of(facts: Facts) -> FactsBuilder:
-    builder = FactsBuilder()
-    builder.merge(facts)
-    return builder
 
 
 class CombineFacts(beam.CombineFn):
     """Add up Facts."""
 
-    def create_accumulator(self) -> FactsBuilder:
-        return FactsBuilder()
+    def create_accumulator(self) -> Facts:
+        return Facts()
 
-    def add_input(self, builder: FactsBuilder, facts: Facts) -> FactsBuilder:
-        builder.merge(facts)
-        return builder
+    def add_input(self, sum_: Facts, facts: Facts) -> Facts:
+        sum_.merge(facts)
+        return sum_
 
-    def merge_accumulators(self, builders: Iterable[FactsBuilder]) -> FactsBuilder:
-        merged, *others = builders
-        for builder in others:
-            merged.merge(builder.build())
-        return merged
+    def merge_accumulators(self, sums: Iterable[Facts]) -> Facts:
+        return add_facts(sums)
 
-    def extract_output(self, builder: FactsBuilder) -> Facts:
-        return builder.build()
+    def extract_output(self, sum_: Facts) -> Facts:
+        return sum_
 
 
 class AddFacts(beam.PTransform):
-    """Convert PCollections of Facts to one element at most: none if there are no Facts."""
+    """Convert PCollections of Facts to Findings."""
 
     def expand(self, parts):
-        combine = beam.CombineGlobally(CombineFacts()).without_defaults()
-        return tuple(parts) | "Parts" >> beam.Flatten() | "AddUp" >> combine
+        facts = tuple(parts) | "Parts" >> beam.Flatten()
+        rejects = facts | "Rejects" >> beam.FlatMap(_rejects).with_output_types(tuple[RejectKind, Rejects])
+        return Findings(
+            facts | "AddUp" >> beam.CombineGlobally(CombineFacts()).without_defaults(),
+            rejects | "AddLists" >> beam.CombinePerKey(add_rejects),
+        )
+
+
+def _rejects(facts: Facts) -> list[tuple[RejectKind, Rejects]]:
+    return list(facts.rejects.items())
 
 
 def add_facts(parts: Iterable[Facts]) -> Facts:
-    builder = FactsBuilder()
+    sum_ = Facts()
     for part in parts:
-        builder.merge(part)
-    return builder.build()
+        sum_.merge(part)
+    return sum_
 
 
 def tagged(builder: FactsBuilder) -> TaggedOutput:

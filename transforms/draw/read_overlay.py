@@ -1,23 +1,18 @@
 """The values of a record become what is drawn of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import SEMANTIC_IGNORE, SEMANTIC_THING, LabelMap
 from recordmill.schemas.manifest import label_by_id
 from recordmill.schemas.rejects import UnusableError
-from recordmill.transforms.draw.open_record_picture import open_record_picture
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.draw.overlay import Colour, Layer, Overlay, Shape, class_colour, name_colour
-from recordmill.transforms.masks.bitmaps import bitmap
-from recordmill.transforms.masks.decode_segmentation import decode_counts
-
-Values = Mapping[str, Any]
-"""Of a record, by their sources (`recordmill.schemas.layouts`), as `RecordParser` gives them; any of them may be
-missing."""
 
 _THINGS = "things"
 """All of them have one number in semantic maps."""
@@ -43,45 +38,31 @@ class OverlayReader:
             "objects.label": self._by_label,
         }
 
-    def __call__(self, values: Values, size: tuple[int, int]) -> Overlay:
-        """What is drawn of a record.
-
-        Args:
-            size: width and height of its picture, in pixels.
-        """
+    def __call__(self, record: RecordView) -> Overlay:
+        """What is drawn of a record, whose view has the size of its picture."""
         faults: list[str] = []
-        layers = [Layer("objects", tuple(self._objects(values, size, faults)))]
-        regions = {"panoptic": self._panoptic(values, faults), "semantic": self._semantic(values, faults)}
+        layers = [Layer("objects", tuple(self._objects(record, faults)))]
+        regions = {"panoptic": self._panoptic(record, faults), "semantic": self._semantic(record, faults)}
         layers += [Layer(title, shapes) for title, found in regions.items() if (shapes := tuple(found))]
         kept = [layer for layer in layers if layer.shapes] or layers[:1]
-        return Overlay(tuple(kept), tuple(self._lines(values)), tuple(faults))
+        return Overlay(tuple(kept), tuple(self._lines(record)), tuple(faults))
 
-    def _objects(self, values: Values, size: tuple[int, int], faults: list[str]) -> Iterator[Shape]:
-        boxes = _boxes(values, size)
-        masks = list(_masks(values, size, faults))
-        keypoints = _keypoints(values, max(len(boxes), len(masks)))
-        crowds = np.atleast_1d(values.get("objects.is_crowd", ()))
-        for number in range(max(len(boxes), len(masks))):
-            name, colour, category = self._class(values, number)
-            box = None
-            if number < len(boxes) and np.isfinite(boxes[number]).all():
-                ymin, xmin, ymax, xmax = boxes[number].tolist()
-                box = ymin, xmin, ymax, xmax
-            elif number < len(boxes):
-                faults.append(f"the box of object {number} is not finite: {boxes[number].tolist()}")
-            yield Shape(
-                name,
-                colour,
-                box,
-                masks[number] if number < len(masks) else None,
-                keypoints[number] if number < len(keypoints) else (),
-                category.skeleton if category else (),
-                bool(number < len(crowds) and crowds[number]),
-            )
+    def _objects(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
+        boxes = record.boxes_yxyx_frac.tolist()
+        masks = list(_masks(record, faults))
+        objects = max(len(boxes), len(masks))
+        columns = zip_longest(boxes, masks, _keypoints(record, objects), record.listed("objects.is_crowd")[:objects])
+        for number, (box, mask, keypoints, is_crowd) in enumerate(columns):
+            name, colour, category = self._class(record, number)
+            if box and not np.isfinite(box).all():
+                faults.append(f"the box of object {number} is not finite: {box}")
+                box = None
+            skeleton = category.skeleton if category else ()
+            yield Shape(name, colour, box and tuple(box), mask, keypoints or (), skeleton, bool(is_crowd))
 
-    def _class(self, values: Values, number: int) -> tuple[str, Colour, Category | None]:
+    def _class(self, record: RecordView, number: int) -> tuple[str, Colour, Category | None]:
         """Name and colour of an object's class, and its category where the data set's classes are known."""
-        known = ((_at(values, source, number), by_number) for source, by_number in self._by_number.items())
+        known = ((_at(record, source, number), by_number) for source, by_number in self._by_number.items())
         numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
         category = next((category for _, category in numbers if category), None)
         if category:
@@ -90,20 +71,20 @@ class OverlayReader:
             name, colour = f"class {numbers[0][0]}", class_colour(numbers[0][0])
         else:
             name, colour = "", name_colour("")
-        if text := _at(values, "objects.category_name", number):
+        if text := _at(record, "objects.category_name", number):
             name = shown_text(text)
             colour = colour if numbers else name_colour(name)
         return name, colour, category
 
-    def _panoptic(self, values: Values, faults: list[str]) -> Iterator[Shape]:
-        if (ids := _map(values, "panoptic.png", faults)) is not None and "segments.id" in values:
-            classes = dict(zip(values["segments.id"].tolist(), values["segments.class_index"].tolist(), strict=False))
+    def _panoptic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
+        if (ids := _map(record, "panoptic.png", faults)) is not None and "segments.id" in record.values:
+            classes = dict(zip(record.listed("segments.id"), record.listed("segments.class_index"), strict=False))
             for id_ in np.unique(ids).tolist():
                 if id_ in classes:
                     category = _nth(self._labels.segments, classes[id_])
                     yield self._region(category, classes[id_], ids == id_)
-        elif (labels := _map(values, "panoptic.category_png", faults)) is not None:
-            instances = _map(values, "panoptic.instance_png", faults)
+        elif (labels := _map(record, "panoptic.category_png", faults)) is not None:
+            instances = _map(record, "panoptic.instance_png", faults)
             if instances is None or instances.shape != labels.shape:
                 instances = np.zeros_like(labels)
             segments = labels * (1 << 16) + instances
@@ -111,8 +92,8 @@ class OverlayReader:
                 label = segment >> 16
                 yield self._region(self._by_label.get(label), label, segments == segment)
 
-    def _semantic(self, values: Values, faults: list[str]) -> Iterator[Shape]:
-        pixels = _map(values, "semantic.png", faults)
+    def _semantic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
+        pixels = _map(record, "semantic.png", faults)
         if pixels is None:
             return
         by_value = {value: id_ for id_, value in self._labels.semantic_by_id().items() if value != SEMANTIC_THING}
@@ -128,29 +109,26 @@ class OverlayReader:
             return Shape(f"class {number}", class_colour(number), mask=mask)
         return Shape(category.name, class_colour(self._colours[category.id]), mask=mask)
 
-    def _lines(self, values: Values) -> Iterator[str]:
+    def _lines(self, record: RecordView) -> Iterator[str]:
         """The texts of a record: its file's name, its class, its captions."""
-        if name := shown_text(values.get("image.file_name", b"")) or shown_text(values.get("image.id", b"")):
-            yield name
-        if class_name := self.class_of_image(values):
-            yield class_name
-        yield from (shown_text(caption) for caption in values.get("captions.text", ()))
+        texts = (shown_text(record.values.get(source, b"")) for source in ("image.file_name", "image.id"))
+        yield from filter(None, (next(filter(None, texts), ""), self.class_of_image(record)))
+        yield from (shown_text(caption) for caption in record.values.get("captions.text", ()))
 
-    def class_of_image(self, values: Values) -> str:
+    def class_of_image(self, record: RecordView) -> str:
         """The class of a record that has one as a whole; empty for any other."""
-        if name := values.get("image.class_name"):
+        if name := record.values.get("image.class_name"):
             return shown_text(name)
-        source = next((source for source in values if source.startswith(CLASS_OF_ROW)), "image.class_index")
-        if (index := _at(values, source, 0)) is None:
+        if (index := record.image_class) is None:
             return ""
         category = _nth(self._labels.categories, index)
         return category.name if category else f"class {index}"
 
-    def classes(self, values: Values) -> set[str]:
+    def classes(self, record: RecordView) -> set[str]:
         """The names of all classes in a record: of its objects, of itself, of its maps."""
-        objects = max(len(_listed(values.get(source))) for source in ("objects.category_name", *self._by_number))
-        names = {self._class(values, number)[0] for number in range(objects)} | {self.class_of_image(values)}
-        maps = (*self._panoptic(values, []), *self._semantic(values, []))
+        objects = max(len(record.listed(source)) for source in ("objects.category_name", *self._by_number))
+        names = {self._class(record, number)[0] for number in range(objects)} | {self.class_of_image(record)}
+        maps = (*self._panoptic(record, []), *self._semantic(record, []))
         return {*names, *(shape.name for shape in maps)} - {"", _THINGS}
 
 
@@ -159,79 +137,37 @@ def shown_text(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
-def _at(values: Values, source: str, number: int) -> Any:
+def _at(record: RecordView, source: str, number: int) -> Any:
     """The `number`-th value of a list; None where there is none."""
-    listed = _listed(values.get(source))
+    listed = record.listed(source)
     return listed[number] if number < len(listed) else None
-
-
-def _listed(found: Any) -> list[Any]:
-    if found is None:
-        return []
-    return found if isinstance(found, list) else np.atleast_1d(found).tolist()
 
 
 def _nth(categories: tuple[Category, ...], index: int) -> Category | None:
     return categories[index] if 0 <= index < len(categories) else None
 
 
-def _boxes(values: Values, size: tuple[int, int]) -> np.ndarray:
-    """float [N, 4]: ymin, xmin, ymax, xmax as fractions, from whichever form the layout has."""
-    if "objects.bbox_xywh_px" in values:
-        x, y, width, height = _fours(values["objects.bbox_xywh_px"]).astype(float).T
-        return np.column_stack((y / size[1], x / size[0], (y + height) / size[1], (x + width) / size[0]))
-    if "objects.bbox_yxyx" in values:
-        return _fours(values["objects.bbox_yxyx"])
-    edges = [values.get(f"objects.{edge}", np.empty(0)) for edge in ("ymin", "xmin", "ymax", "xmax")]
-    shortest = min(map(len, edges))
-    return np.column_stack([edge[:shortest] for edge in edges])
-
-
-def _fours(numbers: Any) -> np.ndarray:
-    """[N, 4], as far as they go."""
-    listed = np.asarray(numbers)
-    return listed[: len(listed) // 4 * 4].reshape(-1, 4)
-
-
-def _masks(values: Values, size: tuple[int, int], faults: list[str]) -> Iterator[np.ndarray | None]:
+def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]:
     """The mask of each object; None where it cannot be read, or is empty."""
-    if "objects.mask_png" in values:
-        for number, png in enumerate(values["objects.mask_png"]):
-            pixels = _grey(png, f"the mask of object {number}", faults)
-            yield pixels > 0 if pixels is not None and pixels.any() else None
-        return
-    for number, counts in enumerate(values.get("objects.mask_rle", ())):
-        try:
-            runs = decode_counts(counts, *size)
-        except UnusableError as fault:
-            faults.append(f"the mask of object {number} cannot be drawn: {fault}")
-            yield None
-            continue
-        yield bitmap(runs, *size) if runs[1::2].any() else None
+    for number, mask in enumerate(record.masks()):
+        if isinstance(mask, UnusableError):
+            faults.append(f"the mask of object {number} cannot be drawn: {mask}")
+        yield mask > 0 if isinstance(mask, np.ndarray) and mask.any() else None
 
 
-def _keypoints(values: Values, objects: int) -> list[tuple[tuple[float, float, int], ...]]:
+def _keypoints(record: RecordView, objects: int) -> list[tuple[tuple[float, float, int], ...]]:
     """x and y as fractions, and visibility, of the keypoints of each object."""
-    x, y = (np.asarray(values.get(f"objects.keypoint_{axis}", ()), float) for axis in "xy")
-    seen = np.asarray(values.get("objects.keypoint_visibility", np.full(len(x), 2)), int)
-    if not objects or not len(x) or len({len(x), len(y), len(seen)}) > 1 or len(x) % objects:
-        return []
-    each = len(x) // objects
-    points = list(zip(x.tolist(), y.tolist(), seen.tolist(), strict=True))
-    return [tuple(points[number * each : (number + 1) * each]) for number in range(objects)]
-
-
-def _map(values: Values, source: str, faults: list[str]) -> np.ndarray | None:
-    """int64 [height, width] of a PNG of labels, or of ids as COCO's panoptic PNGs have them; None without one."""
-    png = values.get(source)
-    return _grey(png, source, faults) if png else None
-
-
-def _grey(png: bytes, what: str, faults: list[str]) -> np.ndarray | None:
+    number = len(record.listed("objects.keypoint_x"))
     try:
-        image = open_record_picture(png)
+        points = record.keypoints(objects, number // max(objects, 1))
+    except ValueError:  # of lists that do not go together
+        return []
+    return [tuple((x, y, int(seen)) for x, y, seen in of_object) for of_object in points.tolist()]
+
+
+def _map(record: RecordView, source: str, faults: list[str]) -> np.ndarray | None:
+    try:
+        return record.map(source) if record.values.get(source) else None
     except UnusableError as fault:
-        faults.append(f"{what} cannot be drawn: {fault}")
+        faults.append(f"{source} cannot be drawn: {fault}")
         return None
-    pixels = np.asarray(image if image.mode in ("L", "P", "I;16") else image.convert("RGB")).astype(np.int64)
-    return pixels if pixels.ndim == 2 else pixels @ np.array([1, 256, 65536])

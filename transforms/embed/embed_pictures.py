@@ -16,14 +16,13 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.models import FeatureModel, ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import BlockTasks
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.examples.encoded import Encoded
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.images.fetch_images import Fetch, fetch_for
 from recordmill.transforms.images.load_picture import load_pixels
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
-from recordmill.transforms.statistics.image_facts import FactsOfValues
 
 _Read = tuple[ImageTask, np.ndarray | Rejected]
 
@@ -68,13 +67,12 @@ def _read_ahead(tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordCont
     """Pixels in the order of tasks. Threads have two batches in hand, so that one is there when the model is ready."""
     size = max(1, -(-maker.batch // of.threads))
     parts = (tasks[start : start + size] for start in range(0, len(tasks), size))
-    fetch = fetch_for(task.ref for task in tasks)
-    read = partial(_read, size=maker.model.input_size, resize=maker.resize, fetch=fetch)
+    read = partial(_read, size=maker.model.input_size, resize=maker.resize)
     return chain.from_iterable(look_ahead(read, parts, of.pool, of.threads))
 
 
-def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str, fetch: Fetch) -> list[_Read]:
-    return [(task, load_pixels(task, size, resize, fetch)) for task in tasks]
+def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> list[_Read]:
+    return [(task, load_pixels(task, size, resize)) for task in tasks]
 
 
 def in_batches(items: Iterator[_Read], batch: int) -> Iterator[list[_Read]]:
@@ -102,7 +100,6 @@ class FeatureEncoder:
     def __init__(self, labels: LabelMap, table: FeatureTable, dtype: str):
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._writer = ExampleWriter(table)
-        self._facts = FactsOfValues(table)
         self._dtype = np.dtype(dtype).newbyteorder("<")
 
     def encode(self, task: ImageTask, feature: np.ndarray) -> Encoded | Rejected:
@@ -123,7 +120,7 @@ class FeatureEncoder:
             "image.id": b"%d" % task.image_id,
         }
         record = self._writer.record(values)
-        return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, self._facts(values))
+        return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, RecordView(values).facts())
 
 
 def _fault(feature: np.ndarray, values: np.ndarray) -> str:

@@ -15,12 +15,9 @@ from recordmill.schemas.rejects import Metric, Rejected, UnusableError
 from recordmill.transforms.examples.boxes import fit_boxes
 from recordmill.transforms.examples.encode_regions import RegionEncoder
 from recordmill.transforms.examples.encoded import check_size
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.masks.bitmaps import bitmap, mask_bounds, resized, run_lengths
-from recordmill.transforms.masks.decode_segmentation import decode_segmentation
+from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts, has_several_runs
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
-
-_NO_MASK = (np.nan,) * 4
 
 
 class DrawnMasks(NamedTuple):
@@ -39,7 +36,7 @@ class DrawnMasks(NamedTuple):
     faults: dict[int, UnusableError]
     png: list[bytes]
     rle: list[bytes]
-    bounds_px: list[tuple[float, float, float, float]]
+    bounds_px: list[list[float]]
     values: dict[str, Any]
     rejected: list[Rejected]
     counted: Counter[Metric]
@@ -60,15 +57,12 @@ class MaskDrawer:
         self.has_masks = Part.MASK_PNG in table.parts or Part.MASK_RLE in table.parts
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
-    def draw(
-        self, task: ImageTask, block: Block, row: int, picture: Picture, fetch: Fetch = fetch_file
-    ) -> DrawnMasks | None:
+    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> DrawnMasks | None:
         """Draw the masks of an image; None if none are wanted.
 
         Args:
             task: with labels; its objects are in the Block.
             block: of images; that of the task is in `row`.
-            fetch: reads its panoptic PNG, if it has one.
 
         Raises:
             UnusableError: the masks are larger than a record.
@@ -80,7 +74,7 @@ class MaskDrawer:
         if self.has_masks:
             self._draw_objects(block.cut(row, row + 1), picture, drawn)
         if Part.PANOPTIC in self._parts:
-            drawn.values.update(self._panoptic_values(task, picture, fetch, drawn))
+            drawn.values.update(self._panoptic_values(task, picture, drawn))
         elif Part.SEMANTIC in self._parts:
             drawn.values.update(self._stuff_values(task, picture, drawn))
         return drawn
@@ -89,25 +83,30 @@ class MaskDrawer:
         frames = np.tile(np.array(picture.frame, np.int64), (objects.num_objects, 1))
         is_usable = fit_boxes(objects.boxes_xywh_px, frames, self._box_policy).is_usable
         segmentation = objects.segmentation.rows() if objects.segmentation else [b""] * objects.num_objects
-        masks = []
+        masks, texts = [], []
         for row in np.flatnonzero(is_usable).tolist():
             try:
-                masks.append(_runs(segmentation[row], picture))
+                masks.append(_counts(segmentation[row], picture))
+                texts.append(segmentation[row])
             except UnusableError as fault:
                 drawn.faults[row] = fault
         size, others = (picture.width, picture.height), len(picture.data)
         if Part.MASK_PNG in self._parts:
-            drawn.png.extend(_within_a_record((mask_png(runs, *size) for runs in masks), others))
+            drawn.png.extend(_within_a_record((mask_png(decode_counts(each, *size), *size) for each in masks), others))
         if Part.MASK_RLE in self._parts:
-            drawn.rle.extend(_within_a_record((mask_rle(runs, *size) for runs in masks), others))
-        drawn.bounds_px.extend(mask_bounds(runs, picture.height) or _NO_MASK for runs in masks)
-        drawn.counted[Metric.MASKS] = sum(len(runs) > 1 for runs in masks)
+            drawn.rle.extend(_within_a_record(masks, others))
+        bounds_px = mask_bounds(masks, *size)
+        drawn.bounds_px.extend(bounds_px.tolist())
+        drawn.counted[Metric.MASKS] = sum(
+            has_pixels or (not picture.annotated_size and has_several_runs(text))
+            for has_pixels, text in zip((bounds_px[:, 0] >= 0).tolist(), texts, strict=True)
+        )
 
-    def _panoptic_values(self, task: ImageTask, picture: Picture, fetch: Fetch, drawn: DrawnMasks) -> dict[str, Any]:
+    def _panoptic_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
         """The values that come of a panoptic annotation; without one, all is void."""
         for row in task.labels.panoptic:
             try:
-                values = self._regions.of_panoptic(row, picture, fetch)
+                values = self._regions.of_panoptic(row, picture)
             except UnusableError as fault:
                 drawn.rejected.append(Rejected("annotation", None, fault.reason, fault.detail, task.image_id))
             else:
@@ -120,7 +119,8 @@ class MaskDrawer:
         regions: list[tuple[StuffAnnotation, np.ndarray]] = []
         for region in task.labels.regions:
             try:
-                regions.append((region, _runs(region.segmentation, picture)))
+                counts = _counts(region.segmentation, picture)
+                regions.append((region, decode_counts(counts, picture.width, picture.height)))
             except UnusableError as fault:
                 drawn.rejected.append(Rejected("annotation", region.id, fault.reason, fault.detail, task.image_id))
         drawn.counted[Metric.REGIONS] = len(regions)
@@ -137,13 +137,14 @@ def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
     return kept
 
 
-def _runs(segmentation: bytes, picture: Picture) -> np.ndarray:
-    """Run lengths of a mask of the record's image.
+def _counts(segmentation: bytes, picture: Picture) -> bytes:
+    """Compressed counts of a mask of the record's image.
 
     Raises:
         UnusableError: it is no mask of the image.
     """
-    runs = decode_segmentation(segmentation, *picture.frame)
+    counts, size = compress_segmentation(segmentation, *picture.frame), (picture.width, picture.height)
     if picture.annotated_size:
-        runs = run_lengths(resized(bitmap(runs, *picture.frame), picture.width, picture.height))
-    return runs
+        pixels = bitmap(decode_counts(counts, *picture.frame), *picture.frame)
+        counts = mask_rle(run_lengths(resized(pixels, *size)))
+    return counts

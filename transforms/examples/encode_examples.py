@@ -1,7 +1,7 @@
 """Pictures and annotations become serialised tf.Examples, a run of images at a time."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, starts_of
 from recordmill.schemas.example import Column, ExampleWriter, Record, bytes_items
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.image_facts import NO_CLASS, FactColumns
 from recordmill.schemas.images import ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import VALUE_OF
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_tasks import object_columns
@@ -22,7 +24,6 @@ from recordmill.transforms.examples.boxes import FittedBoxes, fit_boxes
 from recordmill.transforms.examples.draw_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.examples.encode_keypoints import KeypointEncoder
 from recordmill.transforms.examples.encoded import EncodedRun, check_size, transcoding_counts
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.open_picture import encoded_channels
 
 
@@ -40,8 +41,8 @@ class LoadedImage(NamedTuple):
     masks: DrawnMasks | None = None
 
 
-class _Run(NamedTuple):
-    """Images that are written: N, with their M objects that are.
+class Run(NamedTuple):
+    """Images that are written: N, with their M objects that are. `recordmill.schemas.values` makes columns of it.
 
     Attributes:
         images: N images, with pictures.
@@ -50,6 +51,10 @@ class _Run(NamedTuple):
         frame_px: int64 [N, 2], width and height of what annotations refer to.
         boxes: M boxes.
         class_index: int64 [M].
+        label_of_class: int64 [classes].
+        name_of_class: serialised bytes [classes].
+        image_class: int64 [N], class index of images of one class; empty for others.
+        keypoints: their columns, by name.
     """
 
     images: list[LoadedImage]
@@ -58,10 +63,22 @@ class _Run(NamedTuple):
     frame_px: np.ndarray
     boxes: FittedBoxes
     class_index: np.ndarray
+    label_of_class: np.ndarray
+    name_of_class: Ragged
+    image_class: np.ndarray
+    keypoints: dict[str, Column]
 
     @property
     def pictures(self) -> list[Any]:
         return [image.picture for image in self.images]
+
+    @property
+    def labels(self) -> list[ImageLabels]:
+        return [image.task.labels for image in self.images]
+
+    @property
+    def channels(self) -> list[int]:
+        return [encoded_channels(picture.data, picture.format) for picture in self.pictures]
 
 
 class ExampleEncoder:
@@ -83,24 +100,24 @@ class ExampleEncoder:
         self._keypoints = KeypointEncoder(labels)
         self._writer = ExampleWriter(table)
         self._sources = table.sources
+        self._writes = {source: write for source in table.sources if (write := VALUE_OF[source].write)}
         self._parts = table.parts
         self._has_class = "image.class_index" in table.sources
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
 
-    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture, fetch: Fetch = fetch_file) -> LoadedImage:
+    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> LoadedImage:
         """An image with the masks that its record has; used by several threads.
 
         Args:
             block: of images; that of the task is in `row`.
-            fetch: reads its panoptic PNG, if it has one.
 
         Raises:
             OSError: storage fails.
         """
         try:
             check_size(len(picture.data))
-            return LoadedImage(task, picture, self._drawer.draw(task, block, row, picture, fetch))
+            return LoadedImage(task, picture, self._drawer.draw(task, block, row, picture))
         except UnusableError as fault:
             return LoadedImage(task, task.rejected(fault.reason, fault.detail))
 
@@ -135,7 +152,7 @@ class ExampleEncoder:
             left_out.bytes,
         )
 
-    def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[_Run, dict[int, list[Rejected]]]:
+    def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[Run, dict[int, list[Rejected]]]:
         """Fit the boxes of images that have pictures; also why objects are left out, by the image's row."""
         pictures: list[Any] = [image.picture for image in images]
         size_px = np.array([(picture.width, picture.height) for picture in pictures], np.int64).reshape(-1, 2)
@@ -149,7 +166,24 @@ class ExampleEncoder:
         if not is_written.all():
             rejected = _reject_objects(block, images, boxes, np.flatnonzero(~is_written))
             block, boxes = block.take_objects(is_written), boxes.take(is_written)
-        return _Run(images, block, size_px, frame_px, boxes, self._class_indices(block.category_id)), rejected
+        class_index = self._class_indices(block.category_id)
+        names = [image.task.labels.class_name or "" for image in images] if self._has_class else []
+        keypoints = {}
+        if Part.KEYPOINTS in self._parts:
+            keypoints = self._keypoints.encode(block.keypoints_xyv, class_index, frame_px[block.image_of_object])
+        run = Run(
+            images,
+            block,
+            size_px,
+            frame_px,
+            boxes,
+            class_index,
+            self._label,
+            self._name,
+            np.array([self._class_of_name[name] for name in names], np.int64),
+            keypoints,
+        )
+        return run, rejected
 
     def _class_indices(self, category_id: np.ndarray) -> np.ndarray:
         """The class index of each object: int64 [M].
@@ -163,76 +197,21 @@ class ExampleEncoder:
             raise KeyError(int(category_id[~is_known][0]))
         return found
 
-    def _columns(self, run: _Run) -> dict[str, Column]:
-        """The values of `recordmill.schemas.layouts` that the table has, a row a record."""
-        of_images, of_objects = self._image_columns(run), self._object_columns(run)
-        if self.per_annotation:
-            image = run.block.image_of_object
-            return {source: _repeat(column, image) for source, column in of_images.items()} | of_objects
-        starts = run.block.first_object_of_image
-        return of_images | {source: _group(column, starts) for source, column in of_objects.items()}
+    def _columns(self, run: Run) -> dict[str, Column]:
+        """The values of the table, a row a record."""
+        columns = {}
+        for source, write in self._writes.items():
+            column = write(run)
+            if self.per_annotation:
+                columns[source] = (
+                    column if source.startswith("objects.") else _repeat(column, run.block.image_of_object)
+                )
+            else:
+                starts = run.block.first_object_of_image
+                columns[source] = _group(column, starts) if source.startswith("objects.") else column
+        return columns
 
-    def _image_columns(self, run: _Run) -> dict[str, Column]:
-        """Values that are one an image, or a list an image."""
-        pictures, labels = run.pictures, [image.task.labels for image in run.images]
-        make: dict[str, Callable[[], Column]] = {
-            "captions.id": lambda: [[caption.id for caption in each.captions] for each in labels],
-            "captions.index": lambda: [each.caption_index for each in labels],
-            "captions.text": lambda: [[caption.caption.encode() for caption in each.captions] for each in labels],
-            "captions.tokens": lambda: [each.caption_index for each in labels],
-            "captions.value": lambda: [each.caption_value for each in labels],
-            "image.channels": lambda: [encoded_channels(each.data, each.format) for each in pictures],
-            "image.class_index": lambda: self._image_classes(run),
-            "image.class_name": lambda: [(each.class_name or "").encode() for each in labels],
-            "image.encoded": lambda: [each.data for each in pictures],
-            "image.file_name": run.block.file_name.rows,
-            "image.format": lambda: [each.format.encode() for each in pictures],
-            "image.height": lambda: run.size_px[:, 1],
-            "image.id": lambda: [b"%d" % image_id for image_id in run.block.image_id.tolist()],
-            "image.neg_category_ids": lambda: [each.neg_category_ids for each in labels],
-            "image.not_exhaustive_category_ids": lambda: [each.not_exhaustive_category_ids for each in labels],
-            "image.number": lambda: run.block.image_id,
-            "image.sha256": lambda: [each.sha256.encode() for each in pictures],
-            "image.width": lambda: run.size_px[:, 0],
-        }
-        drawn = [source for source in self._sources if source.startswith(_DRAWN)]
-        values: list[Any] = [image.masks.values if image.masks else {} for image in run.images]
-        found = {source: column() for source, column in make.items() if source in self._sources}
-        return found | {source: [each[source] for each in values] for source in drawn}
-
-    def _image_classes(self, run: _Run) -> np.ndarray:
-        """The class index of each image: int64 [N]."""
-        return np.array([self._class_of_name[image.task.labels.class_name or ""] for image in run.images], np.int64)
-
-    def _object_columns(self, run: _Run) -> dict[str, Column]:
-        """Values that are one an object, or a list an object."""
-        block, boxes, class_index = run.block, run.boxes, run.class_index
-        masks: list[Any] = [image.masks for image in run.images]
-        make: dict[str, Callable[[], Column]] = {
-            "objects.area": lambda: block.area_px2,
-            "objects.area_whole": lambda: _whole(block.area_px2),
-            "objects.bbox_xywh_px": lambda: _boxes_px(run),
-            "objects.bbox_yxyx": lambda: boxes.yxyx_frac,
-            "objects.category_id": lambda: block.category_id,
-            "objects.category_name": lambda: self._name.take(class_index),
-            "objects.class_index": lambda: class_index,
-            "objects.id": lambda: block.object_id,
-            "objects.is_crowd": lambda: block.is_crowd,
-            "objects.label": lambda: self._label[class_index],
-            "objects.mask_png": lambda: [png for each in masks for png in each.png],
-            "objects.mask_rle": lambda: [rle for each in masks for rle in each.rle],
-            "objects.xmax": lambda: boxes.yxyx_frac[:, 3],
-            "objects.xmin": lambda: boxes.yxyx_frac[:, 1],
-            "objects.ymax": lambda: boxes.yxyx_frac[:, 2],
-            "objects.ymin": lambda: boxes.yxyx_frac[:, 0],
-        }
-        found = {source: column() for source, column in make.items() if source in self._sources}
-        if Part.KEYPOINTS in self._parts:
-            frame_px = run.frame_px[block.image_of_object]
-            found |= self._keypoints.encode(block.keypoints_xyv, class_index, frame_px)
-        return found
-
-    def _facts(self, run: _Run) -> FactColumns:
+    def _facts(self, run: Run) -> FactColumns:
         """What statistics count of the images."""
         pictures, tasks = run.pictures, [image.task for image in run.images]
         columns: dict[str, Any] = {
@@ -243,7 +222,7 @@ class ExampleEncoder:
             "sha256": [picture.sha256 for picture in pictures],
             "is_continuation": np.array([task.is_continuation for task in tasks], bool),
             "measures": [picture.measures for picture in pictures],
-            "image_class": self._image_classes(run) if self._has_class else np.full(len(tasks), NO_CLASS),
+            "image_class": run.image_class if self._has_class else np.full(len(tasks), NO_CLASS),
         }
         if "objects.class_index" in self._sources:
             columns["first_object_of_image"] = run.block.first_object_of_image
@@ -258,10 +237,6 @@ class ExampleEncoder:
             segments = [image.masks.values["segments.class_index"] for image in run.images if image.masks]
             columns["segments"] = ragged_ints(segments)
         return FactColumns(**columns)
-
-
-_DRAWN = ("panoptic.", "segments.", "semantic.")
-"""Begin sources whose values are drawn, an image at a time."""
 
 
 def with_objects(block: Block) -> Block:
@@ -301,29 +276,12 @@ def _repeat(column: Column, image_of_object: np.ndarray) -> Column:
     return [column[image] for image in image_of_object.tolist()]
 
 
-def _whole(numbers: np.ndarray) -> np.ndarray:
-    """Numbers without their fractions: int64."""
-    with np.errstate(invalid="raise"):
-        return numbers.astype(np.int64)
-
-
-def _boxes_px(run: _Run) -> np.ndarray:
-    """x, y, width, height in pixels of the record's image: float64 [M, 4]; the source's own numbers, where box and
-    image are as they were."""
-    image = run.block.image_of_object
-    sides = run.size_px[image].astype(np.float64)
-    ymin, xmin, ymax, xmax = run.boxes.yxyx_frac.T
-    low, high = np.column_stack((xmin, ymin)) * sides, np.column_stack((xmax, ymax)) * sides
-    is_as_it_was = ~run.boxes.is_clipped & (run.frame_px == run.size_px).all(axis=1)[image]
-    return np.where(is_as_it_was[:, None], run.block.boxes_xywh_px, np.concatenate((low, high - low), axis=1))
-
-
 def _numbers(indices: np.ndarray) -> dict[int, int]:
     """How often each class index is there, of those that are."""
     return {index: number for index, number in enumerate(np.bincount(indices).tolist()) if number}
 
 
-def _count(run: _Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metric]:
+def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metric]:
     """What is counted of images, by the number of records that each has."""
     clipped = int(run.boxes.is_clipped.sum())
     counted = Counter({Metric.OBJECTS: len(run.class_index), Metric.BOXES_CLIPPED: clipped})

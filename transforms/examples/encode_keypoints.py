@@ -20,7 +20,7 @@ class KeypointEncoder:
         self._names = ragged_bytes([b"".join(bytes_items(each)) for each in padded])
 
     def encode(self, keypoints_xyv: Ragged | None, class_index: np.ndarray, frame_px: np.ndarray) -> dict[str, Column]:
-        """The values of `recordmill.schemas.layouts`, a row an object.
+        """The columns of `recordmill.schemas.values`, a row an object.
 
         A keypoint that is not labelled is at 0, 0 whatever the source has there.
 
@@ -39,9 +39,9 @@ class KeypointEncoder:
             xy[row], visibility[row] = np.where(visible[:, None] != 0, fractions, 0.0), visible
         of_object = visibility.reshape(objects, per_object)
         return {
-            "objects.keypoint_num": (of_object > 0).sum(axis=1),
-            "objects.keypoint_text": self._names.take(class_index),
-            "objects.keypoint_visibility": of_object,
-            "objects.keypoint_x": xy[:, 0].reshape(objects, per_object),
-            "objects.keypoint_y": xy[:, 1].reshape(objects, per_object),
+            "num": (of_object > 0).sum(axis=1),
+            "text": self._names.take(class_index),
+            "visibility": of_object,
+            "x": xy[:, 0].reshape(objects, per_object),
+            "y": xy[:, 1].reshape(objects, per_object),
         }

@@ -12,9 +12,9 @@ from recordmill.schemas.images import ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.rejects import Metric, Rejected, UnusableError
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.examples.encoded import Encoded, check_size, transcoding_counts
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.statistics.image_facts import FactsOfValues, class_source
 
 
 class PictureRowEncoder:
@@ -29,23 +29,30 @@ class PictureRowEncoder:
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         features = tuple(filter(is_of_picture, table.features))
         self._writer = ExampleWriter(msgspec.structs.replace(table, features=features))
-        self._facts = FactsOfValues(table)
-        self._class_source = class_source(table)
+        self._class_source = table.class_source
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
     def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
-        """The record of a row with its picture; or why there is none."""
+        """The record of a row with its picture; or why there is none.
+
+        Raises:
+            ValueError: no row of a table names the image.
+        """
+        row, name = task.labels.row, task.labels.class_name
+        if row is None:
+            raise ValueError("an image that no row names")
         try:
-            record, values = self._record(row_of(task), task, picture)
+            record, values = self._record(row, task, picture)
         except UnusableError as fault:
             return task.rejected(fault.reason, fault.detail)
         counted: Counter[Metric] = Counter({Metric.IMAGES: 1})
         if picture.transcoding:
             counted += transcoding_counts(picture.transcoding, len(picture.data))
-        class_counts = row_class(task, self._class_index)
-        for index in class_counts:  # one at the most
-            values[self._class_source] = index
-        return Encoded(((record,),), dict(counted), [], class_counts, self._facts(values, picture.measures))
+        class_counts = {}
+        if name is not None:
+            values[self._class_source] = self._class_index[name]
+            class_counts[self._class_index[name]] = 1
+        return Encoded(((record,),), dict(counted), [], class_counts, RecordView(values).facts(picture.measures))
 
     def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
         """The record, and the values of its picture."""
@@ -65,19 +72,3 @@ class PictureRowEncoder:
         record = merge_examples(row.record, self._writer.write(values))
         check_size(len(record))
         return record, values
-
-
-def row_of(task: ImageTask) -> TableRow:
-    """
-    Raises:
-        ValueError: no row of a table names the image.
-    """
-    if task.labels.row is None:
-        raise ValueError("an image that no row names")
-    return task.labels.row
-
-
-def row_class(task: ImageTask, class_index: dict[str, int]) -> dict[int, int]:
-    """The number of records, one, by the row's class index; none where rows have no classes."""
-    name = task.labels.class_name
-    return {} if name is None else {class_index[name]: 1}

@@ -10,7 +10,6 @@ from recordmill.schemas.images import Picture
 from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.examples.read_panoptic import PanopticMap, read_panoptic
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.masks.bitmaps import bitmap, resized
 from recordmill.transforms.masks.encode_png import black_png, encode_png, grey_png
 
@@ -32,8 +31,8 @@ class RegionEncoder:
         self._index = {category.id: index for index, category in enumerate(labels.segments)}
         self._sources = sources
 
-    def of_panoptic(self, panoptic: PanopticAnnotation, picture: Picture, fetch: Fetch = fetch_file) -> dict[str, Any]:
-        """The values that come of a panoptic annotation, whose PNG is read by `fetch`.
+    def of_panoptic(self, panoptic: PanopticAnnotation, picture: Picture) -> dict[str, Any]:
+        """The values that come of a panoptic annotation.
 
         Raises:
             UnusableError: its PNG cannot be used, or its categories' labels do not fit into a category mask.
@@ -45,7 +44,7 @@ class RegionEncoder:
             if beyond:
                 detail = f"{panoptic.file_name!r}: label {beyond[0]} is not 1 to 255, what a mask of one byte holds"
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
-        read = read_panoptic(panoptic, *picture.frame, frozenset(self._index), fetch)
+        read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
         # Boxes and areas are of the picture as it was annotated: when it is shrunk, small segments may vanish.
         measured = read.indices
         if picture.annotated_size:

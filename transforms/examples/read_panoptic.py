@@ -8,7 +8,7 @@ from recordmill.schemas.annotations import PanopticAnnotation
 from recordmill.schemas.images import panoptic_file
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.check_png import check_png
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+from recordmill.transforms.images.fetch_images import fetch_file
 from recordmill.transforms.images.load_images import DECODING, brief
 from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
@@ -29,10 +29,8 @@ class PanopticMap(NamedTuple):
     indices: np.ndarray
 
 
-def read_panoptic(
-    panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int], fetch: Fetch = fetch_file
-) -> PanopticMap:
-    """Read the PNG of an image of `width` x `height` pixels by `fetch`, and compare its segments with its row.
+def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
+    """Read the PNG of an image of `width` x `height` pixels, and compare its segments with its row.
 
     Args:
         category_ids: of all segments; they are how panopticapi's two-channel format is known.
@@ -45,7 +43,7 @@ def read_panoptic(
         detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
     try:
-        data = fetch(panoptic_file(panoptic))
+        data = fetch_file(panoptic_file(panoptic))
     except ChangedFileError as error:
         detail = "the file has been replaced since it was listed"
         raise UnusableError(Reason.MASK_MISSING, _of(panoptic, detail)) from error

@@ -1,26 +1,30 @@
 """The pieces of a split's shards become COCO's JSON files, or a table of labels where images are of one class each.
-They are written as lines are merged, so that no list of images or annotations is in memory."""
+Rows are in the order of shards and records, and written as they are read, so that no list of them is in memory."""
 
 import csv
 import io
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 import apache_beam as beam
 import msgspec
+import numpy as np
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.plan_report import Faults
-from recordmill.transforms.extract.extract_lines import Lines
 from recordmill.transforms.extract.extract_pieces import read_piece
-from recordmill.transforms.extract.split_pieces import SplitPieces
+from recordmill.transforms.extract.split_pieces import Row, SplitPieces
 from recordmill.transforms.storage.interface import Upload
 from recordmill.transforms.storage.resolve import storage_for
 
 ANNOTATIONS = "annotations"
 """The folder of the JSON files."""
+_ROWS_AT_ONCE = 1000
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -42,20 +46,19 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
     faults: Faults
 
 
+@dataclass(eq=False, repr=False)
 class WriteDocuments(beam.PTransform):
     """(split, a shard's file) become ExtractedSplit, its documents written below `folder` of the shards' pieces."""
 
-    def __init__(self, folder: str, table: FeatureTable, labels: LabelMap):
-        super().__init__()
-        self._folder = folder
-        self._table = table
-        self._labels = labels
+    folder: str
+    table: FeatureTable
+    labels: LabelMap
 
     def expand(self, shards: PCollection[tuple[str, str]]) -> PCollection[ExtractedSplit]:
         return (
             shards
             | "GroupBySplit" >> beam.GroupByKey()  # (split, [file])
-            | "Write" >> beam.Map(_write, self._folder, self._table, self._labels)
+            | "Write" >> beam.Map(_write, self.folder, self.table, self.labels)
         )
 
 
@@ -80,25 +83,20 @@ def write_documents(
     if "image.class_name" in table.sources:
         file = f"{ANNOTATIONS}/labels_{split}.csv"
         documents.append(Document(file, write_labels(storage.join(folder, file), split, pieces.labels())))
-    for name, kind, annotations, categories in _contents(split, pieces, table, labels):
+    for name, annotations, categories in _contents(split, pieces, table, labels):
         file = f"{ANNOTATIONS}/{name}_{split}.json"
-        number = write_document(storage.join(folder, file), pieces.images(), annotations, categories)
-        documents.append(Document(file, number, pieces.shared_ids[kind]))
-    files, size = pieces.image_files()
-    rows = sum(map(len, pieces.images()))
-    return ExtractedSplit(split, rows, files, size, tuple(documents), pieces.faults)
+        written = write_document(storage.join(folder, file), pieces.image_rows(), annotations, categories)
+        documents.append(Document(file, *written))
+    rows = sum(1 for _ in pieces.image_rows())
+    return ExtractedSplit(split, rows, pieces.images, pieces.image_bytes, tuple(documents), pieces.faults)
 
 
 def write_document(
-    path: str,
-    images: Iterable[Sequence[bytes]],
-    annotations: Iterable[Sequence[bytes]],
-    categories: list[Category] | None,
-) -> int:
-    """Write a COCO file, which is not in memory at once; how many annotations it has.
+    path: str, images: Iterable[Row], annotations: Iterable[Row], categories: list[Category] | None
+) -> tuple[int, int]:
+    """Write a COCO file, which is not in memory at once; how many annotations it has, and how many ids several have.
 
     Args:
-        images, annotations: the JSON of rows, in lists of some.
         categories: None for a file that has none.
     """
     upload = storage_for(path).create(path)
@@ -106,37 +104,38 @@ def write_document(
         upload.write(b'{"images":[')
         _write_rows(upload, images)
         upload.write(b'],"annotations":[')
-        number = _write_rows(upload, annotations)
+        number, ids = _write_rows(upload, annotations)
         end = b"" if categories is None else b',"categories":' + msgspec.json.encode(categories)
         upload.write(b"]" + end + b"}\n")
         upload.commit()
     finally:
         upload.abandon()  # nothing to do after a commit
-    return number
+    return number, int((np.unique(np.array(ids, np.int64), return_counts=True)[1] > 1).sum())
 
 
-def _write_rows(upload: Upload, lists: Iterable[Sequence[bytes]]) -> int:
-    """Write rows between commas; how many there are."""
-    number = 0
-    for rows in filter(None, lists):
-        upload.write((b"," if number else b"") + b",".join(rows))
-        number += len(rows)
-    return number
+def _write_rows(upload: Upload, rows: Iterable[Row]) -> tuple[int, "array[int]"]:
+    """Write rows between commas; how many there are, and the ids of those that have one within 64 bits."""
+    number, ids, rest = 0, array("q"), iter(rows)
+    while some := list(islice(rest, _ROWS_AT_ONCE)):
+        upload.write((b"," if number else b"") + b",".join(row.json for row in some))
+        ids.extend(row.id for row in some if row.id is not None and abs(row.id) < 1 << 63)
+        number += len(some)
+    return number, ids
 
 
-def write_labels(path: str, split: str, labels: Iterable[Sequence[tuple[str, str]]]) -> int:
+def write_labels(path: str, split: str, labels: Iterable[tuple[str, str]]) -> int:
     """Write a CSV of image paths below the split's folder of images, their classes and the split; how many there are.
 
     Args:
-        labels: paths and classes in their order, in lists of some.
+        labels: paths and classes.
     """
-    number = 0
+    number, rest = 0, iter(labels)
     upload = storage_for(path).create(path)
     try:
         upload.write(_csv([("path", "label", "split")]))
-        for part in labels:
-            upload.write(_csv((*label, split) for label in part))
-            number += len(part)
+        while some := list(islice(rest, _ROWS_AT_ONCE)):
+            upload.write(_csv((*label, split) for label in some))
+            number += len(some)
         upload.commit()
     finally:
         upload.abandon()  # nothing to do after a commit
@@ -151,17 +150,16 @@ def _csv(rows: Iterable[Sequence[str]]) -> bytes:
 
 def _contents(
     split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
-) -> Iterator[tuple[str, Lines, Iterable[Sequence[bytes]], list[Category] | None]]:
-    """Name, lines, JSON of annotations, categories (captions have none) of each file that the data set's records can
-    fill."""
+) -> Iterator[tuple[str, Iterable[Row], list[Category] | None]]:
+    """Name, annotations, categories (captions have none) of each file that the data set's records can fill."""
     if "objects.id" not in table.sources:
         return
     categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
-    yield "instances", Lines.INSTANCES, pieces.objects(Lines.INSTANCES), categories
+    yield "instances", pieces.objects("instances"), categories
     if Part.KEYPOINTS in table.parts:
         figures = [category for category in categories if category.keypoints]
-        yield "person_keypoints", Lines.KEYPOINTS, pieces.objects(Lines.KEYPOINTS), figures
+        yield "person_keypoints", pieces.objects("keypoints"), figures
     if Part.CAPTIONS in table.parts:
-        yield "captions", Lines.CAPTIONS, pieces.captions(), None
+        yield "captions", pieces.captions(), None
     if "panoptic.png" in table.sources:
-        yield "panoptic", Lines.PANOPTIC, pieces.panoptic(split), list(labels.segments)
+        yield "panoptic", pieces.panoptic(split), list(labels.segments)

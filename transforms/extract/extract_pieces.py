@@ -1,15 +1,16 @@
-"""What the records of a shard give to the files of their split: sorted lines in a file of its own, a piece, which a
-rerun keeps, and which goes when all is written."""
+"""What the records of a shard give to the files of their split: a file of extracted records, a piece, which a rerun
+keeps, and which goes when all is written."""
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 
 import google_crc32c
 import msgspec
 
 from recordmill.schemas.plan_report import Faults
-from recordmill.transforms.extract.extract_lines import Lines
-from recordmill.transforms.runtime.line_blocks import BlockPlace, LineBlock, LineSorter, lines_in, merged_lines
+from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.extract.extract_files import WrittenFile
+from recordmill.transforms.extract.extract_rows import RecordRows
+from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -18,14 +19,30 @@ STATE = ".recordmill-extract"
 _PIECES = f"{STATE}/pieces"
 
 
+class ExtractedRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A record whose image has been written.
+
+    Attributes:
+        number: within its shard, from 0.
+        files: that were written, its image first.
+    """
+
+    number: int
+    rows: RecordRows
+    files: tuple[WrittenFile, ...]
+
+
+# JSON, as ids may have more than 64 bits.
+_ENCODE, _DECODE = msgspec.json.Encoder().encode, msgspec.json.Decoder(ExtractedRecord).decode
+
+
 class Piece(msgspec.Struct, frozen=True):
     """What came of a shard, up to its first damaged record.
 
     Attributes:
         file: of the shard.
         is_damaged: whether it may be whole the next time.
-        bytes, crc32c: of the file of lines.
-        blocks: of that file; their paths are left out.
+        bytes, crc32c: of the file of records.
     """
 
     file: str
@@ -33,7 +50,6 @@ class Piece(msgspec.Struct, frozen=True):
     is_damaged: bool
     bytes: int
     crc32c: str
-    blocks: dict[Lines, tuple[LineBlock, ...]]
 
 
 class PieceFile:
@@ -43,26 +59,21 @@ class PieceFile:
         self._shard = shard
         self._note = _path(folder, shard, "json")
         self._storage = storage_for(folder)
-        self._storage.delete(self._note)  # which tells where lines were in the file that is now replaced
-        self._upload = self._storage.create(_path(folder, shard, "lines"))
+        self._storage.delete(self._note)  # which is of the file that is now replaced
+        self._upload = self._storage.create(_path(folder, shard, "records"))
         self._checksum, self._size = google_crc32c.Checksum(), 0
-        self._sorters = {kind: LineSorter(self._store) for kind in Lines}
 
-    def add(self, kind: Lines, line: bytes) -> None:
-        self._sorters[kind].add(line)
-
-    def _store(self, packed: bytes) -> BlockPlace:
-        place = BlockPlace("", self._size, len(packed))
-        self._upload.write(packed)
-        self._checksum.update(packed)
-        self._size += len(packed)
-        return place
+    def add(self, record: ExtractedRecord) -> None:
+        data = _ENCODE(record)
+        head, end = frame(data)
+        for part in (head, data, end):
+            self._upload.write(part)
+            self._checksum.update(part)
+            self._size += len(part)
 
     def commit(self, faults: Faults, is_damaged: bool) -> None:
-        blocks = {kind: sorter.blocks() for kind, sorter in self._sorters.items()}
         self._upload.commit()
-        crc32c = crc32c_text(self._checksum)
-        piece = Piece(self._shard, faults, is_damaged, self._size, crc32c, blocks)
+        piece = Piece(self._shard, faults, is_damaged, self._size, crc32c_text(self._checksum))
         self._storage.write(self._note, msgspec.json.encode(piece))
 
     def abandon(self) -> None:
@@ -84,27 +95,15 @@ def found_piece(folder: str, shard: str) -> Piece | None:
     """The piece that an earlier run has left of a shard; None where it is not whole, or the shard was not."""
     try:
         piece = read_piece(folder, shard)
-        is_whole = storage_for(folder).checksum(_path(folder, shard, "lines")) == (piece.bytes, piece.crc32c)
+        is_whole = storage_for(folder).checksum(_path(folder, shard, "records")) == (piece.bytes, piece.crc32c)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
     return piece if is_whole and not piece.is_damaged else None
 
 
-def lines_of_piece(folder: str, piece: Piece, kind: Lines) -> Iterator[bytes]:
-    """In no particular order."""
-    return chain.from_iterable(map(lines_in, _blocks(folder, piece, kind)))
-
-
-def merged_pieces(folder: str, pieces: Iterable[Piece], kind: Lines) -> Iterator[list[bytes]]:
-    """The lines of all pieces in their order, in lists."""
-    return merged_lines(block for piece in pieces for block in _blocks(folder, piece, kind))
-
-
-def _blocks(folder: str, piece: Piece, kind: Lines) -> Iterator[LineBlock]:
-    path = _path(folder, piece.file, "lines")
-    for block in piece.blocks[kind]:
-        assert isinstance(block.packed, BlockPlace)
-        yield msgspec.structs.replace(block, packed=msgspec.structs.replace(block.packed, path=path))
+def records_of_piece(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
+    """In the order of the shard."""
+    return map(_DECODE, ShardReader(_path(folder, piece.file, "records")).records())
 
 
 def finished_pieces(folder: str) -> list[str]:

@@ -1,29 +1,23 @@
 """The values of a record become the rows of COCO files that say the same, and the files that go with them."""
 
 import posixpath
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_px
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
-from recordmill.transforms.extract.extract_values import (
-    Segmentation,
-    UnusableRecordError,
-    box_px,
-    mask_of_png,
-    mask_of_rle,
-    shortest_decimal,
-    shortest_px,
-    text,
-)
+from recordmill.transforms.extract.extract_values import UnusableRecordError, text
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.masks.bitmaps import run_lengths
+from recordmill.transforms.masks.encode_masks import mask_rle
 
 _UNSET = msgspec.UNSET
 _MAPS = {
@@ -32,6 +26,17 @@ _MAPS = {
     "panoptic.instance_png": "panoptic_instances",
 }
 """Sources that are masks of a whole image, and the folder that each goes to."""
+
+
+class RunLengths(msgspec.Struct, frozen=True):
+    """COCO's compressed run lengths; size is height, width."""
+
+    counts: str
+    size: tuple[int, int]
+
+
+Segmentation = RunLengths | list[list[float]]
+"""`[]` is no mask."""
 
 
 class ImageRow(msgspec.Struct, frozen=True):
@@ -132,6 +137,7 @@ class RowExtractor:
 
     def __init__(self, table: FeatureTable, labels: LabelMap, split: str):
         self._parts = table.parts
+        self._has_keypoints = Part.KEYPOINTS in table.parts
         self._categories = {category.id: category for category in labels.categories}
         self._segments = labels.segments
         self._keypoints = labels.keypoints
@@ -146,11 +152,15 @@ class RowExtractor:
         faults: list[tuple[str, str]] = []
         file_name = text(values["image.file_name"], "the image's file name")
         image_file = ExtractedFile(path_below(f"images/{self._split}", file_name), values["image.encoded"])
-        image_id = _image_id(values)
         width, height = _size(values, faults)
+        record = RecordView(values, (width, height))
+        try:
+            image_id = record.image_id
+        except ValueError as fault:
+            raise UnusableRecordError("schema", str(fault)) from fault
         lvis = ("image.neg_category_ids", "image.not_exhaustive_category_ids") if Part.LVIS in self._parts else ()
         image = ImageRow(image_id, file_name, width, height, *(tuple(values[source].tolist()) for source in lvis))
-        instances = list(self._instances(values, image, faults))
+        instances = list(self._instances(record, image, faults))
         files = [image_file, *self._maps(values, file_name)]
         panoptic = self._panoptic(values, image, faults)
         if panoptic:
@@ -165,41 +175,31 @@ class RowExtractor:
         )
         return Extracted(rows, tuple(files), faults)
 
-    def _instances(
-        self, values: dict[str, Any], image: ImageRow, faults: list[tuple[str, str]]
-    ) -> Iterator[InstanceRow]:
-        if "objects.id" not in values:
-            return
-        ids = values["objects.id"].tolist()
-        category_ids = values["objects.category_id"].tolist()
-        boxes = list(_boxes(values, image.width, image.height))
+    def _instances(self, record: RecordView, image: ImageRow, faults: list[tuple[str, str]]) -> Iterator[InstanceRow]:
+        values, ids = record.values, record.listed("objects.id")
         exact = values.get("objects.area_whole")
-        areas = [shortest_decimal(area) for area in values["objects.area"]] if exact is None else exact.tolist()
-        crowds = values["objects.is_crowd"].tolist() if "objects.is_crowd" in values else [0] * len(ids)
-        for index, id_ in enumerate(ids):
-            category = self._categories.get(category_ids[index])
-            if category is None:
-                faults.append(("class", f"annotation {id_}: category id {category_ids[index]} is not in the manifest"))
-            mask = _segmentation(values, index, image, faults)
-            row = InstanceRow(id_, image.id, category_ids[index], boxes[index], areas[index], crowds[index], mask)
-            yield self._with_keypoints(row, category, values, index, image)
-
-    def _with_keypoints(
-        self, row: InstanceRow, category: Category | None, values: dict[str, Any], index: int, image: ImageRow
-    ) -> InstanceRow:
-        if Part.KEYPOINTS not in self._parts or category is None or not category.keypoints:
-            return row
-        first = index * self._keypoints
-        own = slice(first, first + len(category.keypoints))
-        xyv = keypoints_px(
-            values["objects.keypoint_x"][own],
-            values["objects.keypoint_y"][own],
-            values["objects.keypoint_visibility"][own].tolist(),
-            image.width,
-            image.height,
+        areas = [shortest_decimal(area) for area in values.get("objects.area", ())] if exact is None else exact.tolist()
+        columns = zip(
+            ids,
+            record.category_ids,
+            record.boxes_xywh_px(),
+            areas,
+            record.listed("objects.is_crowd") or [0] * len(ids),
+            segmentations(record, faults) if ids else (),
+            record.keypoints(len(ids), self._keypoints) if self._has_keypoints else [None] * len(ids),
+            strict=True,
         )
-        number = int(values["objects.keypoint_num"][index])
-        return msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
+        for id_, category_id, box, area, is_crowd, mask, keypoints in columns:
+            category = self._categories.get(category_id)
+            if category is None:
+                faults.append(("class", f"annotation {id_}: category id {category_id} is not in the manifest"))
+            row = InstanceRow(id_, image.id, category_id, box, area, is_crowd, mask)
+            if keypoints is not None and category and category.keypoints:
+                own = keypoints[: len(category.keypoints)]
+                number = int((keypoints[:, 2] > 0).sum())
+                xyv = keypoints_px(own, image.width, image.height)
+                row = msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
+            yield row
 
     def _captions(self, values: dict[str, Any], image_id: int) -> Iterator[CaptionRow]:
         captions = values["captions.text"].tolist() if Part.CAPTIONS in self._parts else []
@@ -232,7 +232,7 @@ class RowExtractor:
             values["segments.id"].tolist(),
             (self._segments[index].id for index in indices),
             values["segments.area"].tolist(),
-            (box_px(tuple(edges), image.width, image.height) for edges in values["segments.bbox_yxyx"].reshape(-1, 4)),
+            (exact_edges_px(edges, image.width, image.height) for edges in values["segments.bbox_yxyx"].reshape(-1, 4)),
             values["segments.is_crowd"].tolist(),
             strict=True,
         )
@@ -248,33 +248,23 @@ def panoptic_path(split: str, file_name: str) -> str:
     return path_below(f"panoptic/{split}", file_name)
 
 
-def keypoints_px(
-    x_frac: Sequence[np.float32], y_frac: Sequence[np.float32], visibility: Sequence[int], width: int, height: int
-) -> tuple[float, ...]:
+def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float, ...]:
     """x and y in pixels and visibility of each keypoint; 0, 0, 0 where it is not labelled.
 
-    >>> keypoints_px(np.float32([0.25, 0.9]), np.float32([0.5, 0.9]), [2, 0], 40, 30)
+    Args:
+        keypoints: float32 [K, 3], x and y as fractions, and visibility.
+
+    >>> keypoints_px(np.float32([[0.25, 0.5, 2], [0.9, 0.9, 0]]), 40, 30)
     (10.0, 15.0, 2, 0.0, 0.0, 0)
     """
     numbers: list[float] = []
-    for x, y, seen in zip(x_frac, y_frac, visibility, strict=True):
-        numbers += [shortest_px(x, width), shortest_px(y, height), seen] if seen else [0.0, 0.0, 0]
+    for x, y, seen in keypoints:
+        numbers += [shortest_px(x, width), shortest_px(y, height), int(seen)] if seen else [0.0, 0.0, 0]
     return tuple(numbers)
 
 
 def _encoded(row: InstanceRow) -> EncodedRow:
     return EncodedRow(row.id, row.image_id, msgspec.json.encode(row))
-
-
-def _image_id(values: dict[str, Any]) -> int:
-    if "image.number" in values:
-        return values["image.number"].item()
-    if not _INTEGER.fullmatch(values["image.id"]):  # int() takes 1_0 for 10
-        raise UnusableRecordError("schema", f"the image id {values['image.id'][:40]!r} is no integer")
-    return int(values["image.id"])
-
-
-_INTEGER = re.compile(rb"-?[0-9]{1,19}")
 
 
 def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
@@ -297,29 +287,21 @@ def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, i
     return said or found
 
 
-def _boxes(values: dict[str, Any], width: int, height: int) -> Iterator[tuple[float, float, float, float]]:
-    """x, y, width, height in pixels, from whichever form the layout has."""
-    if "objects.bbox_xywh_px" in values:
-        for x, y, box_width, box_height in values["objects.bbox_xywh_px"].reshape(-1, 4):
-            yield shortest_decimal(x), shortest_decimal(y), shortest_decimal(box_width), shortest_decimal(box_height)
-        return
-    if "objects.bbox_yxyx" in values:
-        edges = values["objects.bbox_yxyx"].reshape(-1, 4)
-    else:
-        edges = np.stack([values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")], axis=1)
-    for box in edges:
-        yield box_px(tuple(box), width, height)
-
-
-def _segmentation(
-    values: dict[str, Any], index: int, image: ImageRow, faults: list[tuple[str, str]]
-) -> Segmentation | msgspec.UnsetType:
-    try:
-        if "objects.mask_rle" in values:
-            return mask_of_rle(values["objects.mask_rle"][index], image.width, image.height)
-        if "objects.mask_png" in values:
-            return mask_of_png(values["objects.mask_png"][index], image.width, image.height)
-    except UnusableRecordError as fault:
-        faults.append((fault.reason, f"annotation {values['objects.id'][index]}: {fault.detail}"))
-        return []
-    return _UNSET
+def segmentations(record: RecordView, faults: list[tuple[str, str]]) -> Iterator[Segmentation | msgspec.UnsetType]:
+    """The mask of each object; `[]` where it cannot be used, or is empty."""
+    ids, (width, height) = record.listed("objects.id"), record.size
+    masks = record.masks() if record.mask_source else repeat(None, len(ids))
+    for id_, pixels in zip(ids, masks, strict=True):
+        if pixels is None:
+            yield _UNSET
+            continue
+        if isinstance(pixels, np.ndarray) and pixels.shape == (height, width):
+            # Not by pycocotools' encode, which writes past its memory where a few runs have 2 ** 24 pixels.
+            rle = mask_rle(run_lengths(pixels != 0)).decode()
+            yield RunLengths(rle, (height, width)) if pixels.any() else []
+            continue
+        size = f"{pixels.shape[1]}x{pixels.shape[0]}" if isinstance(pixels, np.ndarray) else ""
+        faults.append(
+            ("mask", f"annotation {id_}: {f'{size} pixels; its image is {width}x{height}' if size else pixels}")
+        )
+        yield []

@@ -2,23 +2,15 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 
 import apache_beam as beam
-import msgspec
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.extract.extract_files import FileWriter, is_there
-from recordmill.transforms.extract.extract_lines import (
-    ExtractedRecord,
-    FileLine,
-    Lines,
-    RecordAt,
-    line_of,
-    record_lines,
-)
-from recordmill.transforms.extract.extract_pieces import PieceFile, found_piece, lines_of_piece
+from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile, found_piece, records_of_piece
 from recordmill.transforms.extract.extract_rows import RowExtractor
 from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
@@ -28,17 +20,16 @@ from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 
 
+@dataclass(eq=False, repr=False)
 class ExtractShards(beam.PTransform):
     """ManifestShard become (split, their file), and leave a piece each; the files of their records are written below
     `folder` by `threads` threads, by default as many as there are cores where the shard is extracted."""
 
-    def __init__(self, folder: str, threads: int | None):
-        super().__init__()
-        self._folder = folder
-        self._threads = threads
+    folder: str
+    threads: int | None
 
     def expand(self, shards: PCollection[ManifestShard]) -> PCollection[tuple[str, str]]:
-        extract = beam.ParDo(_ExtractShard(self._folder, self._threads))
+        extract = beam.ParDo(_ExtractShard(self.folder, self.threads))
         return shards | "SpreadShards" >> beam.Reshuffle() | "Extract" >> extract
 
 
@@ -67,8 +58,7 @@ def is_extracted(shard: ManifestShard, folder: str, pool: Executor, threads: int
     piece = found_piece(folder, shard.info.file)
     if piece is None:
         return False
-    lines = lines_of_piece(folder, piece, Lines.FILES)
-    files = (msgspec.msgpack.decode(line_of(line).data, type=FileLine).file for line in lines)
+    files = (file for record in records_of_piece(folder, piece) for file in record.files)
     return all(look_ahead(partial(is_there, folder), files, pool, threads))
 
 
@@ -84,8 +74,8 @@ def extract_shard(shard: ManifestShard, folder: str, writer: FileWriter, pool: E
     piece = PieceFile(folder, shard.info.file)
     try:
         for record, found in look_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
-            for kind, line in record_lines(shard.split, record) if record else ():
-                piece.add(kind, line)
+            if record:
+                piece.add(record)
             faults.add(found)
         faults.add(damage)
         piece.commit(faults.faults(), is_damaged=bool(damage))
@@ -119,7 +109,7 @@ class RecordExtractor:
                     files.append(self._writer.write(other))
                 except UnusableRecordError as fault:
                     faults.append((fault.reason, fault.detail))
-            extracted = ExtractedRecord(RecordAt(self._file, number), rows, tuple(files))
+            extracted = ExtractedRecord(number, rows, tuple(files))
         except UnusableRecordError as fault:
             faults = [*faults, (fault.reason, fault.detail)]
         return extracted, [Fault(self._file, number, reason, detail) for reason, detail in faults]

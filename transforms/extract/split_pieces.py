@@ -1,177 +1,186 @@
-"""The pieces of a split's shards, merged: what is in the records that are kept, in the order of the files that it goes
-to."""
+"""The pieces of a split's shards: what is in the records that are kept, in the order of shards and records."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain, groupby
+import hashlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import compress
 from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from recordmill.schemas.features import FeatureTable, RecordOf
+from recordmill.schemas.names import name_key
 from recordmill.schemas.plan_report import Fault
-from recordmill.transforms.extract.extract_lines import (
-    ID_BYTES,
-    NO_ID,
-    FileLine,
-    ImageLine,
-    Line,
-    Lines,
-    RecordAt,
-    caption_json,
-    label_of,
-    line_of,
-)
-from recordmill.transforms.extract.extract_pieces import Piece, merged_pieces
-from recordmill.transforms.extract.extract_rows import CaptionRow, PanopticRow, panoptic_path
+from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, records_of_piece
+from recordmill.transforms.extract.extract_rows import panoptic_path
 from recordmill.transforms.records.read_shards import FaultList
 
-_FILE = msgspec.msgpack.Decoder(FileLine).decode
-_IMAGE = msgspec.msgpack.Decoder(ImageLine).decode
+
+class Row(NamedTuple):
+    """A row of a document as JSON; the id is None where ids are not the source's."""
+
+    id: int | None
+    json: bytes
 
 
-class Collision(NamedTuple):
-    """Records that have different files of one name, so that none of them can be kept; `paths` are its spellings.
+class _Keys(bytearray):
+    """Digests of many texts, 16 bytes each."""
+
+    def add(self, text: bytes) -> None:
+        self += hashlib.blake2b(text, digest_size=16).digest()
+
+    def first_of_each(self, rows: np.ndarray) -> np.ndarray:
+        """The first of `rows` that has the text of each of them: int64."""
+        _, first, group = np.unique(np.frombuffer(self, "S16")[rows], return_index=True, return_inverse=True)
+        return rows[first[group.ravel()]]
+
+    def differ(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        keys = np.frombuffer(self, "S16")
+        return keys[rows] != keys[others]
+
+
+class _Files(NamedTuple):
+    """The files of all records, one after the other.
 
     Attributes:
-        first: of the records.
+        names, paths, contents: digests; of names by what file systems tell apart.
+        record: int64, index of the record.
+        size: int64, bytes.
+        is_image: bool.
     """
 
-    first: RecordAt
-    paths: tuple[str, ...]
-    fault: Fault
-
-
-def collision(files: Sequence[tuple[RecordAt, FileLine]]) -> Collision | None:
-    """Of files of one name, in the order of their records. (The same file may well be that of two image rows.)"""
-    (first, one), *others = files
-    for other, line in others:
-        if line.file.sha256 != one.file.sha256:
-            paths = tuple(sorted({each.file.path for _, each in files}))
-            where = f"record {first.number} of {first.shard} has that name for another file: neither is kept"
-            detail = f"{line.file.path!r}: {where}"
-            return Collision(first, paths, Fault(other.shard, other.number, "duplicate_name", detail))
-    return None
+    names: _Keys
+    paths: _Keys
+    contents: _Keys
+    record: np.ndarray
+    size: np.ndarray
+    is_image: np.ndarray
 
 
 class SplitPieces:
-    """The pieces of a split, without the records that are left out.
+    """The pieces of a split, without the records that are left out: about 0.6 kB a record are in memory.
 
     Attributes:
         faults: of the shards, and of what is left out.
         spoiled: paths of files that cannot be kept.
-        shared_ids: of the annotations of a kind that have been taken so far, how many ids several have.
+        images, image_bytes: number and size of image files.
     """
 
     def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable):
         self._folder = folder
         self._pieces = pieces
-        self._left_out: set[RecordAt] = set()
-        self.shared_ids: Counter[Lines] = Counter()
-        found = sorted(filter(None, map(collision, self._files_by_name())), key=attrgetter("first"))
-        self.spoiled = {path for each in found for path in each.paths}
-        twice = sorted(self._leave_out(table.record_of is RecordOf.IMAGE), key=attrgetter("file", "record"))
+        self._ends: list[int] = []  # of each piece, in records
+        self._numbers = array("q")  # of each record, within its shard
+        self._image_ids, self._image_rows = _Keys(), _Keys()
+        files = self._read()
+        self._is_kept = np.ones(len(self._numbers), bool)
         faults = FaultList()
         for piece in pieces:
             faults.add_listed(piece.faults)
-        faults.add(each.fault for each in found)
-        faults.add(twice)
+        faults.add(self._spoil(files))
+        faults.add(self._leave_out(one_an_image=table.record_of is RecordOf.IMAGE))
         self.faults = faults.faults()
+        images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
+        self.images, self.image_bytes = len(images), int(files.size[images].sum())
 
-    def _lines(self, kind: Lines) -> Iterator[list[Line]]:
-        for lines in merged_pieces(self._folder, self._pieces, kind):
-            yield [line for line in map(line_of, lines) if line.of not in self._left_out]
+    def _read(self) -> _Files:
+        names, paths, contents = _Keys(), _Keys(), _Keys()
+        of_record, sizes, is_image = array("q"), array("q"), array("b")
+        for piece in self._pieces:
+            for record in records_of_piece(self._folder, piece):
+                for number, file in enumerate(record.files):
+                    names.add(name_key(file.path).encode())
+                    paths.add(file.path.encode())
+                    contents.add(file.sha256.encode())
+                    of_record.append(len(self._numbers))
+                    sizes.append(file.bytes)
+                    is_image.append(number == 0)
+                self._image_ids.add(b"%d" % record.rows.image.id)
+                self._image_rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
+                self._numbers.append(record.number)
+            self._ends.append(len(self._numbers))
+        columns = np.array(of_record, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
+        return _Files(names, paths, contents, *columns)
 
-    def _by_id(self, kind: Lines) -> Iterator[list[Line]]:
-        """Lines of annotations, of which those without an id have 0."""
-        before = shared = None
-        for lines in self._lines(kind):
-            for line in lines:
-                id_ = line.key[:ID_BYTES]
-                if id_ == before and id_ not in (shared, NO_ID):
-                    self.shared_ids[kind] += 1
-                    shared = id_
-                before = id_
-            yield lines
-
-    def _groups(self, kind: Lines) -> Iterator[list[Line]]:
-        """Lines of one key."""
-        lines = chain.from_iterable(self._lines(kind))
-        return (list(group) for _, group in groupby(lines, attrgetter("key")))
-
-    def _files_by_name(self) -> Iterator[list[tuple[RecordAt, FileLine]]]:
-        for group in self._groups(Lines.FILES):
-            yield [(line.of, _FILE(line.data)) for line in group]
+    def _spoil(self, files: _Files) -> Iterator[Fault]:
+        """Leave out records whose image has the name of a different file. (The same file may be that of two rows.)"""
+        indices = np.arange(len(files.record))
+        first = files.names.first_of_each(indices)
+        others = np.flatnonzero(files.contents.differ(indices, first))
+        is_spoiled = np.isin(first, first[others])
+        path_of = dict(zip(np.flatnonzero(is_spoiled).tolist(), self._paths(is_spoiled), strict=True))
+        self.spoiled = set(path_of.values())
+        self._is_kept[files.record[is_spoiled & files.is_image]] = False
+        _, one_a_name = np.unique(first[others], return_index=True)
+        for file in others[one_a_name].tolist():
+            where = f"{self._where(files.record[first[file]])} has that name for another file: neither is kept"
+            yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
     def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
-        """Leave out records whose image was not kept, or is not that of the first record with its id."""
-        for group in self._groups(Lines.IMAGES):
-            first: dict[int, Line] = {}
-            for line in group:
-                image = _IMAGE(line.data)
-                if image.path in self.spoiled:
-                    self._left_out.add(line.of)
-                    continue
-                id_ = _image_id(image)
-                known = first.setdefault(id_, line)
-                if known is not line and (one_an_image or known.data != line.data):
-                    self._left_out.add(line.of)
-                    where = f"image id {id_} is that of record {known.of.number} of {known.of.shard}, too"
-                    detail = f"{where}; this one is left out"
-                    yield Fault(line.of.shard, line.of.number, "duplicate_image_id", detail)
+        """Leave out records whose image is not that of the first record with its id; others share that one's row."""
+        kept = np.flatnonzero(self._is_kept)
+        first = self._image_ids.first_of_each(kept)
+        self._has_row = np.zeros(len(self._is_kept), bool)
+        self._has_row[first] = True
+        is_other = (first != kept) & (one_an_image | self._image_rows.differ(kept, first))
+        left_out, known = kept[is_other], first[is_other]
+        self._is_kept[left_out] = False
+        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
+        for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
+            detail = f"image id {record.rows.image.id} is that of {self._where(other)}, too; this one is left out"
+            yield self._fault(index, "duplicate_image_id", detail)
 
-    def image_files(self) -> tuple[int, int]:
-        """How many there are, and their size in bytes."""
-        files = size = 0
-        for group in self._files_by_name():
-            images = {line.file.path: line.file.bytes for _, line in group if line.is_image}
-            files += len(images)
-            size += sum(images.values())
-        return files, size
+    def _all_records(self) -> Iterator[ExtractedRecord]:
+        for piece in self._pieces:
+            yield from records_of_piece(self._folder, piece)
 
-    def images(self) -> Iterator[list[bytes]]:
-        """The JSON of image rows by id."""
-        for group in self._groups(Lines.IMAGES):
-            by_id = {_image_id(image): image.json for image in (_IMAGE(line.data) for line in group)}
-            yield [by_id[id_] for id_ in sorted(by_id)]
+    def _paths(self, is_wanted: np.ndarray) -> list[str]:
+        """Of files, of all records' one after the other."""
+        if not is_wanted.any():
+            return []
+        files = (file.path for record in self._all_records() for file in record.files)
+        return list(compress(files, is_wanted.tolist()))
 
-    def objects(self, kind: Lines) -> Iterator[list[bytes]]:
-        """The JSON of INSTANCES or KEYPOINTS, by id."""
-        for lines in self._by_id(kind):
-            yield [line.data for line in lines]
+    def _where(self, record: int) -> str:
+        return f"record {self._numbers[record]} of {self._pieces[bisect_right(self._ends, record)].file}"
 
-    def captions(self) -> Iterator[list[bytes]]:
-        """The JSON of captions by id; those without one are numbered from 1 on, by image id, in the order that their
-        record has."""
+    def _fault(self, record: int, reason: str, detail: str) -> Fault:
+        return Fault(self._pieces[bisect_right(self._ends, record)].file, self._numbers[record], reason, detail)
+
+    def _kept(self) -> Iterator[ExtractedRecord]:
+        return compress(self._all_records(), self._is_kept.tolist())
+
+    def image_rows(self) -> Iterator[Row]:
+        for record in compress(self._all_records(), self._has_row.tolist()):
+            yield Row(record.rows.image.id, msgspec.json.encode(record.rows.image))
+
+    def objects(self, kind: str) -> Iterator[Row]:
+        """Of `instances` or `keypoints`."""
+        for record in self._kept():
+            yield from (Row(row.id, row.json) for row in getattr(record.rows, kind))
+
+    def captions(self) -> Iterator[Row]:
+        """Those without an id are numbered from 1 on."""
         number = 0
-        for lines in self._by_id(Lines.CAPTIONS):
-            rows = []
-            for line in lines:
+        for record in self._kept():
+            for row in record.rows.captions:
                 number += 1
-                row = msgspec.json.decode(caption_json(line), type=CaptionRow)
-                id_ = number if row.id is None else row.id
-                rows.append(msgspec.json.encode(msgspec.structs.replace(row, id=id_)))
-            yield rows
+                with_id = msgspec.structs.replace(row, id=number) if row.id is None else row
+                yield Row(row.id, msgspec.json.encode(with_id))
 
-    def panoptic(self, split: str) -> Iterator[list[bytes]]:
-        """The JSON of panoptic rows whose PNG was kept, by image id."""
-        for lines in self._lines(Lines.PANOPTIC):
-            yield [line.data for line in lines if not self.spoiled or self._has_png(split, line.data)]
+    def panoptic(self, split: str) -> Iterator[Row]:
+        """Those whose PNG was written and is kept."""
+        for record in self._kept():
+            if row := record.rows.panoptic:
+                path = panoptic_path(split, row.file_name)
+                if path not in self.spoiled and path in map(attrgetter("path"), record.files):
+                    yield Row(None, msgspec.json.encode(row))
 
-    def _has_png(self, split: str, row: bytes) -> bool:
-        return panoptic_path(split, msgspec.json.decode(row, type=PanopticRow).file_name) not in self.spoiled
-
-    def labels(self) -> Iterator[list[tuple[str, str]]]:
-        """Names of images below the split's folder, and their classes, by name."""
-        for lines in merged_pieces(self._folder, self._pieces, Lines.LABELS):
-            labels = map(label_of, lines)
-            yield [(name, class_name) for of, name, class_name in labels if of not in self._left_out]
-
-
-def _image_id(image: ImageLine) -> int:
-    return msgspec.json.decode(image.json, type=_Id).id
-
-
-class _Id(msgspec.Struct):
-    id: int
+    def labels(self) -> Iterator[tuple[str, str]]:
+        """Names of images below the split's folder, and their classes."""
+        for record in self._kept():
+            if record.rows.class_name is not None:
+                yield record.rows.image.file_name, record.rows.class_name

@@ -1,20 +1,24 @@
 """The classes of images: those that were asked for, or all that there are."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import CategoryError, NoSuchClassError
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.facts import Facts
 
 _MAX_DIGITS = 18
 _SHOWN = 10
 _SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval"}
 
 
+@dataclass(eq=False, repr=False)
 class ListClasses(beam.PTransform):
     """Convert (range, packed Block of image rows) to one LabelMap.
 
@@ -23,10 +27,8 @@ class ListClasses(beam.PTransform):
         folders: where classes are folders, those that hold them; for messages.
     """
 
-    def __init__(self, names: tuple[str, ...], folders: tuple[str, ...]):
-        super().__init__()
-        self._names = names
-        self._folders = folders
+    names: tuple[str, ...]
+    folders: tuple[str, ...]
 
     def expand(self, rows: PCollection[tuple[int, bytes]]) -> PCollection[LabelMap]:
         return (
@@ -34,7 +36,7 @@ class ListClasses(beam.PTransform):
             | "Classes" >> beam.FlatMap(_class_names).with_output_types(str)
             | "Distinct" >> beam.Distinct()
             | "CollectClasses" >> beam.combiners.ToList()
-            | "LabelMap" >> beam.Map(class_labels, self._names, self._folders)
+            | "LabelMap" >> beam.Map(class_labels, self.names, self.folders)
         )
 
 
@@ -83,3 +85,62 @@ def _check_folders(found: set[str], folders: tuple[str, ...]) -> None:
 def _some(names: set[str]) -> str:
     first = sorted(names)[:_SHOWN]
     return ", ".join(map(repr, first)) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+_FOLDERS_SHOWN = 5
+
+Nested = tuple[tuple[str, str], int]
+"""((class, folder below it), number of images)."""
+
+
+@dataclass(eq=False, repr=False)
+class WarnOfNestedClasses(beam.PTransform):
+    """Convert (range, packed Block) of image rows whose first folder is their class to Facts with warnings.
+
+    Args:
+        labels: a PCollection of one LabelMap.
+        splits: each gets the warnings.
+    """
+
+    labels: PCollection
+    splits: tuple[str, ...]
+
+    def expand(self, rows: PCollection[tuple[int, bytes]]):
+        return (
+            rows
+            | "Folders" >> beam.FlatMap(_folders).with_output_types(Nested)
+            | "CountFolders" >> beam.CombinePerKey(sum)
+            | "CollectFolders" >> beam.combiners.ToList()
+            | "Warn" >> beam.Map(_warned, AsSingleton(self.labels), self.splits)
+        )
+
+
+def _folders(keyed: tuple[int, bytes]) -> Iterable[Nested]:
+    found: Counter[tuple[str, str]] = Counter()
+    for name in unpack_block(keyed[1]).file_name.texts():
+        first, *others = name.split("/")[:-1]
+        found.update((first, folder) for folder in set(others))
+    return found.items()
+
+
+def _warned(nested: list[Nested], labels: LabelMap, splits: tuple[str, ...]) -> Facts:
+    return Facts(warnings={(split, text) for text in nested_classes(nested, labels) for split in splits})
+
+
+def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
+    """A sentence for each class whose folder holds some that are named like other classes, in whatever case."""
+    names = [category.name for category in labels.categories]
+    known = {name.casefold(): name for name in names}
+    found: dict[str, list[tuple[str, int]]] = {}
+    for (name, folder), number in sorted(nested):
+        if name in names and known.get(folder.casefold(), name) != name:
+            found.setdefault(name, []).append((folder, number))
+    others = [name for name in names if name not in found]
+    for name, folders in found.items():
+        shown = ", ".join(f"{folder!r} {number:,}" for folder, number in folders[:_FOLDERS_SHOWN])
+        more = f" and {len(folders) - _FOLDERS_SHOWN} more" if len(folders) > _FOLDERS_SHOWN else ""
+        cure = f"--classes {','.join(others)}" if 0 < len(others) <= _FOLDERS_SHOWN else "--classes with the others"
+        yield (
+            f"class {name!r} holds folders named like other classes, with so many images: {shown}{more}; if it is a "
+            f"copy, or a split, leave it out by {cure}"
+        )

@@ -1,25 +1,32 @@
 """Image folders, and tables of labels, become Blocks of images of one class each."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
-from recordmill.schemas.block import Block
+from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.image_labels import PathLabels
 from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.splits import Division
-from recordmill.transforms.blocks.order_images import hash_images, ranges_of
+from recordmill.transforms.blocks.order_images import hash_images, image_order, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
-from recordmill.transforms.folder.join_files import join_files
+from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
 from recordmill.transforms.folder.label_paths import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
 from recordmill.transforms.images.listing import Listing, join_parts
 from recordmill.transforms.join.list_images import FILES_AT_ONCE, ListParts, batched, file_block, list_outside
+from recordmill.transforms.join.match_blocks import (
+    NO_FILES,
+    check_same_files,
+    match_rows,
+    without_faults,
+)
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
 from recordmill.transforms.storage.interface import NameRange
 
@@ -50,32 +57,34 @@ class FolderRules(NamedTuple):
 
 
 class ListedFolders(NamedTuple):
-    """(range, packed Block) of image rows or files, InputFile of each folder, and Facts."""
+    """(range, packed Block) of image rows or files, and PCollections of Facts."""
 
     blocks: PCollection
-    listings: PCollection
-    facts: PCollection
+    facts: tuple[PCollection, ...]
 
 
+@dataclass(eq=False, repr=False)
 class ListFolders(beam.PTransform):
     """Convert paths of folders to ListedFolders: rows if paths give the classes, else files."""
 
-    def __init__(self, rules: FolderRules, division: Division | AsSingleton):
-        super().__init__()
-        self._rules = rules
-        self._division = division
+    rules: FolderRules
+    division: Division | AsSingleton
 
     def expand(self, folders: PCollection[str]):
         parts = folders | "ListParts" >> ListParts()
-        listed = parts | "ListFolder" >> beam.FlatMap(_list, self._rules, self._division).with_output_types(
+        listed = parts | "ListFolder" >> beam.FlatMap(_list, self.rules, self.division).with_output_types(
             Keyed
         ).with_outputs(_LISTINGS, FACTS, main="blocks")
         listings = (
             listed[_LISTINGS]
             | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
-            | "JoinParts" >> beam.MapTuple(join_parts)
+            | "JoinParts" >> beam.MapTuple(_join_parts)
         )
-        return ListedFolders(listed.blocks, listings, listed[FACTS])
+        return ListedFolders(listed.blocks, (listings, listed[FACTS]))
+
+
+def _join_parts(folder: str, parts: Iterable[Any]) -> Facts:
+    return Facts(listings={folder: join_parts(folder, parts)})
 
 
 def _list(listed: tuple[str, tuple[str, str]], rules: FolderRules, division: Division) -> Iterator[Any]:
@@ -95,16 +104,15 @@ def _list(listed: tuple[str, tuple[str, str]], rules: FolderRules, division: Div
     yield tagged(facts)
 
 
+@dataclass(eq=False, repr=False)
 class ReadTables(beam.PTransform):
     """Convert LabelTable to (range, packed Block of image rows) in the output `rows`, and Facts in `facts`."""
 
-    def __init__(self, rules: FolderRules, division: Division | AsSingleton):
-        super().__init__()
-        self._rules = rules
-        self._division = division
+    rules: FolderRules
+    division: Division | AsSingleton
 
     def expand(self, tables: PCollection[LabelTable]):
-        read = beam.FlatMap(_read, self._rules, self._division).with_output_types(Keyed)
+        read = beam.FlatMap(_read, self.rules, self.division).with_output_types(Keyed)
         return tables | "ReadTable" >> read.with_outputs(FACTS, main="rows")
 
 
@@ -116,17 +124,16 @@ def _read(table: LabelTable, rules: FolderRules, division: Division) -> Iterator
     yield tagged(facts)
 
 
+@dataclass(eq=False, repr=False)
 class JoinFiles(beam.PTransform):
     """Convert (range, packed Block) of image rows and files to (BlockKey, packed Block) of whole Blocks.
 
     The outputs are `blocks` and `facts`."""
 
-    def __init__(self, rules: FolderRules):
-        super().__init__()
-        self._rules = rules
+    rules: FolderRules
 
     def expand(self, sides):
-        join = beam.FlatMap(_join, self._rules).with_output_types(tuple[BlockKey, bytes])
+        join = beam.FlatMap(_join, self.rules).with_output_types(tuple[BlockKey, bytes])
         grouped = sides | "BothSides" >> beam.Flatten() | "GroupByRange" >> beam.GroupByKey()
         return grouped | "Join" >> join.with_outputs(FACTS, main="blocks")
 
@@ -147,3 +154,65 @@ def _join(group: tuple[int, Iterable[bytes]], rules: FolderRules) -> Iterator[An
     yield tagged(facts)
     if joined is not None:
         yield from cut_range(number, joined)
+
+
+def join_files(
+    blocks: Iterable[Block], classes: Sequence[str], splits: Sequence[str], seed: int, facts: FactsBuilder
+) -> Block | None:
+    """Return the images of a range in order; None if there is none.
+
+    Args:
+        blocks: in any order: rows, which have a split, and the columns of their files if they come from paths or have
+            met their files; and files, if a table of labels names the images.
+        classes: names of the classes that are wanted; empty for all.
+
+    Raises:
+        CollidingImagesError: a name is that of two files.
+    """
+    parts = list(blocks)
+    rows = [part for part in parts if part.split is not None]
+    files = [part for part in parts if part.split is None]
+    if not rows:
+        facts.add_unlisted(*{name for part in files for name in part.file_name.texts()})
+        return None
+    block = join_blocks(rows)
+    if block.state is None:
+        matched = match_rows(block, join_blocks([NO_FILES, *files]) if block.file_bytes is None else None, "path")
+        block = matched.rows
+        facts.add_unlisted(*matched.unlisted)
+    if block.class_name is not None:  # each row of another table is a record
+        block = _without_repeated(block, splits, facts)
+    block = without_faults(block, splits, facts)
+    block = _chosen(block, classes, splits, facts)
+    return block.take(image_order(block, hash_images(block.image_id, seed)))
+
+
+def _without_repeated(block: Block, splits: Sequence[str], facts: FactsBuilder) -> Block:
+    """Drop rows of one name: all of them if they differ, as their order depends on the runner; else all but one."""
+    ids, numbers = np.unique(block.image_id, return_counts=True)
+    dropped = np.zeros(len(block), bool)
+    for image_id in ids[numbers > 1].tolist():
+        rows = np.flatnonzero(block.image_id == image_id)
+        found = block.take(rows)
+        names, labels = found.file_name.texts(), found.class_name.texts()
+        check_same_files(names[0], found)
+        of_splits = [splits[split] for split in found.split.tolist()]
+        said = sorted({f"{label!r} in {split}" for label, split in zip(labels, of_splits, strict=True)})
+        detail = f"another row says the same of {names[0]!r}"
+        if len(said) > 1:
+            detail = f"{len(rows)} rows of {names[0]!r} say {', '.join(said)}: none is taken"
+        rejected = rows if len(said) > 1 else rows[1:]
+        dropped[rejected] = True
+        for split in of_splits[-len(rejected) :]:
+            facts.reject(split, Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail))
+    return block.take(np.flatnonzero(~dropped)) if dropped.any() else block
+
+
+def _chosen(block: Block, classes: Sequence[str], splits: Sequence[str], facts: FactsBuilder) -> Block:
+    """Drop images of other classes."""
+    if not classes:
+        return block
+    is_chosen = np.array([name in set(classes) for name in block.class_name.texts()], bool)
+    for split, number in enumerate(np.bincount(block.split[~is_chosen]).tolist()):
+        facts.count(splits[split], Metric.OF_OTHER_CLASSES, number)
+    return block.take(np.flatnonzero(is_chosen))

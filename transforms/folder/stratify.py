@@ -1,4 +1,4 @@
-"""Splits by class: each split gets its share of every class, not only of all images.
+"""Splits by class: each split gets its share of every class, not only of all images, or rows of a table.
 
 Which images those are still follows from their names; but an image at the border between two splits may come to lie
 beyond it when others of its class are added. A group of images that belong together counts, with all of them, as of
@@ -7,6 +7,7 @@ the class that most of them have.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -24,6 +25,7 @@ Unit = tuple[int, int]
 _GROUPED = "grouped"
 
 
+@dataclass(eq=False, repr=False)
 class Stratify(beam.PTransform):
     """Convert (range, packed Block) of image rows to the same rows with their splits by class.
 
@@ -31,13 +33,11 @@ class Stratify(beam.PTransform):
         splits: of the job; the column `split` is an index of them.
     """
 
-    def __init__(self, division: Division | AsSingleton, splits: Sequence[str]):
-        super().__init__()
-        self._division = division
-        self._splits = tuple(splits)
+    division: Division | AsSingleton
+    splits: Sequence[str]
 
     def expand(self, rows: PCollection[Rows]) -> PCollection[Rows]:
-        placed = rows | "PlaceInClass" >> beam.FlatMap(_placed, self._division).with_output_types(
+        placed = rows | "PlaceInClass" >> beam.FlatMap(_placed, self.division).with_output_types(
             tuple[str, bytes]
         ).with_outputs(_GROUPED, main="alone")
         groups = (
@@ -46,18 +46,25 @@ class Stratify(beam.PTransform):
             | "GroupByGroup" >> beam.GroupByKey()  # (group, [class])
             | "ClassOfGroup" >> beam.Map(_counted_group)  # (group, (class, number of images, of how many classes))
         )
-        of_groups = groups | "PlaceGroups" >> beam.Map(_placed_group, self._division).with_output_types(
+        of_groups = groups | "PlaceGroups" >> beam.Map(_placed_group, self.division).with_output_types(
             tuple[str, bytes]
         )
-        borders = (
-            (placed.alone, of_groups)
-            | "Units" >> beam.Flatten()
-            | "GroupByClass" >> beam.GroupByKey()  # (class, [int64 [N, 2] of Units, as bytes])
-            | "Divide" >> beam.Map(_divided, self._division)  # (class, borders)
-        )
+        units = (placed.alone, of_groups) | "Units" >> beam.Flatten()
+        borders = units | "DivideClasses" >> DivideClasses(self.division)
         mixed = groups | "OfSeveralClasses" >> beam.FlatMap(_mixed)  # (group, class)
-        assign = beam.Map(_assigned, AsDict(borders), AsDict(mixed), self._division, self._splits)
+        assign = beam.Map(_assigned, AsDict(borders), AsDict(mixed), self.division, self.splits)
         return rows | "Assign" >> assign.with_output_types(Rows)
+
+
+class DivideClasses(beam.PTransform):
+    """Convert (class, int64 [N, 2] of Units as bytes) to (class, borders), see `class_borders`."""
+
+    def __init__(self, division: Division | AsSingleton):
+        super().__init__()
+        self._division = division
+
+    def expand(self, units: PCollection[tuple[str, bytes]]):
+        return units | "GroupByClass" >> beam.GroupByKey() | "Divide" >> beam.Map(_divided, self._division)
 
 
 def _placed(keyed: Rows, division: Division) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from recordmill.schemas.limits import MAX_PIXELS
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_jpeg, check_png
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
+from recordmill.transforms.images.fetch_images import fetch_file
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
 from recordmill.transforms.images.open_picture import kind_of, load_small, open_picture
 from recordmill.transforms.images.transcode_picture import (
@@ -39,23 +39,23 @@ DECODING = Budget(MAX_PIXELS)
 Loaded = TypeVar("Loaded")
 
 
-def load_image(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) -> Picture | Rejected:
-    """Read a task's image file by `fetch`, check it, and transcode it if need be.
+def load_image(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
+    """Read a task's image file, check it, and transcode it if need be.
 
     Raises:
         OSError: storage fails in another way than that the file is gone or cannot be read.
     """
-    return or_rejected(task, fetch, lambda data: _picture(data, task.width, task.height, rules))
+    return or_rejected(task, lambda data: _picture(data, task.width, task.height, rules))
 
 
-def or_rejected(task: ImageTask, fetch: Fetch, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
+def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
     """What is read of a task's image file, or why nothing is.
 
     Raises:
         OSError: as `load_image`.
     """
     try:
-        return read(fetch(task.ref))
+        return read(fetch_file(task.ref))
     except ChangedFileError:
         reason, detail = Reason.IMAGE_MISSING, "the file has been replaced since it was listed"
     except FileNotFoundError:

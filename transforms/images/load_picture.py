@@ -6,7 +6,6 @@ from PIL import Image
 
 from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcoding
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file
 from recordmill.transforms.images.load_images import (
     DECODING,
     check_end,
@@ -24,16 +23,16 @@ RAW = "raw"
 _RESIZE = "bilinear"
 
 
-def load_picture(task: ImageTask, rules: PictureRules, fetch: Fetch = fetch_file) -> Picture | Rejected:
-    """Read a task's image file by `fetch`, and make of it what `rules` say.
+def load_picture(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
+    """Read a task's image file, and make of it what `rules` say.
 
     Raises:
         OSError: as `recordmill.transforms.images.load_images.load_image`.
     """
     if rules.raw_size is None:
-        return load_image(task, rules, fetch)
+        return load_image(task, rules)
     size = rules.raw_size
-    return or_rejected(task, fetch, lambda data: _raw(data, size))
+    return or_rejected(task, lambda data: _raw(data, size))
 
 
 def _raw(data: bytes, size: tuple[int, int]) -> Picture:
@@ -42,10 +41,8 @@ def _raw(data: bytes, size: tuple[int, int]) -> Picture:
     return Picture(pixels.tobytes(), RAW, width, height, "", None, Transcoding(known_kind(data) or "other", len(data)))
 
 
-def load_pixels(
-    task: ImageTask, size: tuple[int, int], resize: str, fetch: Fetch = fetch_file
-) -> np.ndarray | Rejected:
-    """Read a task's image file by `fetch`, check and decode it whole, and make it `size`, height and width.
+def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarray | Rejected:
+    """Read a task's image file, check and decode it whole, and make it `size`, height and width.
 
     Returns:
         uint8 [height, width, 3], RGB; or why there is none.
@@ -53,7 +50,7 @@ def load_pixels(
     Raises:
         OSError: as `recordmill.transforms.images.load_images.load_image`.
     """
-    return or_rejected(task, fetch, lambda data: decode_pixels(data, size, resize))
+    return or_rejected(task, lambda data: decode_pixels(data, size, resize))
 
 
 def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ FILES_AT_ONCE = 50_000
 Item = TypeVar("Item")
 
 
+@dataclass(eq=False, repr=False)
 class ListFiles(beam.PTransform):
     """Convert paths of folders to (bucket of names, packed Block of files), without files below the folder `output`.
 
@@ -34,14 +36,12 @@ class ListFiles(beam.PTransform):
         buckets: number of buckets.
     """
 
-    def __init__(self, output: str, match: str, buckets: int):
-        super().__init__()
-        self._output = output
-        self._match = match
-        self._buckets = buckets
+    output: str
+    match: str
+    buckets: int
 
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[int, bytes]]:
-        listed = beam.FlatMap(_list_files, self._output, self._match, self._buckets)
+        listed = beam.FlatMap(_list_files, self.output, self.match, self.buckets)
         parts = folders | "ListParts" >> ListParts()
         return parts | "ListFolder" >> listed.with_output_types(tuple[int, bytes])
 

@@ -1,6 +1,7 @@
 """Image rows and files meet by name, and go on by range."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -18,6 +19,7 @@ Keyed = tuple[int, bytes]
 """Number of a bucket of names or of a range of images, and a packed Block."""
 
 
+@dataclass(eq=False, repr=False)
 class MatchRows(beam.PTransform):
     """Convert (bucket of names, Block) of image rows, and of files, to (range, Block) of rows with the columns of their
     files in the output `rows`; Facts are in `facts`.
@@ -30,12 +32,10 @@ class MatchRows(beam.PTransform):
         bits: 2 ** bits ranges of images.
     """
 
-    def __init__(self, match: str, division: Division | AsSingleton | None, seed: int, bits: int):
-        super().__init__()
-        self._match = match
-        self._division = division
-        self._seed = seed
-        self._bits = bits
+    match: str
+    division: Division | AsSingleton | None
+    seed: int
+    bits: int
 
     def expand(self, sides):
         has_files = len(sides) > 1
@@ -43,7 +43,7 @@ class MatchRows(beam.PTransform):
             grouped = sides | "BothSides" >> beam.Flatten() | "GroupByName" >> beam.GroupByKey()
         else:
             grouped = sides[0] | "Alone" >> beam.MapTuple(_alone)
-        match = beam.FlatMap(_match, self._division, self._match, has_files, self._seed, self._bits)
+        match = beam.FlatMap(_match, self.division, self.match, has_files, self.seed, self.bits)
         return grouped | "Match" >> match.with_output_types(Keyed).with_outputs(FACTS, main="rows")
 
 

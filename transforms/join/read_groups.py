@@ -4,6 +4,7 @@ import csv
 import io
 import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import apache_beam as beam
 import msgspec
@@ -32,15 +33,14 @@ class _Line(msgspec.Struct):
     images: list[_Image]
 
 
+@dataclass(eq=False, repr=False)
 class ReadGroups(beam.PTransform):
     """A path becomes one Division: `division` with the groups of that file."""
 
-    def __init__(self, division: Division):
-        super().__init__()
-        self._division = division
+    division: Division
 
     def expand(self, paths: PCollection[str]):
-        return paths | "ReadFile" >> beam.Map(_divided, self._division)
+        return paths | "ReadFile" >> beam.Map(_divided, self.division)
 
 
 def _divided(path: str, division: Division) -> Division:

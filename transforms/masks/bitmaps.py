@@ -1,6 +1,9 @@
-"""Masks drawn: run lengths to pixels and back, and to another size."""
+"""Masks drawn: run lengths to pixels and back, to another size, and their bounds."""
+
+from collections.abc import Sequence
 
 import numpy as np
+from pycocotools import mask as coco_mask
 
 
 def bitmap(runs: np.ndarray, width: int, height: int) -> np.ndarray:
@@ -23,24 +26,17 @@ def run_lengths(pixels: np.ndarray) -> np.ndarray:
     return np.diff(changes, prepend=0, append=flat.size)
 
 
-def mask_bounds(runs: np.ndarray, height: int) -> tuple[int, int, int, int] | None:
-    """The box that a mask fills, of run lengths: ymin, xmin, ymax, xmax in pixels, the last two those after it; None of
-    a mask without a pixel.
+def mask_bounds(counts: Sequence[bytes], width: int, height: int) -> np.ndarray:
+    """The boxes that masks fill, of compressed counts: float64 [M, 4], ymin, xmin, ymax, xmax in pixels, the last two
+    those after it; NaN of a mask without a pixel.
 
-    >>> mask_bounds(np.array([1, 3]), 2), mask_bounds(np.array([3, 1]), 2), mask_bounds(np.array([4]), 2)
-    ((0, 0, 2, 2), (1, 1, 2, 2), None)
+    >>> mask_bounds([b"13", b"31", b"4"], 2, 2).tolist()
+    [[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [nan, nan, nan, nan]]
     """
-    edges = np.cumsum(runs)
-    begins, ends = edges[:-1:2], edges[1::2]  # of the runs of ones
-    begins, ends = begins[begins < ends], ends[begins < ends]
-    if not len(begins):
-        return None
-    first_column, first_row = np.divmod(begins, height)
-    last_column, last_row = np.divmod(ends - 1, height)
-    xmin, xmax = int(first_column[0]), int(last_column[-1]) + 1
-    if (first_column < last_column).any():  # a run goes on at the top of the next column
-        return 0, xmin, height, xmax
-    return int(first_row.min()), xmin, int(last_row.max()) + 1, xmax
+    x, y, wide, high = coco_mask.toBbox([{"counts": each, "size": [height, width]} for each in counts]).T
+    bounds = np.column_stack((y, x, y + high, x + wide))
+    bounds[wide == 0] = np.nan
+    return bounds
 
 
 def resized(pixels: np.ndarray, width: int, height: int) -> np.ndarray:

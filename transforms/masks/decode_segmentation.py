@@ -1,4 +1,4 @@
-"""The JSON of an annotation's `segmentation`, in each of COCO's forms, becomes run lengths.
+"""The JSON of an annotation's `segmentation`, in each of COCO's forms, becomes COCO's compressed counts.
 
 pycocotools draws the polygons, so that masks equal those of everyone else's pixel for pixel. All else is decoded here,
 because its C code trusts what it reads: it takes counts of any sum and of any character for a mask.
@@ -12,6 +12,7 @@ from pycocotools import mask as coco_mask
 
 from recordmill.schemas.annotations import Int64
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.masks.encode_masks import mask_rle
 
 # pycocotools walks an edge in steps of 1/5 pixel, and keeps 8 to 16 bytes a step. What is walked at most is two sides
 # of each pixel, as many as an image has; more where the image is small, as polygons may reach out of it; and never more
@@ -37,8 +38,8 @@ class _RunLengths(msgspec.Struct):
 _SEGMENTATION = msgspec.json.Decoder(list[list[float] | float] | _RunLengths | None)
 
 
-def decode_segmentation(segmentation: bytes, width: int, height: int) -> np.ndarray:
-    """JSON text becomes the run lengths of a mask of `width` x `height` pixels.
+def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes:
+    """JSON text becomes the compressed counts of a mask of `width` x `height` pixels, the bytes that pycocotools gives.
 
     Args:
         segmentation: polygons `[[x1, y1, x2, y2, …], …]` in pixels, of which several are united and one of four numbers
@@ -47,38 +48,48 @@ def decode_segmentation(segmentation: bytes, width: int, height: int) -> np.ndar
             are no mask.
         width: of the stored image; at least 1, as is height.
 
-    Returns:
-        int64 run lengths down the columns: of zeros, of ones, of zeros, … Their sum is height * width. No mask is one
-        run of zeros. Runs of length 0 come from counts that have them.
-
     Raises:
         UnusableError: it is none of these (MALFORMED_SEGMENTATION), or of another size (MASK_SIZE_MISMATCH).
 
-    >>> decode_segmentation(b"[[1, 0, 3, 0, 3, 2, 1, 2]]", width=4, height=3)
-    array([3, 2, 1, 2, 4])
+    >>> compress_segmentation(b"[[1, 0, 3, 0, 3, 2, 1, 2]]", width=4, height=3)
+    b'32103'
     """
     form = _parse(segmentation) if segmentation else None
     try:
         if isinstance(form, _RunLengths):
-            return _check_runs(form, width, height)
-        polygons = _polygons(form or [])
-        return _draw_polygons(polygons, width, height) if polygons else np.array([height * width], np.int64)
+            _check_size(form, width, height)
+            return mask_rle(_check_runs(_runs(form), height * width))
+        if polygons := _polygons(form or []):
+            return _draw_polygons(polygons, width, height)
+        return mask_rle(np.array([height * width]))
     except _MalformedError as fault:
         raise _malformed(str(fault), segmentation) from fault
 
 
+def has_several_runs(segmentation: bytes) -> bool:
+    """True for run lengths of more than one run. Those without a pixel, as `[12, 0]`, count as a mask in manifests."""
+    form = _parse(segmentation) if segmentation else None
+    return isinstance(form, _RunLengths) and len(_runs(form)) > 1
+
+
 def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:
-    """COCO's compressed counts, as records have them, become run lengths; see `decode_segmentation`.
+    """Compressed counts become int64 run lengths down the columns: of zeros, of ones, of zeros, … Their sum is
+    height * width.
+
+    Raises:
+        UnusableError: they are no mask of this size (MALFORMED_SEGMENTATION).
 
     >>> decode_counts(b"231", width=3, height=2)
     array([2, 3, 1])
     """
-    form = {"counts": counts.decode(errors="replace"), "size": [height, width]}
-    return decode_segmentation(msgspec.json.encode(form), width, height)
+    try:
+        return _check_runs(_decompress(counts), height * width)
+    except _MalformedError as fault:
+        raise _malformed(str(fault), counts) from fault
 
 
 class _MalformedError(Exception):
-    """What is wrong. decode_segmentation adds to the message what was found."""
+    """What is wrong. `_malformed` adds to the message what was found."""
 
 
 def _malformed(fault: str, segmentation: bytes) -> UnusableError:
@@ -95,12 +106,17 @@ def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | Non
         raise _malformed(str(error), segmentation) from error
 
 
-def _check_runs(form: _RunLengths, width: int, height: int) -> np.ndarray:
+def _check_size(form: _RunLengths, width: int, height: int) -> None:
     if form.size != [height, width]:
         found = f"run lengths of size {str(form.size)[:60]} for an image of size [{height}, {width}] (height, width)"
         raise UnusableError(Reason.MASK_SIZE_MISMATCH, found)
-    runs = _decompress(form.counts) if isinstance(form.counts, str) else np.array(form.counts, np.int64)
-    area = height * width
+
+
+def _runs(form: _RunLengths) -> np.ndarray:
+    return _decompress(form.counts.encode()) if isinstance(form.counts, str) else np.array(form.counts, np.int64)
+
+
+def _check_runs(runs: np.ndarray, area: int) -> np.ndarray:
     # One by one first: their sum could pass 2 ** 63 and come round to the right number.
     outside = runs[(runs < 0) | (runs > area)]
     if outside.size:
@@ -110,9 +126,9 @@ def _check_runs(form: _RunLengths, width: int, height: int) -> np.ndarray:
     return runs
 
 
-def _decompress(counts: str) -> np.ndarray:
+def _decompress(counts: bytes) -> np.ndarray:
     """Compressed counts become int64 run lengths, not yet known to make sense; see `encode_masks.mask_rle`."""
-    characters = np.frombuffer(counts.encode(), np.uint8) - 48  # below "0" this wraps round to above 63
+    characters = np.frombuffer(counts, np.uint8) - 48  # below "0" this wraps round to above 63
     if not characters.size:
         raise _MalformedError("no run lengths")
     if characters.max() > 63:
@@ -137,8 +153,8 @@ def _decompress(counts: str) -> np.ndarray:
     return runs
 
 
-def _polygons(form: list[list[float] | float]) -> list[np.ndarray]:
-    """float64 x1, y1, x2, y2, … of each polygon."""
+def _polygons(form: list[list[float] | float]) -> list[list[float]]:
+    """x1, y1, x2, y2, … of each polygon."""
     flat = [entry for entry in form if isinstance(entry, float)]
     nested = [entry for entry in form if isinstance(entry, list)]
     if flat and nested:
@@ -146,18 +162,18 @@ def _polygons(form: list[list[float] | float]) -> list[np.ndarray]:
     return [_polygon(numbers) for numbers in nested or [flat] if numbers]
 
 
-def _polygon(numbers: list[float]) -> np.ndarray:
+def _polygon(numbers: list[float]) -> list[float]:
     if len(numbers) == 4:
         x, y, width, height = numbers
         xmax, ymax = x + width, y + height
-        numbers = [x, y, x, ymax, xmax, ymax, xmax, y]  # in the order of pycocotools' rleFrBbox
-    elif len(numbers) < 6 or len(numbers) % 2:
+        return [x, y, x, ymax, xmax, ymax, xmax, y]  # in the order of pycocotools' rleFrBbox
+    if len(numbers) < 6 or len(numbers) % 2:
         raise _MalformedError(f"a polygon of {len(numbers)} numbers")
-    return np.array(numbers)
+    return numbers
 
 
-def _draw_polygons(polygons: list[np.ndarray], width: int, height: int) -> np.ndarray:
-    farthest_px = max(np.abs(polygon).max() for polygon in polygons)
+def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> bytes:
+    farthest_px = max(max(max(polygon), -min(polygon)) for polygon in polygons)
     if farthest_px > _MAX_COORDINATE_PX:
         raise _MalformedError("coordinates beyond any image")
     if height * width >= _MAX_POLYGON_IMAGE_PX:
@@ -169,13 +185,15 @@ def _draw_polygons(polygons: list[np.ndarray], width: int, height: int) -> np.nd
         edges_px = sum(map(_edge_px, polygons))
         if edges_px > most_px:
             raise _MalformedError(f"polygons with edges of {edges_px:.0f} px, of which at most {most_px} are drawn")
-    masks = [_decompress(rle["counts"].decode()) for rle in coco_mask.frPyObjects(polygons, height, width)]
-    return masks[0] if len(masks) == 1 else _unite(masks, height * width)
+    masks = [mask["counts"] for mask in coco_mask.frPyObjects(polygons, height, width)]
+    if len(masks) == 1:
+        return masks[0]
+    return mask_rle(_unite(list(map(_decompress, masks)), height * width))
 
 
-def _edge_px(polygon: np.ndarray) -> float:
+def _edge_px(polygon: list[float]) -> float:
     """Over the edges, also that from the last point to the first, the sum of the larger of |dx| and |dy|."""
-    points = polygon.reshape(-1, 2)
+    points = np.array(polygon).reshape(-1, 2)
     return float(np.abs(np.diff(points, axis=0, append=points[:1])).max(axis=1).sum())
 
 

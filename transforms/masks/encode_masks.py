@@ -1,7 +1,6 @@
 """Masks, as COCO's run lengths, become what records hold: a PNG, or compressed run lengths.
 
-Runs go down the columns, zeros first, and sum to height * width, as `decode_segmentation` gives them; where they do not
-sum to that, a ValueError says so.
+Runs go down the columns, zeros first, and sum to height * width.
 """
 
 import numpy as np
@@ -17,12 +16,12 @@ def mask_png(runs: np.ndarray, width: int, height: int) -> bytes:
     """Run lengths become an 8-bit greyscale PNG of the full image, 1 inside the object and 0 outside.
 
     The bitmap is never drawn: PNG's filter Up stores each pixel minus the one above, which down a column is 0 except
-    where ones begin (1) and where they have ended (255), and run lengths say just that.
+    where ones begin (1) and where they have ended (255), and run lengths say just that. None but the first may be 0.
 
     >>> mask_png(np.array([2, 3, 1]), width=3, height=2)[:8]
     b'\\x89PNG\\r\\n\\x1a\\n'
     """
-    ends = np.cumsum(_canonical(runs, width, height))
+    ends = np.cumsum(runs)
     begins, ends = ends[:-1:2], ends[1::2]  # of the runs of ones
     if not len(begins):
         return pack_rows(np.empty((0, 1 + width), np.uint8), blank_above=height)
@@ -41,7 +40,7 @@ def mask_png(runs: np.ndarray, width: int, height: int) -> bytes:
     return pack_rows(rows[:-1], blank_above=top, blank_below=height - bottom)
 
 
-def mask_rle(runs: np.ndarray, width: int, height: int) -> bytes:
+def mask_rle(runs: np.ndarray) -> bytes:
     """Run lengths become COCO's compressed `counts`, the same bytes as pycocotools gives for the same mask.
 
     Each number is cut into groups of 5 bits, lowest first, each group a character from 48 ("0") on; 32 marks that more
@@ -49,10 +48,10 @@ def mask_rle(runs: np.ndarray, width: int, height: int) -> bytes:
     before (rleToString in pycocotools' maskApi.c, which is quicker, but writes past its memory where a few runs have
     2 ** 24 pixels).
 
-    >>> mask_rle(np.array([2, 3, 1]), width=3, height=2)
+    >>> mask_rle(np.array([2, 3, 1]))
     b'231'
     """
-    numbers = _canonical(runs, width, height).copy()
+    numbers = _canonical(runs).copy()
     numbers[3:] -= numbers[1:-2]  # NumPy reads all of it before it writes
     magnitude = numbers ^ numbers >> 63  # -1 reaches as far as 0, -17 as far as 16
     lengths = 1 + np.searchsorted(_REACH, magnitude, side="right")
@@ -62,14 +61,11 @@ def mask_rle(runs: np.ndarray, width: int, height: int) -> bytes:
     return groups[place < lengths[:, None]].astype(np.uint8).tobytes()
 
 
-def _canonical(runs: np.ndarray, width: int, height: int) -> np.ndarray:
+def _canonical(runs: np.ndarray) -> np.ndarray:
     """The same mask without runs of length 0, but for a leading one."""
-    area = runs.sum()
-    if area != height * width:
-        raise ValueError(f"runs of {area} pixels for a mask of {width}x{height}")
     if np.count_nonzero(runs[1:]) == len(runs) - 1:
         return runs
-    edges = np.cumsum(runs)[:-1]
+    edges = np.cumsum(runs)
     # An edge met twice is none: what turned 0 there turns 1 again.
-    places, times = np.unique(edges[edges < area], return_counts=True)
-    return np.diff(places[times % 2 == 1], prepend=0, append=area)
+    places, times = np.unique(edges[edges < edges[-1]], return_counts=True)
+    return np.diff(places[times % 2 == 1], prepend=0, append=edges[-1])

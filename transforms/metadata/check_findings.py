@@ -4,10 +4,11 @@ import logging
 import posixpath
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, PCollection
+from apache_beam.pvalue import AsIter, AsList
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.names import NameSources, name_fault
@@ -40,32 +41,27 @@ class Demands(NamedTuple):
     output: str
 
 
+@dataclass(eq=False, repr=False)
 class CheckFindings(beam.PTransform):
-    """Convert Facts, one element at most, to one dict, the Rows of each split, for the steps that read pictures to wait
-    for. Warnings are logged.
-
-    Args:
-        warnings: a PCollection of further (split, text).
+    """Convert Findings to one dict, the Rows of each split, for the steps that read pictures to wait for.
+    Warnings are logged.
 
     Raises, when it runs, what `check_findings` does.
     """
 
-    def __init__(self, demands: Demands, warnings: PCollection):
-        super().__init__()
-        self._demands = demands
-        self._warnings = warnings
+    demands: Demands
 
-    def expand(self, facts: PCollection[Facts]):
-        once = facts.pipeline | "OnceFound" >> beam.Create([self._demands])
-        return once | "Check" >> beam.Map(_check, AsList(facts), AsList(self._warnings))
+    def expand(self, found):  # Findings, of several PCollections, of which Beam takes no hints
+        once = found.facts.pipeline | "OnceFound" >> beam.Create([self.demands])
+        return once | "Check" >> beam.Map(_check, AsList(found.facts), AsIter(found.lists))
 
 
-def _check(demands: Demands, parts: list[Facts], warnings: list[tuple[str, str]]) -> dict[str, Rows]:
+def _check(demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str, Rows]:
     facts = add_facts(parts)
-    for text in sorted({text for _, text in (*warnings, *facts.warnings)}):  # why there may be too much to reject
+    for text in sorted({text for _, text in facts.warnings}):  # why there may be too much to reject
         _LOGGER.warning(text)
     rows = count_rows(demands.splits, facts)
-    check_findings(demands, rows, facts.rejects.items(), facts.unmatched, facts.unlisted)
+    check_findings(demands, rows, facts, lists)
     return rows
 
 
@@ -84,20 +80,19 @@ def count_rows(splits: Iterable[str], facts: Facts) -> dict[str, Rows]:
     }
 
 
-def check_findings(demands: Demands, rows: dict[str, Rows], rejected: KindRejects, images: Names, files: Names) -> None:
+def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists: KindRejects) -> None:
     """Check that some images have their files, and `describe_split.check_rejects` with the rejects so far. If these are
     too many, they are written into the folders of the splits' states.
 
     Args:
-        images: names of images without a file.
-        files: names of files without an image.
+        lists: of the rejects.
 
     Raises:
         NoImageFoundError: no image has a file.
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`.
     """
     unit = next(iter(rows.values())).what
-    tally = tally_rejects(rejected)
+    tally, images, files = tally_rejects(facts.rejects.items()), facts.unmatched, facts.unlisted
     of_images = tally.reasons(unit)
     # Of images that files alone name, none is without its file.
     not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if images.number else 0
@@ -122,7 +117,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], rejected: KindReject
         raise
     except TooManyRejectsError:
         if demands.output:
-            write_rejects(demands.output, demands.splits, rejected)
+            write_rejects(demands.output, demands.splits, lists)
         raise
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from types import MappingProxyType
 
 import msgspec
 
@@ -25,14 +24,14 @@ from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import RecordOf, listed
 from recordmill.schemas.labels import LABEL_FILES, label_files
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import Manifest, SplitManifest, encode_manifest
+from recordmill.schemas.manifest import Manifest, encode_manifest
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics_file import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests, tidy
-from recordmill.transforms.metadata.folder_duplicates import duplicates_of
+from recordmill.transforms.metadata.folder_duplicates import duplicates_of, fingerprints_path
 from recordmill.transforms.metadata.folder_statistics import file_sha256, folder_statistics
 from recordmill.transforms.rejects.write_rejects import rejects_path
 from recordmill.transforms.shards.shard_file import is_whole, moves
@@ -48,15 +47,13 @@ def commit_splits(
     manifest: Manifest,
     statistics: Mapping[str, bytes],
     encoders: Iterable[TextEncoder] = (),
-    fingerprints: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Manifest:
     """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
-    Shards and rejects are in the folders of the splits' states.
+    Shards, rejects and fingerprints are in the folders of the splits' states.
 
     Args:
         statistics: each split's, as JSON.
         encoders: those that the manifest lists.
-        fingerprints: each split's, as JSON Lines, of splits whose records have pictures.
 
     Raises:
         CategoryError: the folder has another split, with other classes, other parts of records or other encoders.
@@ -77,9 +74,15 @@ def commit_splits(
     for split, entry in manifest.splits.items():
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move, storage, output, split), entry.shards))
-        _move_rejects(storage, output, split, entry)
+        _move_list(
+            storage, rejects_path(output, split), storage.join(output, split_rejects(split)), entry.rejects_sha256
+        )
         storage.write(storage.join(output, split_statistics(split)), statistics[split])
-        _write_or_delete(storage, storage.join(output, split_fingerprints(split)), fingerprints.get(split))
+        fingerprints = storage.join(output, split_fingerprints(split))
+        if entry.fingerprints_sha256 is msgspec.UNSET:
+            storage.delete(fingerprints)
+        else:
+            _move_list(storage, fingerprints_path(output, split), fingerprints, entry.fingerprints_sha256)
         storage.write(storage.join(output, split_manifest(split)), encode_manifest(own[split]))
     try:
         whole = publish(output)
@@ -128,15 +131,14 @@ def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
             raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
 
 
-def _move_rejects(storage: Storage, output: str, split: str, entry: SplitManifest) -> None:
-    """Likewise the list of a split's rejects, which another run of the job may have moved."""
-    path, written = storage.join(output, split_rejects(split)), rejects_path(output, split)
+def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
+    """Likewise a list of a split, which another run of the job may have moved."""
     with suppress(FileNotFoundError):
-        if file_sha256(written) == entry.rejects_sha256:
+        if file_sha256(written) == sha256:
             storage.move(written, path)
             return
     with suppress(FileNotFoundError):
-        if file_sha256(path) == entry.rejects_sha256:
+        if file_sha256(path) == sha256:
             return
     raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
 

@@ -1,6 +1,7 @@
 """Groups that are never in two splits: how many there are, and how far they keep splits from their shares."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -25,6 +26,7 @@ class GroupSizes(NamedTuple):
     ungrouped: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
     """Convert (split, name), one an image, to two PCollections of Facts.
 
@@ -34,12 +36,10 @@ class CountGroups(beam.PTransform):
     Raises, when it runs, what `unmatched_warnings` does.
     """
 
-    def __init__(self, division: Division | AsSingleton):
-        super().__init__()
-        self._division = division
+    division: Division | AsSingleton
 
     def expand(self, images: PCollection[tuple[str, str]]):
-        groups = images | "GroupOfImage" >> beam.Map(_grouped, self._division)
+        groups = images | "GroupOfImage" >> beam.Map(_grouped, self.division)
         sizes = (
             groups
             | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group, whether it is one), number)
@@ -47,9 +47,9 @@ class CountGroups(beam.PTransform):
             | "AddSizes" >> beam.CombinePerKey(add_sizes)
         )
         once = images.pipeline | "OnceGrouped" >> beam.Create([None])
-        listed = images | "Listed" >> beam.FlatMap(_listed, self._division).with_output_types(str)
-        of_shares = once | "Shares" >> beam.Map(_shares, AsList(sizes), self._division)
-        of_names = once | "Names" >> beam.Map(_names, AsIter(listed), self._division)
+        listed = images | "Listed" >> beam.FlatMap(_listed, self.division).with_output_types(str)
+        of_shares = once | "Shares" >> beam.Map(_shares, AsList(sizes), self.division)
+        of_names = once | "Names" >> beam.Map(_names, AsIter(listed), self.division)
         return of_shares, of_names
 
 
@@ -82,7 +82,7 @@ def _shares(_: None, sizes: list[tuple[str, GroupSizes]], division: Division) ->
 
 
 def _names(_: None, found: Iterable[str], division: Division) -> Facts:
-    return Facts(warnings=frozenset(unmatched_warnings(found, division)))
+    return Facts(warnings=set(unmatched_warnings(found, division)))
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import re
 
 from recordmill.schemas.dataset_files import MANIFEST, RECIPE, REJECTS, split_manifest, split_rejects, state_folder
-from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
+from recordmill.schemas.duplicates import DUPLICATES, FINGERPRINTS, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.labels import LABEL_FILES
 from recordmill.schemas.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
@@ -14,7 +14,7 @@ from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_A_RUN = re.compile(
-    rf"{REJECTS}|{DUPLICATES}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
+    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
     rf"rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what

@@ -2,18 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
 from recordmill.schemas.manifest import (
     AnnotationCounts,
     ImageCounts,
-    InputRows,
     RewrittenPictures,
     SplitManifest,
     Unlisted,
@@ -21,27 +19,43 @@ from recordmill.schemas.manifest import (
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.runtime.made_by import made_by
 
 
+class SplitShards(NamedTuple):
+    """What the notes of a split's shards say.
+
+    Attributes:
+        fingerprints_sha256: see SplitManifest.
+    """
+
+    infos: Sequence[ShardInfo]
+    fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
+
+
 def describe_split(
     recipe: Recipe,
-    shards: Iterable[ShardInfo],
+    facts: Facts,
     rejects: RejectList,
-    inputs: Iterable[InputRows],
-    counts: Mapping[str, int],
-    unlisted: Unlisted,
-    statistics_sha256: str,
-    class_counts: Sequence[int] = (),
-    warnings: Iterable[str] = (),
-    texts: Iterable[tuple[str, TextCounts]] = (),
-    findings: Mapping[str, int] = MappingProxyType({}),
-    fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET,
-) -> SplitManifest:  # twelve, as an entry has parts: each comes from a step of its own
-    """The split's entry in the manifest."""
-    rejected, inputs = rejects.tally, tuple(sorted(inputs, key=lambda rows: rows.path))
-    number = Counter({metric: counts.get(metric.value, 0) for metric in Metric})
+    shards: SplitShards,
+    class_counts: Sequence[int],
+    statistics: bytes,
+) -> SplitManifest:
+    """The split's entry in the manifest.
+
+    Args:
+        facts: of all splits.
+        rejects, class_counts, statistics: of this one; the latter are the content of its file.
+    """
+    split, rejected = recipe.split, rejects.tally
+    inputs = tuple(
+        sorted((rows for (of, _, _), rows in facts.inputs.items() if of == split), key=lambda rows: rows.path)
+    )
+    number = Counter({metric: facts.counts.get((split, metric.value), 0) for metric in Metric})
+    found = facts.statistics.get(split, Statistics()).findings
     return SplitManifest(
         recipe=recipe,
         made_by=made_by(recipe.layout),
@@ -70,17 +84,17 @@ def describe_split(
             boxes_clipped=number[Metric.BOXES_CLIPPED],
             masks=number[Metric.MASKS],
         ),
-        unlisted=unlisted,
+        unlisted=Unlisted(facts.unlisted.number, facts.unlisted.first),
         record_bytes=number[Metric.RECORD_BYTES],
         rejects_sha256=rejects.sha256,
         first_rejects=rejects.first,
-        shards=tuple(sorted(shards, key=lambda shard: shard.file)),
+        shards=tuple(sorted(shards.infos, key=lambda shard: shard.file)),
         class_counts=tuple(class_counts),
-        warnings=tuple(sorted(warnings)),
-        texts=dict(sorted(texts)),
-        findings=dict(findings),
-        statistics_sha256=statistics_sha256,
-        fingerprints_sha256=fingerprints_sha256,
+        warnings=tuple(sorted(text for of, text in facts.warnings if of == split)),
+        texts={column: texts for (of, column), texts in sorted(facts.texts.items()) if of == split},
+        findings={name: finding.number for name, finding in found.items()},
+        statistics_sha256=sha256(statistics).hexdigest(),
+        fingerprints_sha256=shards.fingerprints_sha256,
     )
 
 

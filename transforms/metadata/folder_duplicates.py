@@ -4,16 +4,22 @@ split; duplicates.jsonl follows from those of all."""
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from operator import attrgetter
 
 import msgspec
 
-from recordmill.schemas.duplicates import DUPLICATES, DuplicateGroup, Duplicates, Fingerprints, split_fingerprints
+from recordmill.schemas.dataset_files import state_folder
+from recordmill.schemas.duplicates import (
+    DUPLICATES,
+    FINGERPRINTS,
+    DuplicateGroup,
+    Duplicates,
+    Fingerprints,
+    split_fingerprints,
+)
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.duplicates.find_duplicates import Found, find_duplicates
 from recordmill.transforms.metadata.folder_statistics import read_file
-from recordmill.transforms.statistics.image_facts import class_source
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -23,9 +29,14 @@ _READ_BYTES = 1 << 22
 _DECODER = msgspec.json.Decoder(Fingerprints)
 
 
-def fingerprint_lines(fingerprints: Iterable[Fingerprints]) -> bytes:
-    """The bytes of fingerprints-SPLIT.jsonl."""
-    return json_lines(sorted(fingerprints, key=attrgetter("shard")))
+def fingerprints_path(output: str, split: str) -> str:
+    """Where the fingerprints of a split are that is not complete."""
+    return storage_for(output).join(output, f"{state_folder(split)}/{FINGERPRINTS}")
+
+
+def fingerprint_line(fingerprints: Fingerprints) -> bytes:
+    """A line of fingerprints-SPLIT.jsonl."""
+    return json_lines([fingerprints])
 
 
 def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) -> dict[str, list[Fingerprints]]:
@@ -35,9 +46,14 @@ def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) ->
         data = read_file(output, split_fingerprints(split))
         if data is None or sha256(data).hexdigest() != manifest.splits[split].fingerprints_sha256:
             continue
-        # Names would keep all of the file in memory, of which they are a sixth.
-        found[split] = [msgspec.structs.replace(each, names=each.names.copy()) for each in _DECODER.decode_lines(data)]
+        found[split] = decode_fingerprints(data)
     return found
+
+
+def decode_fingerprints(data: bytes) -> list[Fingerprints]:
+    """The lines of fingerprints-SPLIT.jsonl."""
+    # Names would keep all of the file in memory, of which they are a sixth.
+    return [msgspec.structs.replace(each, names=each.names.copy()) for each in _DECODER.decode_lines(data)]
 
 
 def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] | None:
@@ -67,4 +83,4 @@ def first_groups(output: str, number: int) -> list[DuplicateGroup]:
 
 
 def compared(fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable) -> Found:
-    return find_duplicates(fingerprints, has_classes=bool(class_source(table)))
+    return find_duplicates(fingerprints, has_classes=bool(table.class_source))

@@ -2,43 +2,44 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.utils.shared import Shared
 
-from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.facts import Findings
 from recordmill.transforms.metadata.check_findings import Demands
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects, is_over, rows_of_all
 from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
+from recordmill.transforms.shards.shard_file import WrittenShard
 
 ENOUGH = 100
 """Rejects that a job lists before it stops: with fewer, whoever mends the data would meet one fault a run."""
 
 
+@dataclass(eq=False, repr=False)
 class LimitRejects(beam.PTransform):
-    """Consume Facts of shards, and emit nothing. A runner does this in one bundle
+    """Consume WrittenShard, and emit nothing. A runner does this in one bundle
     with the step that reads them, so that an error ends that one, too. Each process counts its own rejects: many
     workers stop later than one.
 
     Args:
         checked: what CheckFindings gives.
-        found: Facts of the steps before, one element at most.
+        found: of the steps before.
 
     Raises, when it runs, what `RejectLimit.add` does.
     """
 
-    def __init__(self, checked: PCollection, found: PCollection, demands: Demands):
-        super().__init__()
-        self._checked = checked
-        self._found = found
-        self._demands = demands
+    checked: PCollection
+    found: Findings
+    demands: Demands
 
-    def expand(self, facts: PCollection[Facts]):
-        stop = beam.ParDo(_StopAtLimit(self._demands), AsSingleton(self._checked), AsList(self._found))
-        return facts | "StopAtLimit" >> stop
+    def expand(self, written: PCollection[WrittenShard]):
+        stop = beam.ParDo(_StopAtLimit(self.demands), AsSingleton(self.checked), AsIter(self.found.lists))
+        return written | "StopAtLimit" >> stop
 
 
 class _StopAtLimit(beam.DoFn):
@@ -49,10 +50,9 @@ class _StopAtLimit(beam.DoFn):
     def setup(self):
         self._limit = self._shared.acquire(lambda: RejectLimit(self._demands))
 
-    def process(self, facts: Facts, rows: Mapping[str, Rows], found: list[Facts]) -> None:
-        of_others = [item for each in found for item in each.rejects.items()]
-        for item in facts.rejects.items():
-            self._limit.add(item, rows, of_others)
+    def process(self, written: WrittenShard, rows: Mapping[str, Rows], found: KindRejects) -> None:
+        for item in written.facts.rejects.items():
+            self._limit.add(item, rows, found)
 
 
 class RejectLimit:

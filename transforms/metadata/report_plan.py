@@ -1,7 +1,7 @@
 """A plan for people: what a job would write, without writing it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
@@ -12,84 +12,64 @@ from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import InputRows, num_classes
+from recordmill.schemas.manifest import num_classes
 from recordmill.schemas.plan_report import PlanReport
-from recordmill.schemas.rejects import Metric, RejectTally
+from recordmill.schemas.rejects import Metric
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, add_facts
-from recordmill.transforms.metadata.write_metadata import Findings
 from recordmill.transforms.rejects.write_rejects import tally_rejects
-from recordmill.transforms.shards.split_plan import SplitPlan
 from recordmill.transforms.storage.resolve import storage_for
-from recordmill.transforms.text.encode_captions import EncodedTexts
-
-OfSplit = tuple[tuple[str, int | str], int]
-"""((split, category id or class name), number)."""
 
 
 @dataclass(eq=False, repr=False)
 class ReportPlan(beam.PTransform):
-    """(split, SplitPlan) become a PlanReport, written as JSON to the local file `path`.
+    """Facts of the steps before the writing, one element, become a PlanReport, as JSON in the local file `path`.
 
     Args:
         checked: a PCollection of one element, without which there is no report.
-        findings: of the steps before.
-        classes: what CountClasses gives.
         labels, table: one LabelMap, and one FeatureTable.
-        texts: what is known of those that are encoded, if any are.
+        encoders: of texts, if any are encoded.
     """
 
     checked: PCollection
-    findings: Findings
-    classes: PCollection
     labels: PCollection
     table: PCollection
     path: str
-    texts: EncodedTexts | None = None
+    encoders: PCollection | None = None
 
-    def expand(self, plans: PCollection[tuple[str, SplitPlan]]) -> PCollection[None]:
+    def expand(self, facts: PCollection[Facts]) -> PCollection[None]:
         known = {
-            "plans": AsList(plans),
-            "parts": AsList(self.findings.facts),
-            "classes": AsList(self.classes),
-            "table": AsSingleton(self.table),
+            "facts": AsList(facts),
             "labels": AsSingleton(self.labels),
+            "table": AsSingleton(self.table),
             "_": AsSingleton(self.checked),
         }
-        if texts := self.texts:
-            known["encoders"] = AsList(texts.encoders)
-        return plans.pipeline | "Once" >> beam.Create([self.path]) | "Report" >> beam.Map(_write_report, **known)
+        if self.encoders is not None:
+            known["encoders"] = AsList(self.encoders)
+        return facts.pipeline | "Once" >> beam.Create([self.path]) | "Report" >> beam.Map(_write_report, **known)
 
 
-def _write_report(  # one parameter a side input
+def _write_report(
     path: str,
-    plans: list[tuple[str, SplitPlan]],
-    parts: list[Facts],
-    classes: list[OfSplit],
+    facts: list[Facts],
     labels: LabelMap,
     table: FeatureTable,
     _: object,
     encoders: Iterable[TextEncoder] = (),
 ) -> None:
-    facts = add_facts(parts)
-    groups = {split: number for (split, metric), number in facts.counts.items() if metric == Metric.GROUPS.value}
-    of_all = tally_rejects(facts.rejects.items()), list(facts.inputs.values())
-    report = report_plan(dict(plans), *of_all, classes, labels, table, groups)
-    report = msgspec.structs.replace(report, encoders=tuple(encoder.info for encoder in encoders))
+    report = report_plan(add_facts(facts), labels, table, encoders)
     storage_for(path).write(path, msgspec.json.encode(report))
 
 
 def report_plan(
-    plans: Mapping[str, SplitPlan],
-    rejected: RejectTally,
-    inputs: Iterable[InputRows],
-    classes: Iterable[OfSplit],
-    labels: LabelMap,
-    table: FeatureTable,
-    groups: Mapping[str, int] = {},
-) -> PlanReport:  # seven, as a report has parts: each comes from a step of its own
+    facts: Facts, labels: LabelMap, table: FeatureTable, encoders: Iterable[TextEncoder] = ()
+) -> PlanReport:
     """The plans of all splits as one report."""
+    plans, rejected = facts.plans, tally_rejects(facts.rejects.items())
+    classes: dict[str, list[int]] = {}
+    for (split, index), number in facts.classes.items():
+        classes.setdefault(split, [0] * len(labels.categories))[index] += number
     return PlanReport(
         images=sum(plan.images for plan in plans.values()),
         images_by_split={split: plans[split].images for split in sorted(plans)},
@@ -97,48 +77,41 @@ def report_plan(
         shards=sum(plan.shards for plan in plans.values()),
         rejected={"image": rejected.reasons("image", "row"), "annotation": rejected.reasons("annotation")},
         classes=tuple(category.name for category in labels.categories),
-        class_counts=class_counts(classes, labels),
+        class_counts=classes,
         num_classes=num_classes(labels, table),
         shifted_labels=len(labels.all) if Part.CATEGORY_ID in table.parts else 0,
-        groups_by_split=dict(groups),
-        inputs=tuple(sorted(inputs, key=lambda rows: (rows.path, rows.kind))),
+        groups_by_split={
+            split: number for (split, metric), number in facts.counts.items() if metric == Metric.GROUPS.value
+        },
+        inputs=tuple(sorted(facts.inputs.values(), key=lambda rows: (rows.path, rows.kind))),
         features=() if LAYOUTS[table.layout].features else table.features,
+        encoders=tuple(encoder.info for encoder in encoders),
     )
 
 
+@dataclass(eq=False, repr=False)
 class CountClasses(beam.PTransform):
-    """Convert (BlockKey, packed Block) to OfSplit."""
+    """Convert (BlockKey, packed Block) to Facts with the classes of each Block.
 
-    def __init__(self, splits: Sequence[str]):
-        super().__init__()
-        self._splits = tuple(splits)
-
-    def expand(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[OfSplit]:
-        return blocks | "Classes" >> beam.FlatMap(_classes, self._splits) | "AddClasses" >> beam.CombinePerKey(sum)
-
-
-def _classes(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[OfSplit]:
-    block = unpack_block(keyed[1])
-    found: Counter[tuple[int, int | str]] = Counter()
-    of_image = block.split.tolist()
-    if block.num_objects:
-        found.update(zip(block.split[block.image_of_object].tolist(), block.category_id.tolist(), strict=True))
-    names = (labels.class_name for labels in labels_of(block))
-    found.update((split, name) for split, name in zip(of_image, names, strict=True) if name is not None)
-    return (((splits[split], kind), number) for (split, kind), number in found.items())
-
-
-def class_counts(counts: Iterable[OfSplit], labels: LabelMap) -> dict[str, list[int]]:
-    """The numbers of each split by class index.
-
-    >>> from recordmill.schemas.annotations import Category
-    >>> class_counts([(("val", "dog"), 3)], LabelMap((Category(0, "cat"), Category(1, "dog"))))
-    {'val': [0, 3]}
+    Args:
+        labels: a PCollection of one LabelMap.
     """
+
+    splits: Sequence[str]
+    labels: PCollection
+
+    def expand(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[Facts]:
+        return blocks | "Classes" >> beam.Map(_classes, AsSingleton(self.labels), self.splits)
+
+
+def _classes(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Facts:
+    block = unpack_block(keyed[1])
     of_id = labels.index_by_id()
     of_name = {category.name: index for index, category in enumerate(labels.categories)}
-    by_split: dict[str, list[int]] = {}
-    for (split, kind), number in sorted(counts, key=str):
-        index: Mapping = of_name if isinstance(kind, str) else of_id
-        by_split.setdefault(split, [0] * len(labels.categories))[index[kind]] += number
-    return by_split
+    found: Counter[tuple[str, int]] = Counter()
+    if block.num_objects:
+        objects = zip(block.split[block.image_of_object].tolist(), block.category_id.tolist(), strict=True)
+        found.update((splits[split], of_id[category]) for split, category in objects)
+    names = zip(block.split.tolist(), (labels.class_name for labels in labels_of(block)), strict=True)
+    found.update((splits[split], of_name[name]) for split, name in names if name is not None)
+    return Facts(classes=dict(found))

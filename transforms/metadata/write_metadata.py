@@ -1,52 +1,41 @@
 """What a finished job leaves beside its shards; last of all the manifest, whose presence says that its splits are
 complete."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
-from recordmill.schemas.duplicates import Fingerprints
-from recordmill.schemas.encoders import TextCounts, TextEncoder
+from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import Manifest, SplitManifest, Unlisted, encode_json, manifest_of
-from recordmill.schemas.recipes import InputFile, Recipe
+from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, manifest_of
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import RejectTally
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.dataset.facts import CombineFacts, Facts, add_facts
+from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates, check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import (
     Rows,
+    SplitShards,
     check_examples,
     check_rejects,
     check_whole,
     describe_split,
 )
-from recordmill.transforms.metadata.folder_duplicates import fingerprint_lines
-from recordmill.transforms.rejects.write_rejects import RejectList, rejects_paths, tally_rejects, write_rejects
+from recordmill.transforms.metadata.folder_duplicates import decode_fingerprints, fingerprint_line, fingerprints_path
+from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
+from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
-from recordmill.transforms.text.encode_captions import EncodedTexts, add_text_counts
-
-
-class Findings(NamedTuple):
-    """What the steps before the writing found.
-
-    Attributes:
-        facts: a PCollection of Facts, one element at most.
-        warnings: a PCollection of further (split, text), of what is not likely to be meant.
-    """
-
-    facts: PCollection
-    warnings: PCollection
+from recordmill.transforms.storage.resolve import storage_for
 
 
 class Target(NamedTuple):
@@ -65,73 +54,69 @@ class Target(NamedTuple):
     duplicates: str = "report"
 
 
-class Outcome(NamedTuple):
-    """The results of a job, to be written as metadata.
-
-    Attributes:
-        facts: of all steps.
-        shards, warnings, fingerprints: of all splits, each with its split.
-        texts: what was encoded, by split and column.
-    """
-
-    labels: LabelMap
-    table: FeatureTable
-    facts: Facts
-    shards: Iterable[tuple[str, ShardInfo]]
-    warnings: Iterable[tuple[str, str]] = ()
-    encoders: Iterable[TextEncoder] = ()
-    texts: Iterable[tuple[tuple[str, str], TextCounts]] = ()
-    fingerprints: Iterable[tuple[str, Fingerprints]] = ()
-
-
 @dataclass(eq=False, repr=False)
 class WriteMetadata(beam.PTransform):
-    """Written becomes a PCollection of one Manifest, when everything is in its place.
+    """WrittenShard become a PCollection of one Manifest, when everything is in its place.
 
     Args:
         labels, table: PCollections of one LabelMap, and one FeatureTable.
         findings: of the steps before.
-        texts: likewise, where texts were encoded.
-        listings: InputFile of the folders that recipes name, where these have to be listed.
+        encoders: of texts, where some were encoded.
     """
 
     labels: PCollection
     table: PCollection
     findings: Findings
     target: Target
-    texts: EncodedTexts | None = None
-    listings: PCollection | None = None
+    encoders: PCollection | None = None
 
-    def expand(self, written):
-        outcome = {
+    def expand(self, written: PCollection[WrittenShard]):
+        added = (written | "FactsOfShards" >> beam.Map(_facts_of),) | "AddFacts" >> AddFacts()
+        lists = (self.findings.lists, added.lists) | "AllLists" >> beam.Flatten()
+        sides = {
             "labels": AsSingleton(self.labels),
             "table": AsSingleton(self.table),
-            "shards": AsList(written.shards),
             "found": AsList(self.findings.facts),
-            "of_shards": AsList(written.facts | "AddFacts" >> beam.CombineGlobally(CombineFacts()).without_defaults()),
-            "warnings": AsList(self.findings.warnings),
-            "fingerprints": AsList(written.fingerprints),
+            "of_shards": AsList(added.facts),
+            "notes": AsList(written | "Notes" >> beam.FlatMap(_notes).with_output_types(tuple[ShardKey, str])),
+            "lists": AsIter(lists),
         }
-        if texts := self.texts:
-            outcome["encoders"] = AsList(texts.encoders)
-            outcome["texts"] = AsList(texts.counts | "AddTextCounts" >> beam.CombinePerKey(add_text_counts))
-        if self.listings is not None:
-            outcome["listings"] = AsList(self.listings)
-        once = written.shards.pipeline | "Once" >> beam.Create([self.target])
-        return once | "Write" >> beam.Map(_write, **outcome)
+        if self.encoders is not None:
+            sides["encoders"] = AsList(self.encoders)
+        once = written.pipeline | "Once" >> beam.Create([self.target])
+        return once | "Write" >> beam.Map(_write, **sides)
 
 
-def _write(
-    target: Target, found: list[Facts], of_shards: list[Facts], listings: Iterable[InputFile] = (), **outcome: Any
+def _facts_of(written: WrittenShard) -> Facts:
+    return written.facts
+
+
+def _notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
+    return [(written.key, written.note)] if written.note else []
+
+
+def _write(target: Target, found: list[Facts], of_shards: list[Facts], **sides: Any) -> Manifest:
+    facts = add_facts([*found, *of_shards])
+    recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
+    return write_metadata(target._replace(recipes=recipes), facts=facts, **sides)
+
+
+def write_metadata(
+    target: Target,
+    labels: LabelMap,
+    table: FeatureTable,
+    facts: Facts,
+    notes: Iterable[tuple[ShardKey, str]],
+    lists: KindRejects = (),
+    encoders: Iterable[TextEncoder] = (),
 ) -> Manifest:
-    listed = {file.path: file for file in listings}
-    recipes = tuple(recipe.with_listings(listed) for recipe in target.recipes)
-    return write_metadata(target._replace(recipes=recipes), Outcome(facts=add_facts([*found, *of_shards]), **outcome))
-
-
-def write_metadata(target: Target, outcome: Outcome) -> Manifest:
     """Let the splits take their place, with all their metadata, when all is well. When it is not, each split's rejects
     are in the folder of its state, and an older split of that name stays as it was.
+
+    Args:
+        facts: of all steps.
+        notes: of all shards, see WrittenShard.
+        lists: of rejects, with their lines.
 
     Raises:
         DuplicatesError: see `check_duplicates`. The shards stay; and the splits where another job has written its own
@@ -139,27 +124,70 @@ def write_metadata(target: Target, outcome: Outcome) -> Manifest:
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects` and `check_examples`. The shards
             stay.
         LostImagesError: see `describe_split.check_whole`.
-        CategoryError, JobError: see `commit_splits`.
+        CategoryError, JobError: see `commit_splits`; or the note of a shard is gone.
     """
-    rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], outcome.facts.rejects.items())
-    files = _statistics_files(target.recipes, outcome)
-    fingerprints = {split: of for split, of in _by_split(target.recipes, outcome.fingerprints).items() if of}
-    prints = {split: fingerprint_lines(of_split) for split, of_split in fingerprints.items()}
-    splits = _described(target.recipes, outcome, rejects, files, prints)
+    rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], lists)
+    of_split = {recipe.split: _class_counts(recipe.split, labels, facts) for recipe in target.recipes}
+    files = {
+        split: encode_json(describe_statistics(facts.statistics.get(split, Statistics()), labels, table, counts))
+        for split, counts in of_split.items()
+    }
+    shards = {recipe.split: read_notes(target.output, recipe, notes) for recipe in target.recipes}
+    splits = {
+        recipe.split: describe_split(
+            recipe, facts, rejects[recipe.split], shards[recipe.split], of_split[recipe.split], files[recipe.split]
+        )
+        for recipe in target.recipes
+    }
     for split in splits.values():
-        check_whole(split, outcome.table)
-    _check(target, splits, tally_rejects(outcome.facts.rejects.items()))
+        check_whole(split, table)
+    _check(target, splits, tally_rejects(facts.rejects.items()))
     compared: set[str] = set()
     if target.duplicates != "report":
-        compared = check_duplicates(target.output, fingerprints, outcome.table, target.duplicates)
-    encoders = sorted(outcome.encoders, key=attrgetter("column"))
+        fingerprints = {
+            split: decode_fingerprints(storage_for(target.output).read(fingerprints_path(target.output, split)))
+            for split, of in splits.items()
+            if of.fingerprints_sha256 is not msgspec.UNSET
+        }
+        compared = check_duplicates(target.output, fingerprints, table, target.duplicates)
+    encoders = sorted(encoders, key=attrgetter("column"))
     infos = tuple(encoder.info for encoder in encoders)
-    splits = dict(sorted(splits.items()))
-    manifest = manifest_of(target.recipes[0].name, outcome.labels, outcome.table, splits, infos)
-    whole = commit_splits(target.output, manifest, files, encoders, prints)
+    manifest = manifest_of(target.recipes[0].name, labels, table, dict(sorted(splits.items())), infos)
+    whole = commit_splits(target.output, manifest, files, encoders)
     if compared and not whole.splits.keys() <= compared:  # another job has come with a split since we looked
         check_complete_duplicates(target.output, splits, whole.table, target.duplicates)
     return whole
+
+
+def _class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:
+    """How many objects, or images, of a split are of each class index."""
+    return [facts.classes.get((split, index), 0) for index in range(len(labels.categories))]
+
+
+def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> SplitShards:
+    """Read the notes of a split's shards, one after the other, and write their fingerprints into the folder of its
+    state.
+
+    Raises:
+        JobError: one is gone.
+    """
+    finished = FinishedShards(output, recipe.name, recipe.layout)
+    infos, digest, upload = [], sha256(), None
+    try:
+        for key, note in sorted(each for each in notes if each[0].split == recipe.split):
+            result = finished.result(key, note)
+            infos.append(result.info)
+            if result.fingerprints:
+                upload = upload or storage_for(output).create(fingerprints_path(output, recipe.split), output)
+                line = fingerprint_line(result.fingerprints)
+                digest.update(line)
+                upload.write(line)
+        if upload:
+            upload.commit()
+    finally:
+        if upload:
+            upload.abandon()  # nothing to do after a commit
+    return SplitShards(infos, digest.hexdigest() if upload else msgspec.UNSET)
 
 
 def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: RejectTally) -> None:
@@ -176,73 +204,3 @@ def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: Reject
         if not split.examples:
             forget(target.output, name)
     check_examples(splits, paths)
-
-
-def _described(
-    recipes: Sequence[Recipe],
-    outcome: Outcome,
-    rejects: Mapping[str, RejectList],
-    statistics: Mapping[str, bytes],
-    fingerprints: Mapping[str, bytes],
-) -> dict[str, SplitManifest]:
-    facts = outcome.facts
-    shards = _by_split(recipes, outcome.shards)
-    inputs = _by_split(recipes, ((split, rows) for (split, _, _), rows in facts.inputs.items()))
-    class_counts = _class_counts(recipes, outcome)
-    warnings = _by_split(recipes, {*outcome.warnings, *facts.warnings})
-    unlisted = Unlisted(facts.unlisted.number, facts.unlisted.first)
-    texts = _by_split(recipes, ((split, (column, counts)) for (split, column), counts in outcome.texts))
-    counts = _by_split(recipes, ((split, (metric, number)) for (split, metric), number in facts.counts.items()))
-    statistics_of = facts.statistics.items()
-    findings = {split: {name: found.number for name, found in of.findings.items()} for split, of in statistics_of}
-    return {
-        recipe.split: describe_split(
-            recipe,
-            shards[recipe.split],
-            rejects[recipe.split],
-            inputs[recipe.split],
-            dict(counts[recipe.split]),
-            unlisted,
-            sha256(statistics[recipe.split]).hexdigest(),
-            class_counts[recipe.split],
-            warnings[recipe.split],
-            texts[recipe.split],
-            findings.get(recipe.split, {}),
-            sha256(fingerprints[recipe.split]).hexdigest() if recipe.split in fingerprints else msgspec.UNSET,
-        )
-        for recipe in recipes
-    }
-
-
-def _statistics_files(recipes: Sequence[Recipe], outcome: Outcome) -> dict[str, bytes]:
-    """Each split's statistics-SPLIT.json."""
-    statistics, class_counts = outcome.facts.statistics, _class_counts(recipes, outcome)
-    return {
-        split: encode_json(
-            describe_statistics(statistics.get(split, Statistics()), outcome.labels, outcome.table, counts)
-        )
-        for split, counts in class_counts.items()
-    }
-
-
-def _class_counts(recipes: Sequence[Recipe], outcome: Outcome) -> dict[str, list[int]]:
-    """How many objects, or images, of each split are of each class index."""
-    classes = _by_split(recipes, ((split, (index, number)) for (split, index), number in outcome.facts.classes.items()))
-    indices = range(len(outcome.labels.categories))
-    by_index = {split: dict(counts) for split, counts in classes.items()}
-    return {split: [counts.get(index, 0) for index in indices] for split, counts in by_index.items()}
-
-
-Item = TypeVar("Item")
-
-
-def _by_split(recipes: Sequence[Recipe], items: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
-    """The items of each split.
-
-    Raises:
-        KeyError: one is of a split that is not written.
-    """
-    of_split: dict[str, list[Item]] = {recipe.split: [] for recipe in recipes}
-    for split, item in items:
-        of_split[split].append(item)
-    return of_split

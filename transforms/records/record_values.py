@@ -22,8 +22,7 @@ class RecordParser:
         self._table = table
 
     def __call__(self, record: bytes) -> dict[str, Any]:
-        """Bytes for a single text or file, and a flat array for all else, by source. Where records have labels alone,
-        these are the category ids.
+        """Bytes for a single text or file, and a flat array for all else, by source.
 
         Raises:
             RecordParseError: it is no Example of the table.
@@ -32,8 +31,7 @@ class RecordParser:
             found = parse_example(record)
         except DecodeError as error:
             raise RecordParseError(f"it is no tf.train.Example: {first_line(error)}") from error
-        values = {feature.source: _value(feature, found.get(feature.name)) for feature in self._table.features}
-        return with_category_ids(values)
+        return {feature.source: _value(feature, found.get(feature.name)) for feature in self._table.features}
 
 
 def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -41,13 +39,6 @@ def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
     first, *others = records
     of_objects = [source for source in first if others and source.startswith("objects.")]
     return first | {source: np.concatenate([values[source] for values in records]) for source in of_objects}
-
-
-def with_category_ids(values: dict[str, Any]) -> dict[str, Any]:
-    """Values of a record, with the labels as category ids where there are no others."""
-    if "objects.label" in values:
-        values.setdefault("objects.category_id", values["objects.label"])
-    return values
 
 
 def _value(feature: Feature, found: tuple[Kind, Values] | None) -> Any:

@@ -11,12 +11,12 @@ import msgspec
 from isal import isal_zlib
 
 from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected
-from recordmill.transforms.runtime.line_blocks import ordered_bytes
 
 RejectKind = tuple[str, str, str]
 """Split, `what` and reason of rejects that are counted together: a plain tuple, for which Beam has a coder."""
 
 _KEY_BYTES = 10
+_INT64 = 1 << 63
 _ENCODE_LINE = msgspec.json.Encoder().encode
 _ENCODE_LINES = msgspec.msgpack.Encoder().encode
 _DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -32,6 +32,18 @@ class _Line(msgspec.Struct):
     detail: str
     image_id: int | None
     annotations: int
+
+
+def ordered_bytes(number: int) -> bytes:
+    """Eight bytes in the order of numbers; those beyond 64 bits are at the ends.
+
+    >>> ordered_bytes(-1) < ordered_bytes(0) < ordered_bytes(256) < ordered_bytes(1 << 70)
+    True
+    """
+    try:
+        return (number + _INT64).to_bytes(8, "big")
+    except OverflowError:
+        return (b"\0" if number < 0 else b"\xff") * 8
 
 
 def keyed_line(split: str, reject: Rejected) -> bytes:
@@ -54,7 +66,7 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
         annotations: Sum of their `Rejected.annotations`.
         first: First of the listed lines, each of which follows its key.
         packed: All listed lines in their order, compressed to some 30 bytes each. Beam would weigh and encode a list of
-            lines again and again.
+            lines again and again. Empty where lines are listed elsewhere.
     """
 
     number: int
@@ -63,7 +75,12 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
     packed: bytes
 
     def lines(self) -> list[bytes]:
-        return _DECODE_LINES(isal_zlib.decompress(self.packed))
+        return _DECODE_LINES(isal_zlib.decompress(self.packed)) if self.packed else []
+
+    def counted_with(self, other: "Rejects") -> "Rejects":
+        """Return the sums of both, without lines."""
+        sums = self.number + other.number, self.annotations + other.annotations
+        return Rejects(*sums, min(self.first, other.first), b"")
 
 
 class RejectsBuilder:
@@ -136,6 +153,10 @@ class KindsBuilder:
 
     def build(self) -> dict[RejectKind, Rejects]:
         return {kind: builder.build() for kind, builder in self._builders.items()}
+
+
+def add_rejects(parts: Iterable[Rejects]) -> Rejects:
+    return RejectsBuilder(*parts).build()
 
 
 def count_rejects(rejected: Iterable[tuple[str, Rejected]]) -> dict[RejectKind, Rejects]:

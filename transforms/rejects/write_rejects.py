@@ -10,7 +10,7 @@ import msgspec
 
 from recordmill.schemas.dataset_files import REJECTS, state_folder
 from recordmill.schemas.rejects import RejectLine, RejectTally
-from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects, line_of
+from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects, line_of
 from recordmill.transforms.storage.resolve import storage_for
 
 FIRST_OF_REASON = 100
@@ -19,7 +19,6 @@ FIRST_OF_REASON = 100
 _LINES_AT_ONCE = 10_000
 
 KindRejects = Iterable[tuple[RejectKind, Rejects]]
-"""One element per kind."""
 
 
 class RejectList(NamedTuple):
@@ -40,8 +39,11 @@ def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> 
     Raises:
         KeyError: some are of another split.
     """
-    of_split: dict[str, dict[RejectKind, Rejects]] = {split: {} for split in splits}
+    kinds = KindsBuilder()
     for kind, rejects in rejected:
+        kinds.merge(kind, rejects)
+    of_split: dict[str, dict[RejectKind, Rejects]] = {split: {} for split in splits}
+    for kind, rejects in kinds.build().items():
         of_split[kind[0]][kind] = rejects
     return {split: _write(output, split, kinds) for split, kinds in of_split.items()}
 

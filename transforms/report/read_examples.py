@@ -17,8 +17,8 @@ from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding
 from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.schemas.tfrecord import FRAME_BYTES, read_records
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.draw.draw_shapes import draw_shapes
-from recordmill.transforms.draw.open_record_picture import picture_of
 from recordmill.transforms.draw.read_overlay import OverlayReader
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
@@ -149,7 +149,7 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thum
     except Exception:  # of bytes that have been changed since, or were never checked
         _LOGGER.debug("no picture of %s", chosen, exc_info=True)
         return None
-    overlay = OverlayReader(manifest.labels, manifest.table)(values, size)
+    overlay = OverlayReader(manifest.labels, manifest.table)(RecordView(values, size))
     shapes = overlay.layers[0].shapes
     drawn = draw_shapes(picture, shapes, _SIDE, names=len(shapes) <= _NAMED)
     file = io.BytesIO()
@@ -167,7 +167,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
             image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
             return for_jpeg(image), size
     shapes = {feature.source: feature.shape for feature in table.features}
-    picture = picture_of(values, tuple(map(int, shapes.get("image.pixels", ()))))
+    picture = RecordView(values).picture(tuple(map(int, shapes.get("image.pixels", ()))))
     if picture is None:
         raise ValueError("a record without a picture")
     return for_jpeg(picture), picture.size

@@ -173,16 +173,10 @@ def planned(images: int, shards: int, unit: str = "images") -> None:
 
 
 def wrote_images(images: int, bytes_: int) -> None:
-    """Images are in records; so many bytes of their files were read."""
+    """Images, or rows of a table, are in records; so many bytes of image files were read."""
     _IMAGES_WRITTEN.inc(images)
     _BYTES_WRITTEN.inc(bytes_)
     _add(images_done=images, bytes_done=bytes_)
-
-
-def wrote_rows(rows: int) -> None:
-    """Rows of a table are in records."""
-    _IMAGES_WRITTEN.inc(rows)
-    _add(images_done=rows)
 
 
 def read_record(bytes_: int) -> None:

@@ -1,4 +1,4 @@
-"""Make the records of pictures, as they are or transcoded, with annotations; threads fetch and check them ahead."""
+"""Pictures as they are, or transcoded, with their annotations: fetched ahead and checked by threads."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,7 +18,6 @@ from recordmill.transforms.examples.encode_examples import ExampleEncoder, Loade
 from recordmill.transforms.examples.encode_picture_rows import PictureRowEncoder
 from recordmill.transforms.examples.encoded import EncodedRun
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.images.fetch_images import Fetch, fetch_file, fetch_for
 from recordmill.transforms.images.load_picture import load_picture
 from recordmill.transforms.runtime.look_ahead import look_ahead
 from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
@@ -79,9 +78,7 @@ def _encode_images(
 ) -> Iterator[EncodedRun]:
     """The records of a shard's images, by runs."""
     block = with_objects(block)
-    is_read = block.objects_per_image > 0 if encoder.per_annotation else np.ones(len(block), bool)
-    fetch = _fetch_for(block if is_read.all() else block.take(is_read), split)
-    load = partial(_load_batch, encoder=encoder, rules=rules, fetch=fetch)
+    load = partial(_load_batch, encoder=encoder, rules=rules)
     start, size = 0, 0
     images: list[LoadedImage] = []
     for batch, loaded in _ahead(load, block, split, estimate, of):
@@ -108,12 +105,12 @@ def _encode_run(encoder: ExampleEncoder, block: Block, images: list[LoadedImage]
         raise step_error("encode images", found, [block.take(rows)]) from found
 
 
-def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch) -> list[LoadedImage]:
+def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules) -> list[LoadedImage]:
     """Runs in a thread, so it counts nothing in Beam."""
     loaded = []
     for row, task in enumerate(batch.tasks, batch.first):
         try:
-            loaded.append(_load(task, batch.block, row, encoder, rules, fetch))
+            loaded.append(_load(task, batch.block, row, encoder, rules))
         except FORESEEN:
             raise
         except Exception as error:
@@ -121,16 +118,14 @@ def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules, fetc
     return loaded
 
 
-def _load(
-    task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: PictureRules, fetch: Fetch
-) -> LoadedImage:
+def _load(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: PictureRules) -> LoadedImage:
     firsts = block.first_object_of_image
     if encoder.per_annotation and firsts[row] == firsts[row + 1]:
         return LoadedImage(task, None)
-    picture = load_picture(task, rules, fetch)
+    picture = load_picture(task, rules)
     if isinstance(picture, Rejected):
         return LoadedImage(task, picture)
-    return encoder.draw(task, block, row, picture, fetch)
+    return encoder.draw(task, block, row, picture)
 
 
 def _encode_rows(
@@ -142,25 +137,17 @@ def _encode_rows(
     rules: PictureRules,
 ) -> Iterator[EncodedRun]:
     """The records of rows that name pictures."""
-    encode = partial(_encode_row_batch, encoder=encoder, rules=rules, fetch=_fetch_for(block, split))
+    encode = partial(_encode_row_batch, encoder=encoder, rules=rules)
     made = (made for _, made in _ahead(encode, block, split, estimate, of))
     return encode_runs(chain.from_iterable(made))
 
 
-def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRules, fetch: Fetch) -> list[Made]:
+def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRules) -> list[Made]:
     made: list[Made] = []
     for task in batch.tasks:
-        loaded = load_picture(task, rules, fetch)
+        loaded = load_picture(task, rules)
         made.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
     return made
-
-
-def _fetch_for(block: Block, split: str) -> Fetch:
-    """How to fetch the files of a shard's images."""
-    columns = (column.values for column in (block.file_folder, block.labels) if column is not None)
-    if not any(b"://" in values.tobytes() for values in columns):
-        return fetch_file
-    return fetch_for(file for task in image_tasks(_without_objects(block), (split,)) for file in task.files)
 
 
 def _without_objects(block: Block) -> Block:
@@ -170,7 +157,7 @@ def _without_objects(block: Block) -> Block:
 def _ahead(
     work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, of: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
-    """Yield each batch with what a thread made of it, in order."""
+    """What threads make of batches, in order."""
 
     def with_batch(batch: Batch) -> tuple[Batch, Result]:
         return batch, work(batch)
@@ -188,7 +175,7 @@ def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Bat
 
 
 def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield where batches of neighbours start and end, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images,
+    """Where batches of neighbours start and end, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images,
     threads would spend a fifth of their time on taking tasks. An image in a bucket is a batch of its own, so that each
     thread has one.
 

@@ -7,7 +7,8 @@ on every engine, however many ranges there are.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -16,17 +17,15 @@ import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, spans, starts_of, taken
-from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
 from recordmill.transforms.blocks.order_images import hash_images
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack, unpacker
-from recordmill.transforms.shards.sizing_warnings import sizing_warnings
-from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
+from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split, sizing_warnings
 
-_OF_SPLITS = "of splits"
 BlockKey = int
 """Where a Block is among all: its range of hashes, and its number in the range, in one integer."""
 _PARTS = 1 << 32
@@ -69,34 +68,30 @@ class ShardPlans(NamedTuple):
 
     Attributes:
         placed: (ShardKey, packed Block); empty bytes for a shard that gets no image.
-        plans: (split, SplitPlan).
-        facts: Facts, with warnings of shards that are not likely to be meant.
+        facts: Facts, with plans, and warnings of shards that are not likely to be meant.
     """
 
     placed: PCollection
-    plans: PCollection
     facts: PCollection
 
 
+@dataclass(eq=False, repr=False)
 class PlanBlocks(beam.PTransform):
     """Convert (BlockKey, packed Block) of whole Blocks to ShardPlans."""
 
-    def __init__(self, splits: Sequence[str], sizing: ShardSizing, seed: int, estimate: RecordEstimate):
-        super().__init__()
-        self._splits = tuple(splits)
-        self._sizing = sizing
-        self._seed = seed
-        self._estimate = estimate
+    splits: Sequence[str]
+    sizing: ShardSizing
+    seed: int
+    estimate: RecordEstimate
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
-        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self._seed, self._estimate).with_output_types(bytes)
-        once = blocks.pipeline | "OncePlanned" >> beam.Create([self._sizing])
-        planned = once | "PlanSplits" >> beam.FlatMap(_plan_splits, AsList(census), self._splits).with_outputs(
-            _OF_SPLITS, FACTS, main="plans"
-        )
-        place = beam.FlatMap(_place, AsSingleton(planned.plans), self._splits, self._estimate)
+        census = blocks | "TakeCensus" >> beam.FlatMap(_census, self.seed, self.estimate).with_output_types(bytes)
+        once = blocks.pipeline | "OncePlanned" >> beam.Create([self.sizing])
+        plan = beam.FlatMap(_plan_splits, AsList(census), self.splits)
+        planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="plans")
+        place = beam.FlatMap(_place, AsSingleton(planned.plans), self.splits, self.estimate)
         placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
-        return ShardPlans(placed, planned[_OF_SPLITS], planned[FACTS])
+        return ShardPlans(placed, planned[FACTS])
 
 
 def cut_range(number: int, block: Block) -> Iterator[tuple[BlockKey, bytes]]:
@@ -147,13 +142,18 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
 def _plan_splits(sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
     yield plans
+    yield report_plans({split: of.plan for split, of in plans.items()}, sizing)
+
+
+def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str = "image") -> TaggedOutput:
+    """The Facts of plans, for the output FACTS; `unit` is `image` or `row`."""
     facts = FactsBuilder()
-    for split, of in plans.items():
-        progress.planned(of.plan.images, of.plan.shards)
-        yield TaggedOutput(_OF_SPLITS, (split, msgspec.structs.replace(of.plan, before=b"")))
-        for text in sizing_warnings(split, of.plan, sizing):
+    for split, plan in plans.items():
+        progress.planned(plan.images, plan.shards, f"{unit}s")
+        facts.add_plan(split, SplitSize(plan.images, plan.bytes, plan.shards))
+        for text in sizing_warnings(split, plan, asked, unit):
             facts.warn(split, text)
-    yield tagged(facts)
+    return tagged(facts)
 
 
 def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, BlockPlan]:

@@ -15,7 +15,6 @@ from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.transforms.examples.encoded import Encoded, EncodedRun
-from recordmill.transforms.examples.estimate_records import RecordEstimate
 
 Made = tuple[ImageTask, Encoded | Rejected]
 """An image with its records, or with why there are none."""
@@ -36,19 +35,18 @@ class RecordContext(NamedTuple):
 
     Attributes:
         pool: its threads, `threads` of them, fetch and check images.
+        output: folder of the data set.
     """
 
     labels: LabelMap
     table: FeatureTable
     pool: Executor
     threads: int
+    output: str = ""
 
 
 class RecordMaker(Protocol):
     """A frozen msgspec Struct with a tag: with labels and table it decides the records of an image."""
-
-    def estimate(self, table: FeatureTable) -> RecordEstimate:
-        """Sizes of records, before images have been read."""
 
     def start(self, of: RecordContext) -> EncodeBlock:
         """Return the function that makes the records of a shard's images."""

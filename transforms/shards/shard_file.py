@@ -3,7 +3,6 @@
 import hashlib
 import zlib
 from array import array
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import google_crc32c
@@ -11,15 +10,22 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.dataset_files import state_folder
+from recordmill.schemas.errors import JobError
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.rejects import Reason
 from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES, frame
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.index.read_index import index_path
+from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import storage_for
+
+_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
+"""Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 
 _WRITE_BYTES = 1 << 20
 """Records are written and hashed in pieces of about this size: fewer turns at the interpreter's lock."""
@@ -31,29 +37,21 @@ _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slo
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
 
 
-class ShardPlace(msgspec.Struct, frozen=True):
-    """Where shards go, and what is theirs besides records.
+class ShardRecipe(msgspec.Struct, frozen=True):
+    """Where shards go, and all that decides their bytes besides images and labels.
 
     Attributes:
         output: folder of the data set; `name` begins its files' names.
         layout: one of `recordmill.schemas.layouts.LAYOUTS`.
+        seed: orders the records.
+        maker: of the records.
+        format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
     """
 
     output: str
     name: str
     layout: str
     gzip: bool
-
-
-class ShardRecipe(ShardPlace, frozen=True):
-    """All that decides the bytes of a shard of images, besides these and their labels.
-
-    Attributes:
-        seed: orders the records.
-        maker: of the records.
-        format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
-    """
-
     seed: int
     maker: RecordMaker
     format: int
@@ -69,13 +67,13 @@ class ShardFile:
         info: what is known of the file; once the block has ended.
     """
 
-    def __init__(self, place: ShardPlace, key: ShardKey):
-        self._place = place
+    def __init__(self, recipe: ShardRecipe, key: ShardKey):
+        self._recipe = recipe
         self._key = key
-        self._names = shard_names(place.name, key.split, place.layout)
-        self._storage = storage_for(place.output)
-        self._upload = self._storage.create(self._path(0), place.output)
-        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if place.gzip else None
+        self._names = shard_names(recipe.name, key.split, recipe.layout)
+        self._storage = storage_for(recipe.output)
+        self._upload = self._storage.create(self._path(0), recipe.output)
+        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if recipe.gzip else None
         self._sha256 = hashlib.sha256()
         self._crc32c = google_crc32c.Checksum()
         self._pending: list[bytes] = []
@@ -86,10 +84,10 @@ class ShardFile:
         self.info: ShardInfo
 
     def _path(self, examples: int) -> str:
-        return self._storage.join(self._place.output, f"{state_folder(self._key.split)}/{self._name(examples)}")
+        return self._storage.join(self._recipe.output, f"{state_folder(self._key.split)}/{self._name(examples)}")
 
     def _name(self, examples: int) -> str:
-        return self._names.file(self._key, examples, self._place.gzip)
+        return self._names.file(self._key, examples, self._recipe.gzip)
 
     @property
     def examples(self) -> int:
@@ -109,12 +107,6 @@ class ShardFile:
     def lengths(self, first: int) -> np.ndarray:
         """Bytes of each framed record from record `first` on: int64."""
         return np.array(self._lengths[first:], np.int64)
-
-    def append_framed(self, data: bytes, lengths: Iterable[int]) -> None:
-        """Records of these lengths, each with its frame around it."""
-        self._lengths.extend(lengths)
-        self._pending.append(data)
-        self._flush()
 
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
@@ -147,7 +139,7 @@ class ShardFile:
                 if self._gzip:
                     self._write(self._gzip.flush())
                 path = self._path(self.examples)
-                index = msgspec.UNSET if self._place.gzip else write_index(path, index_of(self._lengths))
+                index = msgspec.UNSET if self._recipe.gzip else write_index(path, index_of(self._lengths))
                 checksums = crc32c_text(self._crc32c), self._sha256.hexdigest()
                 name = self._name(self.examples)
                 self.info = ShardInfo(name, self.examples, self._size, *checksums, index)
@@ -163,11 +155,11 @@ def write_index(path: str, index: ShardIndex) -> IndexInfo:
     return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
 
 
-def folders_of(place: ShardPlace, split: str) -> set[str]:
+def folders_of(recipe: ShardRecipe, split: str) -> set[str]:
     """The folders that files of a split's shards are written in."""
-    join = storage_for(place.output).join
-    state = join(place.output, state_folder(split))
-    return {place.output, state, join(state, INDEX)}
+    join = storage_for(recipe.output).join
+    state = join(recipe.output, state_folder(split))
+    return {recipe.output, state, join(state, INDEX)}
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -176,50 +168,100 @@ class Note(msgspec.Struct, frozen=True):
     sha256: str
     result: msgspec.Raw
 
+    def decode(self) -> ShardResult:
+        return msgspec.json.decode(self.result, type=ShardResult)
 
-def _decode_note(data: bytes) -> ShardResult | None:
-    """Return the result in a note; None if the note is damaged."""
-    try:
-        note = msgspec.json.decode(data, type=Note)
-        result = msgspec.json.decode(note.result, type=ShardResult)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return result if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
+
+class WrittenShard(NamedTuple):
+    """A shard of a job.
+
+    Attributes:
+        note: SHA-256 of its ShardResult in its Note, in hex digits; empty where the Facts are of records whose files
+            Beam writes.
+        facts: of its records, with the lines of rejects.
+    """
+
+    key: ShardKey
+    note: str
+    facts: Facts
+
+
+def written_shard(note: str, result: ShardResult) -> WrittenShard:
+    """The shard of a note."""
+    split = result.key.split
+    facts = Facts(
+        counts={(split, metric.value): number for metric, number in result.counted.items()},
+        rejects=count_rejects((split, reject) for reject in result.rejected),
+        classes={(split, index): number for index, number in result.class_counts.items()},
+        statistics={split: result.statistics},
+    )
+    return WrittenShard(result.key, note, facts)
 
 
 class FinishedShards:
-    """The shards that runs have finished: each leaves its ShardResult beside it, until its split's manifest is
-    written."""
+    """The shards that runs have finished: each leaves its Note beside it, until its split's manifest is written."""
 
-    def __init__(self, place: ShardPlace):
-        self._place = place
-        self._storage = storage_for(place.output)
+    def __init__(self, output: str, name: str, layout: str):
+        self._output = output
+        self._name = name
+        self._layout = layout
+        self._storage = storage_for(output)
 
     def _note(self, key: ShardKey) -> str:
-        names = shard_names(self._place.name, key.split, self._place.layout)
-        return self._storage.join(self._place.output, f"{state_folder(key.split)}/{names.stable(key)}.json")
+        names = shard_names(self._name, key.split, self._layout)
+        return self._storage.join(self._output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
-    def note(self, result: ShardResult) -> None:
+    def note(self, result: ShardResult) -> WrittenShard:
         data = msgspec.json.encode(result)
         note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
         self._storage.write(self._note(result.key), msgspec.json.encode(note))
+        return written_shard(note.sha256, result)
 
-    def find(self, key: ShardKey, plan: str) -> ShardResult | None:
-        """A shard of the same plan and versions, whose file is there with the same checksum, and its index."""
-        note = self._note(key)
-        if self._storage.size(note) is None:
+    def find(self, key: ShardKey, plan: str) -> tuple[WrittenShard, ShardResult] | None:
+        """A shard of the same plan and versions, whose file is there with the same checksum, and its index. Not one
+        with rejects that may have passed."""
+        note = self._read(key)
+        if note is None:
             return None
+        result = note.decode()
+        if (result.plan, result.made_by) != (plan, made_by(self._layout)):
+            return None
+        if any(reject.reason in _MAY_PASS for reject in result.rejected):
+            return None
+        is_whole = all(map(self._is_there, moves(key.split, result.info)))
+        return (written_shard(note.sha256, result), result) if is_whole else None
+
+    def result(self, key: ShardKey, sha256: str) -> ShardResult:
+        """The result in a shard's note.
+
+        Args:
+            sha256: see WrittenShard.
+
+        Raises:
+            JobError: the note is gone, or is another.
+        """
+        note = self._read(key)
+        if note is None or note.sha256 != sha256:
+            raise JobError(
+                f"{self._note(key)} is gone, or not as it was written: does another run write there? Run again"
+            )
+        return note.decode()
+
+    def _read(self, key: ShardKey) -> Note | None:
+        """The note of a shard; None if there is none, or it is damaged."""
+        path = self._note(key)
         try:
-            result = _decode_note(self._storage.read(note))
-        except FileNotFoundError:  # another run may be done just now
+            if self._storage.size(path) is None:
+                return None
+            note = msgspec.json.decode(self._storage.read(path), type=Note)
+            note.decode()
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):  # another run may be done just now
             return None
-        if result is None or (result.plan, result.made_by) != (plan, made_by(self._place.layout)):
-            return None
-        return result if all(map(self._is_there, moves(key.split, result.info))) else None
+        return note if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
     def _is_there(self, move: "Move") -> bool:
         """Whether a file is whole; it has been moved already where the run was stopped as it ended."""
-        paths = (self._storage.join(self._place.output, file) for file in (move.written, move.target))
+        paths = (self._storage.join(self._output, file) for file in (move.written, move.target))
         return any(is_whole(self._storage, path, move.file) for path in paths)
 
 

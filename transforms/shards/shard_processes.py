@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe, folders_of
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard, folders_of
+from recordmill.transforms.shards.shard_writer import write_shard
 from recordmill.transforms.storage.resolve import storage_for
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
@@ -52,8 +52,8 @@ class ShardProcesses:
         threads: int | None,
         key: ShardKey,
         packed: list[bytes],
-    ) -> "Future[ShardResult]":
-        """`ShardWriter.finish` in one of them.
+    ) -> "Future[WrittenShard]":
+        """`write_shard` in one of them.
 
         Args:
             threads: that fetch and check images, in all; None for as many as there is work for.
@@ -122,10 +122,10 @@ def _begin(parent: int) -> None:
 
 def _finish(
     recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: list[bytes]
-) -> ShardResult:
+) -> WrittenShard:
     with ThreadPoolExecutor(threads) as pool:
-        result = ShardWriter(recipe, RecordContext(labels, table, pool, threads)).finish(key, packed)
+        written = write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))
     if sum(map(len, packed)) > _LARGE_BYTES:
         packed.clear()
         ctypes.CDLL(None).malloc_trim(0)  # glibc would keep it for a next shard, which there may not be
-    return result
+    return written

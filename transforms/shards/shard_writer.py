@@ -13,8 +13,9 @@ import numpy as np
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
 from recordmill.schemas.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.order_images import hash_images, image_order
@@ -24,13 +25,11 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe, WrittenShard
 from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)
 
-_MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
-"""Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
 _COUNTED_IMAGES = 1000
 """Images that are counted together: NumPy takes as long for one as for hundreds."""
 
@@ -46,88 +45,82 @@ def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
     return join_blocks([blocks[index] for index in order.tolist()])
 
 
-class ShardWriter:
-    """Writes the shards of a job."""
+def write_shard(key: ShardKey, packed: Iterable[bytes], recipe: ShardRecipe, of: RecordContext) -> WrittenShard:
+    """Write a shard, or find that an earlier run has: it left a note of the same plan and versions, and the file is
+    there, with the same checksum.
 
-    def __init__(self, recipe: ShardRecipe, of: RecordContext):
-        self.recipe = recipe
-        self.labels = of.labels
-        self.table = of.table
-        self._finished = FinishedShards(recipe)
-        self._encode = recipe.maker.start(of)
+    Args:
+        packed: Blocks of the shard's images, in any order.
 
-    def finish(self, key: ShardKey, packed: Iterable[bytes]) -> ShardResult:
-        """Write a shard, or find that an earlier run has: it left a ShardResult of the same plan and versions, and the
-        file is there, with the same checksum.
+    Raises:
+        EndedElsewhereError: see `recordmill.transforms.table.spill_file.read_piece`.
+        OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
+    """
+    block = ordered_block(packed, recipe.seed)
+    block = block.having(split=np.zeros(len(block), np.int64))
+    plan, finished = plan_digest(key, block, recipe, of), FinishedShards(recipe.output, recipe.name, recipe.layout)
+    if found := finished.find(key, plan):
+        written, result = found
+        _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
+        continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
+        progress.skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
+    else:
+        written = finished.note(_write(key, block, plan, recipe, of))
+    progress.finished_shard()
+    return written
 
-        Args:
-            packed: Blocks of the shard's images, in any order.
 
-        Raises:
-            OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
-        """
-        block = ordered_block(packed, self.recipe.seed)
-        block = block.having(split=np.zeros(len(block), np.int64))
-        plan = self.plan_digest(key, block)
-        done = self._finished.find(key, plan)
-        if done and not any(reject.reason in _MAY_PASS for reject in done.rejected):
-            _LOGGER.info("%s is there already, with %d examples", done.info.file, done.info.examples)
-            continued = block.is_continuation
-            progress.skipped_images(len(block) - (0 if continued is None else int(continued.sum())))
-        else:
-            done = self._write(key, block, plan)
-            self._finished.note(done)
-        progress.finished_shard()
-        return done
+def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, of: RecordContext) -> str:
+    """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they were
+    listed. It does not depend on the Blocks that the images came in."""
+    digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), of.labels, of.table)))
+    for name, column in chain(block.image_columns(), block.object_columns()):
+        values = column.values if isinstance(column, Ragged) else column
+        if values.any():  # a Block may lack a column without values
+            digest.update(f"{name} {values.dtype.str}".encode())
+            digest.update(values.tobytes())
+            if isinstance(column, Ragged):
+                digest.update(column.starts.tobytes())
+    digest.update(block.objects_per_image.tobytes())
+    return digest.hexdigest()
 
-    def plan_digest(self, key: ShardKey, block: Block) -> str:
-        """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they
-        were listed. It does not depend on the Blocks that the images came in."""
-        digest = hashlib.sha256(pack((key, msgspec.structs.replace(self.recipe, output=""), self.labels, self.table)))
-        for name, column in chain(block.image_columns(), block.object_columns()):
-            values = column.values if isinstance(column, Ragged) else column
-            if values.any():  # a Block may lack a column without values
-                digest.update(f"{name} {values.dtype.str}".encode())
-                digest.update(values.tobytes())
-                if isinstance(column, Ragged):
-                    digest.update(column.starts.tobytes())
-        digest.update(block.objects_per_image.tobytes())
-        return digest.hexdigest()
 
-    def _write(self, key: ShardKey, block: Block, plan: str) -> ShardResult:
-        counted: Counter[Metric] = Counter()
-        classes: Counter[int] = Counter()
-        rejected: list[Rejected] = []
-        facts = _ShardFacts()
-        with ShardFile(self.recipe, key) as shard:
-            for run in self._encode(block, key.split):
-                first, offset = shard.examples, shard.framed_bytes
-                for record in run.records:
-                    shard.append(*record)
-                lengths = shard.lengths(first)
-                counted.update(run.counted)
-                counted[Metric.RECORD_BYTES] += int(lengths.sum()) - len(lengths) * FRAME_BYTES
-                classes.update(run.class_counts)
-                rejected += run.rejected
-                if run.facts:
-                    facts.add(run.facts, find_places(run.records_per_image, lengths, first, offset))
-                progress.wrote_images(run.images, run.bytes)
-                for size in run.rejected_bytes:
-                    progress.rejected_image(size)
-        for reject in rejected:
-            progress.rejected(reject)
-        facts.count()
-        return ShardResult(
-            key,
-            plan,
-            made_by(self.recipe.layout),
-            shard.info,
-            dict(+counted),
-            tuple(rejected),
-            facts.images.statistics(shard.info.file),
-            dict(classes),
-            facts.fingerprints.of_shard(shard.info.file) if has_picture(self.table) else None,
-        )
+def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: RecordContext) -> ShardResult:
+    counted: Counter[Metric] = Counter()
+    classes: Counter[int] = Counter()
+    rejected: list[Rejected] = []
+    facts = _ShardFacts()
+    encode = recipe.maker.start(of)
+    with ShardFile(recipe, key) as shard:
+        for run in encode(block, key.split):
+            first, offset = shard.examples, shard.framed_bytes
+            for record in run.records:
+                shard.append(*record)
+            lengths = shard.lengths(first)
+            counted.update(run.counted)
+            counted[Metric.RECORD_BYTES] += int(lengths.sum()) - len(lengths) * FRAME_BYTES
+            classes.update(run.class_counts)
+            rejected += run.rejected
+            if run.facts:
+                facts.add(run.facts, find_places(run.records_per_image, lengths, first, offset))
+            progress.wrote_images(run.images, run.bytes)
+            for size in run.rejected_bytes:
+                progress.rejected_image(size)
+    for reject in rejected:
+        progress.rejected(reject)
+    facts.count()
+    return ShardResult(
+        key,
+        plan,
+        made_by(recipe.layout),
+        shard.info,
+        dict(+counted),
+        tuple(rejected),
+        # Of rows without pictures, nothing but their number is counted.
+        facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
+        dict(classes),
+        facts.fingerprints.of_shard(shard.info.file) if has_picture(of.table) else None,
+    )
 
 
 def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:

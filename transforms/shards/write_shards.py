@@ -6,29 +6,26 @@ This is the only step that reads image bytes, and it passes them on to nothing b
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
-from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.rejects.bounded_rejects import count_rejects
-from recordmill.transforms.runtime.outputs import Written
+from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe
+from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard
 from recordmill.transforms.shards.shard_processes import forked
-from recordmill.transforms.shards.shard_writer import ShardWriter
+from recordmill.transforms.shards.shard_writer import write_shard
 
 
+@dataclass(eq=False, repr=False)
 class WriteShards(beam.PTransform):
-    """Convert (ShardKey, packed Block) to Written. An empty shard has empty bytes.
+    """Convert (ShardKey, packed Block) to WrittenShard. An empty shard has empty bytes.
 
     Args:
         checked: a PCollection of one element, before which no picture is read.
@@ -36,49 +33,21 @@ class WriteShards(beam.PTransform):
         threads: that fetch and check images; None for as many as there are cores where a shard is written.
     """
 
-    def __init__(
-        self, checked: PCollection, labels: PCollection, table: PCollection, recipe: ShardRecipe, threads: int | None
-    ):
-        super().__init__()
-        self._checked = checked
-        self._labels = labels
-        self._table = table
-        self._recipe = recipe
-        self._threads = threads
+    checked: PCollection
+    labels: PCollection
+    table: PCollection
+    recipe: ShardRecipe
+    threads: int | None
+
+    @property
+    def sides(self) -> tuple[AsSingleton, ...]:
+        """What each shard needs besides its Blocks."""
+        return AsSingleton(self.labels), AsSingleton(self.table), AsSingleton(self.checked)
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
-        sides = AsSingleton(self._labels), AsSingleton(self._table), AsSingleton(self._checked)
-        write = _WriteShard(self._recipe, self._threads)
+        write = beam.ParDo(_WriteShard(self.recipe, self.threads), *self.sides)
         grouped = placed | "GroupByShard" >> beam.GroupByKey()  # (ShardKey, [packed Block])
-        results = grouped | "Write" >> beam.ParDo(write, *sides)
-        return written_of(results)
-
-
-def written_of(results: PCollection[ShardResult]) -> Written:
-    """Shards, Facts and fingerprints of ShardResults."""
-    return Written(
-        results | "Shards" >> beam.Map(shard_of),
-        results | "Facts" >> beam.Map(facts_of),
-        results | "Fingerprints" >> beam.FlatMap(_fingerprints).with_output_types(Any),
-    )
-
-
-def shard_of(result: ShardResult) -> tuple[str, ShardInfo]:
-    return result.key.split, result.info
-
-
-def facts_of(result: ShardResult) -> Facts:
-    split = result.key.split
-    return Facts(
-        counts={(split, metric.value): number for metric, number in result.counted.items()},
-        rejects=count_rejects((split, reject) for reject in result.rejected),
-        classes={(split, index): number for index, number in result.class_counts.items()},
-        statistics={split: result.statistics},
-    )
-
-
-def _fingerprints(result: ShardResult) -> list[tuple[str, Fingerprints]]:
-    return [(result.key.split, result.fingerprints)] if result.fingerprints else []
+        return grouped | "Write" >> write.with_output_types(WrittenShard)
 
 
 class _WriteShard(ThreadedDoFn):
@@ -90,15 +59,16 @@ class _WriteShard(ThreadedDoFn):
         self._recipe = recipe
 
     def start_bundle(self):
-        self._written: deque[Future[ShardResult]] = deque()
+        self._written: deque[Future[WrittenShard]] = deque()
 
     def process(
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
-    ) -> Iterator[ShardResult]:
+    ) -> Iterator[WrittenShard]:
         key, packed = group
         processes = forked()
         if processes is None or key.count == 1:
-            yield ShardWriter(self._recipe, RecordContext(labels, table, self.pool, self.threads)).finish(key, packed)
+            of = RecordContext(labels, table, self.pool, self.threads, self._recipe.output)
+            yield write_shard(key, packed, self._recipe, of)
             return
         self._written.append(processes.finish(self._recipe, labels, table, self._given_threads, key, list(packed)))
         if len(self._written) > 2 * processes.number:  # the runner holds what is to come, in less memory

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -18,24 +19,25 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shard_index import index_of
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardPlace, ShardRecipe, write_index
+from recordmill.transforms.shards.shard_file import FinishedShards, ShardRecipe, write_index, written_shard
 from recordmill.transforms.shards.shard_writer import ordered_block
+from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.storage.resolve import storage_for
 
-RESULTS = "results"
 _LOGGER = logging.getLogger(__name__)
 
 
 class MakeRecords(ThreadedDoFn):
-    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged RESULTS, a ShardResult per run of images
-    without its file."""
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged FACTS, a WrittenShard per run of images,
+    without a note."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
@@ -45,8 +47,9 @@ class MakeRecords(ThreadedDoFn):
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[Any]:
         key, packed = group
-        encode = self._recipe.maker.start(RecordContext(labels, table, self.pool, self.threads))
-        block = ordered_block(packed, self._recipe.seed)
+        recipe = self._recipe
+        encode = recipe.maker.start(RecordContext(labels, table, self.pool, self.threads, recipe.output))
+        block = ordered_block(packed, recipe.seed)
         for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
             for reject in run.rejected:
                 progress.rejected(reject)
@@ -56,34 +59,42 @@ class MakeRecords(ThreadedDoFn):
                 yield key.split, record
             counted = dict(+run.counted) | {Metric.RECORD_BYTES: record_bytes}
             rest = tuple(run.rejected), Statistics(), run.class_counts
-            yield TaggedOutput(RESULTS, ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest))
+            result = ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest)
+            yield TaggedOutput(FACTS, written_shard("", result))
 
 
-class SinkRecords(beam.PTransform):
-    """Convert (split, record) to (split, ShardInfo) of files in the folders of the splits' states."""
+@dataclass(eq=False, repr=False)
+class WriteWithBeam(WriteShards):
+    """Convert (ShardKey, packed Block) to WrittenShard, of files in the folders of the splits' states.
 
-    def __init__(self, place: ShardPlace, splits: Sequence[str], num_shards: int | None):
-        super().__init__()
-        self._place = place
-        self._splits = splits
-        self._num_shards = num_shards or 0  # 0: the runner chooses
+    Args:
+        num_shards: of each split; None if the runner chooses.
+    """
 
-    def expand(self, records):
+    splits: Sequence[str]
+    num_shards: int | None
+
+    def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         _LOGGER.warning(
             "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
         )
-        return tuple(self._sink(records, split) for split in self._splits) | "Shards" >> beam.Flatten()
+        make = beam.ParDo(MakeRecords(self.recipe, self.threads), *self.sides)
+        grouped = placed | "GroupByShard" >> beam.GroupByKey()
+        made = grouped | "MakeRecords" >> make.with_outputs(FACTS, main="records")
+        shards = (self._sink(made.records, split) for split in self.splits)
+        return (made[FACTS], *shards) | "AllFacts" >> beam.Flatten()
 
     def _sink(self, records: PCollection, split: str) -> PCollection:
-        place = self._place
-        name = shard_names(place.name, split, place.layout).stable_prefix
-        path = storage_for(place.output).join(place.output, f"{state_folder(split)}/{name}")
-        suffix = ".gz" if place.gzip else ""  # which tells Beam to compress
+        recipe = self.recipe
+        name = shard_names(recipe.name, split, recipe.layout).stable_prefix
+        path = storage_for(recipe.output).join(recipe.output, f"{state_folder(split)}/{name}")
+        suffix = ".gz" if recipe.gzip else ""  # which tells Beam to compress
         return (
             records
             | f"OfSplit-{split}" >> beam.FlatMap(_of_split, split).with_output_types(bytes)
-            | f"Write-{split}" >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self._num_shards)
-            | f"Describe-{split}" >> beam.Map(_describe, split).with_output_types(Any)
+            | f"Write-{split}"
+            >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
+            | f"Describe-{split}" >> beam.Map(_describe, split, recipe).with_output_types(Any)
         )
 
 
@@ -91,17 +102,16 @@ def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
     return [item[1]] if item[0] == split else []
 
 
-def only_counted(sunk: tuple[str, ShardInfo]) -> Facts:
-    return Facts(statistics={sunk[0]: Statistics(sunk[1].examples)})
-
-
-def _describe(path: str, split: str) -> TimestampedValue:
-    """Read a shard back, and write its index."""
+def _describe(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
+    """Read a shard back, and write its index and its note."""
     reader = ShardReader(path)
     deque(reader.records(), maxlen=0)
     index = msgspec.UNSET if path.endswith(".gz") else write_index(path, index_of(reader.lengths))
     checksums = storage_for(path).checksum(path)[1], reader.sha256.hexdigest()
     progress.finished_shard()
-    info = ShardInfo(path.rsplit("/", 1)[-1], reader.examples, reader.size, *checksums, index)
+    file = path.rsplit("/", 1)[-1]
+    info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
+    statistics = Statistics(reader.examples)
+    result = ShardResult(key_of(split, file), "", made_by(recipe.layout), info, {}, (), statistics)
     # Beam emits names at the end of the window, when Prism takes side inputs as complete.
-    return TimestampedValue((split, info), MIN_TIMESTAMP)
+    return TimestampedValue(FinishedShards(recipe.output, recipe.name, recipe.layout).note(result), MIN_TIMESTAMP)

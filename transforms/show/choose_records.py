@@ -14,6 +14,7 @@ from recordmill.schemas.features import FeatureTable, Kind
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
 from recordmill.transforms.records.parse_example import parse_example
 from recordmill.transforms.records.record_values import first_line
@@ -51,7 +52,11 @@ class Record(NamedTuple):
     @property
     def classes(self) -> set[str]:
         """The names of the classes in it; those of maps are decoded for it."""
-        return self.overlay.classes(self.values)
+        return self.overlay.classes(self.view())
+
+    def view(self, size: tuple[int, int] = (0, 0)) -> RecordView:
+        """See `RecordView`."""
+        return RecordView(self.values, size)
 
     @property
     def ids(self) -> list[str]:

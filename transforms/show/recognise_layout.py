@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import Feature, FeatureTable, Kind
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.records.parse_example import Values
 
@@ -29,6 +29,7 @@ _CLASSES = Feature("", "objects.class_index", Kind.INT64, ("N",), "0..classes-1"
 _FILE_NAMES = ("filename", "file_name", "path")
 _NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "label")
 """In names of PNGs that are numbers of pixels."""
+_OF_BOXES = frozenset(source for coding in BOX_CODINGS for source in coding.sources)
 _LEAST_NAMES = 3
 """Of a layout, to be it."""
 
@@ -38,7 +39,7 @@ def recognise(found: Found) -> FeatureTable:
     tables = (DETECTION, CLASSIFICATION, TFDS, KERAS)
     best = max((_present(table, found) for table in tables), key=lambda table: len(table.features))
     sources = best.sources
-    if len(best.features) < _LEAST_NAMES or not sources & {"image.encoded", "objects.bbox_yxyx", "objects.xmin"}:
+    if len(best.features) < _LEAST_NAMES or not sources & {"image.encoded", *_OF_BOXES}:
         best = UNKNOWN
     return _with_others(best, found)
 
@@ -66,7 +67,7 @@ def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
                 more.setdefault("objects.class_index", _named(_CLASSES, f"{group}/label"))
     if "objects.bbox_yxyx" in more or any(source.startswith("objects.") for source in table.sources):
         more.pop("image.class_index", None)  # an only object's
-    if "objects.xmin" in table.sources or "objects.bbox_xywh_px" in table.sources:
+    if table.sources & _OF_BOXES:
         more.pop("objects.bbox_yxyx", None)
         more.pop("objects.class_index", None)
     kept = (feature for source, feature in more.items() if source not in table.sources)

@@ -3,7 +3,6 @@
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from itertools import chain
 
 from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Finding, Histogram, Statistics
@@ -32,11 +31,6 @@ def add_statistics(one: Statistics, other: Statistics) -> Statistics:
         },
         one.measured + other.measured,
     )
-
-
-def sum_statistics(parts: Iterable[Statistics]) -> Statistics:
-    """The statistics of a split, of those of its shards."""
-    return reduce(add_statistics, parts, Statistics())
 
 
 def _add_histograms(one: Histogram, other: Histogram) -> Histogram:

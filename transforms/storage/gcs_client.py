@@ -1,5 +1,4 @@
-"""The client of Google Cloud Storage: one, with one pool of connections, in each process; what it tries again; and its
-errors in words that help."""
+"""Connections to Google Cloud Storage, one pool in each process; retries; and errors in words that help."""
 
 import errno
 import logging
@@ -10,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.interface import UnreadableFileError
@@ -18,7 +17,8 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 if TYPE_CHECKING:
     from google.api_core.retry import Retry
     from google.auth.credentials import Credentials
-    from google.cloud.storage import Blob, Client
+    from google.auth.transport.urllib3 import AuthorizedHttp
+    from google.cloud.storage import Client
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 32.0
 TRIES = 5
 """Tries in `retry_at_once`: of what waiting does not cure, but repeating may: damaged bytes, a lost upload."""
+_PASSING = {408, 429, 500, 502, 503, 504}
+"""Status codes of errors that may pass."""
 WARN_AFTER_S = 5.0
 """How long a request has failed when that is said, and how often it is said again."""
 WARN_EVERY_S = 60.0
@@ -88,22 +90,32 @@ def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception],
 
 
 def retry(path: str) -> "Retry":
-    """What tries a call again, with growing waits, while its errors are such as may pass."""
-    from google.cloud.storage.retry import DEFAULT_RETRY
+    """Return what repeats a call, with growing waits, while its errors may pass."""
+    from google.api_core.retry import Retry
 
     first_failed_s: list[float] = []
 
-    def may_pass(error: Exception) -> bool:
-        passes = DEFAULT_RETRY._predicate(error) or getattr(error, "retryable", False)  # the latter of google.auth's
-        if passes:
-            _LOGGER.info("%s: trying again after %s", path, words_of(error))
-            first_failed_s.append(time.monotonic())
-            if time.monotonic() - first_failed_s[0] > WARN_AFTER_S:
-                _warn_of_waiting(path, words_of(error))
-        return passes
+    def report(error: Exception) -> None:
+        _LOGGER.info("%s: trying again after %s", path, words_of(error))
+        first_failed_s.append(time.monotonic())
+        if time.monotonic() - first_failed_s[0] > WARN_AFTER_S:
+            _warn_of_waiting(path, words_of(error))
 
-    waits = DEFAULT_RETRY.with_delay(initial=FIRST_WAIT_S, maximum=LONGEST_WAIT_S, multiplier=2)
-    return waits.with_timeout(RETRY_S).with_predicate(may_pass)
+    waits = {"initial": FIRST_WAIT_S, "maximum": LONGEST_WAIT_S, "multiplier": 2, "timeout": RETRY_S}
+    return Retry(_may_pass, on_error=report, **waits)
+
+
+def _may_pass(error: BaseException) -> bool:
+    import requests
+    import urllib3
+    from google.auth.exceptions import GoogleAuthError, TransportError
+
+    if isinstance(error, TransportError) and error.args:  # of a request for a token
+        return _may_pass(error.args[0])
+    if isinstance(error, GoogleAuthError):
+        return error.retryable
+    lost = requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError
+    return status_of(error) in _PASSING or isinstance(error, (ConnectionError, urllib3.exceptions.HTTPError, *lost))
 
 
 def _warn_of_waiting(path: str, words: str) -> None:
@@ -119,12 +131,16 @@ def _warn_of_waiting(path: str, words: str) -> None:
 # Errors
 
 
+class LostUploadError(OSError):
+    """The server has lost or damaged what was sent."""
+
+
 @contextmanager
 def translate_errors(path: str, version: str = "") -> Iterator[None]:
     """Errors of the client become those that `Storage` promises, in words that help."""
     try:
         yield
-    except (ConfigError, UnreadableFileError):
+    except (ConfigError, UnreadableFileError, FileNotFoundError, LostUploadError):
         raise
     except Exception as error:
         raise _explanation(error, path, version) from error
@@ -136,7 +152,7 @@ def _explanation(error: Exception, path: str, version: str) -> Exception:
 
     bucket = split_path(path)[0]
     words = words_of(error)
-    status = getattr(error, "code", None)
+    status = status_of(error)
     if isinstance(error, RetryError):
         strerror = f"given up after trying for {RETRY_S:g} s; the last time: {words_of(error.cause or error)}"
         return OSError(errno.EIO, strerror, path)
@@ -155,6 +171,11 @@ def _explanation(error: Exception, path: str, version: str) -> Exception:
             "copy the data to a bucket of your own: gcloud storage cp --recursive --billing-project=PROJECT"
         )
     return OSError(errno.EIO, f"{type(error).__name__}: {words}", path)
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of an error of Google's client; None of other errors."""
+    return getattr(error, "code", None) or getattr(getattr(error, "response", None), "status_code", None)
 
 
 def is_of_bucket(error: Exception) -> bool:
@@ -178,7 +199,7 @@ def words_of(error: Exception) -> str:
 
 def _account(words: str) -> str:
     """Whose credentials they are, where it is known and `words` do not say so."""
-    credentials = client_of_process()._credentials
+    credentials = connection().http.credentials
     account = getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "")
     return f" (as {account})" if account not in words else ""
 
@@ -187,7 +208,7 @@ def _account(words: str) -> str:
 
 
 _LOCK = threading.Lock()
-_CLIENTS: dict[tuple[int, str], "Client"] = {}
+_CONNECTIONS: dict[tuple[int, str], "Connection"] = {}
 """By process, as a copied process must not share connections, and by emulator."""
 _warned_at_s = float("-inf")
 _found_none = (float("-inf"), "")
@@ -198,33 +219,56 @@ CREDENTIALS_CURE = (
 )
 
 
-def client_of_process() -> "Client":
+class Connection(NamedTuple):
+    """Both have the same credentials.
+
+    Attributes:
+        http: For all requests but uploads, in few layers: what the client and requests do for each takes more than half
+            of a request's processor time (docs/performance.md).
+        client: For uploads.
+    """
+
+    http: "AuthorizedHttp"
+    client: "Client"
+
+
+def connection() -> Connection:
+    """Return the connections of this process."""
     key = os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", "")
-    if key not in _CLIENTS:
+    if key not in _CONNECTIONS:
         with _LOCK:
-            if key not in _CLIENTS:
-                _CLIENTS[key] = _make_client(key[1])
-    return _CLIENTS[key]
+            if key not in _CONNECTIONS:
+                _CONNECTIONS[key] = _connect(key[1])
+    return _CONNECTIONS[key]
 
 
-def blob_at(path: str, version: str = "") -> "Blob":
-    """An object, of which nothing is asked yet; `version` is its generation, empty for the newest."""
-    bucket, name = split_object(path)
-    return client_of_process().bucket(bucket).blob(name, generation=int(version) if version else None)
-
-
-def _make_client(emulator: str) -> "Client":
+def _connect(emulator: str) -> Connection:
     # Another request for each bucket otherwise, which needs a permission that nothing else does.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     from google.auth.credentials import AnonymousCredentials  # all of these take 0.3 s
+    from google.auth.transport.urllib3 import AuthorizedHttp
     from google.cloud.storage import Client
-    from requests.adapters import HTTPAdapter
 
     credentials = AnonymousCredentials() if emulator else find_credentials(Client.SCOPE)
     client = Client(project="none", credentials=credentials)  # a project is needed to make buckets only
-    for scheme in ("http://", "https://"):
-        client._http.mount(scheme, HTTPAdapter(pool_maxsize=POOL_SIZE))
-    return client
+    return Connection(AuthorizedHttp(credentials, _pool(client.api_endpoint)), client)
+
+
+def _pool(url: str) -> Any:
+    """Return a pool of connections with the certificates and the proxy that the environment names, as requests does."""
+    import certifi
+    import urllib3
+    from requests import Session
+    from requests.adapters import HTTPAdapter
+    from requests.utils import select_proxy
+
+    settings = Session().merge_environment_settings(url, {}, None, None, None)
+    certificates = settings["verify"] if isinstance(settings["verify"], str) else certifi.where()
+    options: dict[str, Any] = {"maxsize": POOL_SIZE, "timeout": urllib3.Timeout(*TIMEOUT_S), "ca_certs": certificates}
+    proxy = select_proxy(url, settings["proxies"])
+    if not proxy:
+        return urllib3.PoolManager(**options)
+    return urllib3.ProxyManager(proxy, proxy_headers=HTTPAdapter().proxy_headers(proxy), **options)
 
 
 def find_credentials(scopes: tuple[str, ...]) -> "Credentials":

@@ -1,25 +1,19 @@
-"""The requests that reading makes by the million, objects and pages of listings, in few layers: what
-google-cloud-storage and requests do for each took more than half of a request's processor time (docs/performance.md).
-Connections, proxies, certificates and credentials are those of the client's session."""
+"""Requests to Cloud Storage's JSON API, all but uploads: https://cloud.google.com/storage/docs/json_api/v1."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from recordmill.transforms.storage import gcs_client
+from recordmill.transforms.storage.gcs_client import connection, retry, split_object, split_path, translate_errors
 from recordmill.transforms.storage.interface import too_large
 
 if TYPE_CHECKING:
     from google.api_core.exceptions import GoogleAPICallError
-    from google.cloud.storage import Client
-    from urllib3 import HTTPConnectionPool
-
-_REFRESHES = 2
-"""How often credentials are fetched anew for a request that is refused for them, as google.auth's session does."""
 
 
 class Answer(NamedTuple):
@@ -31,37 +25,81 @@ class Answer(NamedTuple):
     data: bytes
 
 
-class ListedObject(msgspec.Struct, frozen=True, gc=False):
-    """An object of a page; `size` and `generation` where they were asked for."""
+class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What the server says of an object; fields that were not asked for have their defaults."""
 
     name: str
-    size: str = "0"
+    size: int = 0
     generation: str = ""
+    crc32c: str = ""
+    content_encoding: str = ""
+    event_based_hold: bool = False
+    retention_expiration_time: datetime | None = None
 
 
 class Page(msgspec.Struct, rename="camel"):
     """A page of a listing. `prefixes` are the sub-folders, where the query has a delimiter."""
 
-    items: list[ListedObject] = []
+    items: list[Metadata] = []
     prefixes: list[str] = []
     next_page_token: str = ""
 
 
-_PAGE = msgspec.json.Decoder(Page)
+class BucketPlace(msgspec.Struct, rename="camel"):
+    """Where a bucket is."""
+
+    location: str = ""
+    location_type: str = ""
+    custom_placement_config: dict[str, list[str]] = {}
 
 
-def get_object(
-    path: str, bucket: str, name: str, version: str, range_: str = "", most_bytes: int | None = None
-) -> Answer:
-    """The bytes of an object's generation, or a range of them, `bytes=0-99`. They are not compared with their checksum.
+class _Rewritten(msgspec.Struct, rename="camel"):
+    rewrite_token: str = ""
+
+
+def read_object(path: str, version: str, range_: str = "", most_bytes: int | None = None) -> Answer:
+    """Read an object's generation, or a range of it, `bytes=0-99`, by one request without tries. The bytes are not
+    compared with their checksum.
 
     Raises:
         FileTooLargeError: there are more than `most_bytes`; they have not been read.
         GoogleAPICallError: what the server would not do; or urllib3's errors, of the connection.
     """
-    generation = f"&generation={version}" if version else ""
-    target = f"/download/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media{generation}"
-    return _get(path, target, {"Range": range_} if range_ else {}, most_bytes)
+    query = f"?alt=media{f'&generation={version}' if version else ''}"
+    return _ask(path, "GET", f"/download{_target(path)}{query}", {"Range": range_} if range_ else {}, most_bytes)
+
+
+def read_metadata(path: str) -> Metadata:
+    with translate_errors(path):
+        return msgspec.json.decode(retry(path)(_ask)(path, "GET", _target(path)).data, type=Metadata, strict=False)
+
+
+def delete_object(path: str, version: str = "") -> None:
+    """Delete an object; with `version`, only that generation. An object that is gone is no error."""
+    query = f"?ifGenerationMatch={version}" if version else ""
+    target = f"{_target(path)}{query}"
+    with suppress(FileNotFoundError), translate_errors(path):
+        retry(path)(_ask)(path, "DELETE", target)
+
+
+def copy_object(path: str, copy: str) -> None:
+    """Have the server copy an object."""
+    target, token = f"{_target(path)}/rewriteTo{_target(copy).removeprefix(_API)}", ""
+    with translate_errors(path):
+        while True:  # of a large object, or to another place, a request copies a part
+            query = f"?rewriteToken={quote(token, safe='')}" if token else ""
+            token = msgspec.json.decode(
+                retry(path)(_ask)(path, "POST", target + query).data, type=_Rewritten
+            ).rewrite_token
+            if not token:
+                return
+
+
+def read_place(path: str) -> BucketPlace:
+    """Ask where the bucket of `path` is."""
+    with translate_errors(path):
+        answer = retry(path)(_ask)(path, "GET", f"{_API}/b/{split_path(path)[0]}")
+        return msgspec.json.decode(answer.data, type=BucketPlace)
 
 
 def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterator[Page]:
@@ -73,24 +111,35 @@ def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterat
     token: str | None = ""
     while token is not None:
         asked = {name: value for name, value in {**query, "pageToken": token}.items() if value}
-        target = f"/storage/v1/b/{bucket}/o?{urlencode(asked)}"
-        page = _PAGE.decode(gcs_client.retry(path)(_get)(path, target).data)
+        page = _PAGE.decode(retry(path)(_ask)(path, "GET", f"{_API}/b/{bucket}/o?{urlencode(asked)}").data)
         yield page
         token = page.next_page_token or None
 
 
-def _get(path: str, target: str, headers: Mapping[str, str] = {}, most_bytes: int | None = None) -> Answer:
-    client = gcs_client.client_of_process()
-    connections = _connections(client)
-    for refreshed in range(_REFRESHES + 1):
+_API = "/storage/v1"
+_PAGE = msgspec.json.Decoder(Page, strict=False)  # numbers of 64 bits are strings in the API's JSON
+
+
+def _target(path: str) -> str:
+    bucket, name = split_object(path)
+    return f"{_API}/b/{bucket}/o/{quote(name, safe='')}"
+
+
+def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, most_bytes: int | None = None) -> Answer:
+    from urllib3 import Timeout
+
+    http, client = connection()
+    response = http.urlopen(
+        method,
+        client.api_endpoint + target,
         # What is stored with gzip encoding comes so only to who says so, and its checksum is of that.
-        sent = {"Accept-Encoding": "gzip", "User-Agent": "recordmill", **headers}
-        client._credentials.before_request(connections.authorize, "GET", connections.endpoint + target, sent)
-        response = connections.request(target, sent)
-        if response.status != 401 or refreshed == _REFRESHES:
-            break
-        response.drain_conn()
-        client._credentials.refresh(connections.authorize)
+        headers={"Accept-Encoding": "gzip", "User-Agent": "recordmill", **headers},
+        retries=False,
+        redirect=False,
+        timeout=Timeout(*gcs_client.TIMEOUT_S),
+        preload_content=False,
+        decode_content=False,
+    )
     if response.status >= 300:
         raise _error(response.status, response.read())
     left = response.length_remaining  # None where the server does not say
@@ -111,43 +160,3 @@ def _error(status: int, body: bytes) -> "GoogleAPICallError":
     with suppress(msgspec.DecodeError, KeyError, TypeError):  # it is plain text where bytes were asked for
         words = msgspec.json.decode(body)["error"]["message"]
     return from_http_status(status, words)
-
-
-class _Connections:
-    """The pool of connections to the server of a client, taken out of its session."""
-
-    def __init__(self, client: "Client"):
-        import requests
-        from urllib3 import Retry
-
-        session = client._http
-        self.endpoint = client.api_endpoint
-        asked = requests.Request("GET", f"{self.endpoint}/").prepare()
-        settings = session.merge_environment_settings(asked.url, {}, None, None, None)
-        adapter = session.get_adapter(asked.url)
-        self._pool: HTTPConnectionPool = adapter.get_connection_with_tls_context(
-            asked, settings["verify"], proxies=settings["proxies"], cert=settings["cert"]
-        )
-        # A proxy is told the whole URL where nothing is encrypted.
-        self._prefix = adapter.request_url(asked, settings["proxies"]).rstrip("/")
-        self._retries = Retry(0, read=False)
-        self.authorize = partial(session._auth_request, timeout=gcs_client.TIMEOUT_S)
-
-    def request(self, target: str, headers: Mapping[str, str]) -> Any:
-        from urllib3 import Timeout
-
-        return self._pool.urlopen(
-            "GET",
-            self._prefix + target,
-            headers=headers,
-            retries=self._retries,
-            redirect=False,
-            assert_same_host=False,
-            timeout=Timeout(*gcs_client.TIMEOUT_S),
-            preload_content=False,
-            decode_content=False,
-        )
-
-
-_connections = lru_cache(maxsize=16)(_Connections)
-"""By client, of which each process has its own."""

@@ -7,38 +7,28 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import google_crc32c
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_requests
-from recordmill.transforms.storage.gcs_client import (
-    blob_at,
-    retry,
-    retry_at_once,
-    split_object,
-    split_path,
-    translate_errors,
-)
-from recordmill.transforms.storage.gcs_requests import ListedObject
+from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
+from recordmill.transforms.storage.gcs_requests import Metadata, read_metadata
 from recordmill.transforms.storage.gcs_upload import GcsUpload, upload
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
     NameRange,
+    Storage,
     StoredFile,
     UnreadableFileError,
     crc32c_text,
     too_large,
 )
 from recordmill.transforms.storage.range_stream import RangeStream
-
-if TYPE_CHECKING:
-    from google.cloud.storage import Blob
 
 RANGE_BYTES = 4 * 1024 * 1024
 """How much of a stream one request reads."""
@@ -49,7 +39,7 @@ DELETIONS = 16
 _CRC32C = re.compile("crc32c=([^, ]+)")
 
 
-class GcsStorage:
+class GcsStorage(Storage):
     """Buckets. See `recordmill.transforms.storage.interface.Storage` for what each method promises.
 
     Besides, every method may raise:
@@ -67,7 +57,7 @@ class GcsStorage:
             if found.name < within.start or found.name >= (within.end or found.name + "-"):
                 continue  # a stand-in's server may not know of ranges
             name = found.name[len(prefix) :]
-            yield StoredFile(name, root + name, int(found.size), found.generation)
+            yield StoredFile(name, root + name, found.size, found.generation)
 
     def parts(self, folder: str) -> list[NameRange]:
         # The first page is enough: it has up to 1,000 sub-folders, and a folder of more files than that is one range.
@@ -86,17 +76,12 @@ class GcsStorage:
         first = next(_list(path, "items(name)", with_markers=True, maxResults=1), None)
         return first is not None or not split_path(path)[1]
 
-    def size(self, path: str) -> int | None:
-        """Size in bytes, as stored; None where there is no such object, and of folders."""
-        file = self.stat(path)
-        return None if file is None else file.size_bytes
-
     def stat(self, path: str) -> StoredFile | None:
         if path.endswith("/") or not split_path(path)[1]:
             return None
         try:
-            blob = _metadata(path)
-            return StoredFile(path.rpartition("/")[2], path, blob.size, str(blob.generation), blob.crc32c or "")
+            found = read_metadata(path)
+            return StoredFile(path.rpartition("/")[2], path, found.size, found.generation, found.crc32c)
         except FileNotFoundError:
             return None
 
@@ -105,19 +90,17 @@ class GcsStorage:
 
         The service does not list the regions of a predefined dual-region, such as `nam4`.
         """
-        bucket = gcs_client.client_of_process().bucket(split_path(path)[0])
-        with translate_errors(path):
-            bucket.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-        is_whole = bucket.location and bucket.location_type != "dual-region"
-        found = bucket.data_locations or ([bucket.location] if is_whole else [])
+        place = gcs_requests.read_place(path)
+        is_one = place.location and place.location_type != "dual-region"
+        found = place.custom_placement_config.get("dataLocations") or ([place.location] if is_one else [])
         return tuple(region.lower() for region in found)
 
     def protection(self, path: str) -> str:
         """What keeps an object from being deleted or replaced: a hold, or its bucket's retention policy; or nothing."""
-        blob = _metadata(path)
-        if blob.event_based_hold:
+        found = read_metadata(path)
+        if found.event_based_hold:
             return "a hold, which new objects of the bucket are given"
-        until = blob.retention_expiration_time
+        until = found.retention_expiration_time
         return f"the bucket's retention policy, until {until:%Y-%m-%d %H:%M} UTC" if until else ""
 
     def open(self, path: str, version: str = "") -> BinaryIO:
@@ -126,14 +109,13 @@ class GcsStorage:
         All of it is of one generation: replacing the object meanwhile makes reading fail. Ranges come without a
         checksum, so bytes are checked only if all of them are read from the first to the last, and then at the end.
         """
-        blob = _metadata(path)
-        if version not in ("", str(blob.generation)):
+        found = read_metadata(path)
+        if version not in ("", found.generation):
             raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
-        version = str(blob.generation)
-        if blob.content_encoding == "gzip":  # its ranges would be of the compressed bytes
-            return io.BytesIO(self.read(path, version))
-        ranges = _CheckedRanges(path, blob.size, version, blob.crc32c)
-        return io.BufferedReader(RangeStream(ranges, path, blob.size, RANGE_BYTES), RANGE_BYTES)
+        if found.content_encoding == "gzip":  # its ranges would be of the compressed bytes
+            return io.BytesIO(self.read(path, found.generation))
+        ranges = _CheckedRanges(path, found.size, found.generation, found.crc32c)
+        return io.BufferedReader(RangeStream(ranges, path, found.size, RANGE_BYTES), RANGE_BYTES)
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         """All bytes, by one request, their checksum checked. What is stored with gzip encoding is decompressed.
@@ -148,10 +130,8 @@ class GcsStorage:
         """
         from google.cloud.storage.exceptions import DataCorruption
 
-        bucket, name = split_object(path)
-
         def download() -> bytes:
-            answer = gcs_requests.get_object(path, bucket, name, version, most_bytes=most_bytes)
+            answer = gcs_requests.read_object(path, version, most_bytes=most_bytes)
             expected = _CRC32C.search(answer.headers.get("X-Goog-Hash", ""))
             if expected and expected[1] != crc32c_text(google_crc32c.Checksum(answer.data)):
                 raise DataCorruption(None, f"their checksum is not {expected[1]}, as that of what is stored")
@@ -171,11 +151,10 @@ class GcsStorage:
 
         if length <= 0:
             return b""
-        bucket, name = split_object(path)
         range_ = f"bytes={start}-{start + length - 1}"
         with translate_errors(path, version):
             try:
-                return retry(path)(gcs_requests.get_object)(path, bucket, name, version, range_).data
+                return retry(path)(gcs_requests.read_object)(path, version, range_).data
             except RequestRangeNotSatisfiable:
                 return b""
 
@@ -186,36 +165,26 @@ class GcsStorage:
         read = partial(self._read_of_version, path, version)
         return list(_readers(os.getpid()).map(read, ranges))
 
-    def release(self, path: str, version: str) -> None:
-        pass
-
     def _read_of_version(self, path: str, version: str, range_: tuple[int, int]) -> bytes:
         return self.read_range(path, *range_, version)
 
     def checksum(self, path: str) -> tuple[int, str]:
-        blob = _metadata(path)
-        return blob.size, blob.crc32c
+        found = read_metadata(path)
+        return found.size, found.crc32c
 
     def write(self, path: str, data: bytes) -> None:
-        upload(path, io.BytesIO(data), len(data), google_crc32c.Checksum(data))
+        upload(path, data)
 
     def create(self, path: str, folder: str = "") -> GcsUpload:
         return GcsUpload(path, self.move)
 
     def move(self, path: str, target: str) -> None:
         """A copy, which the server makes, and then a deletion."""
-        source, blob, token = blob_at(path), blob_at(target), None
-        with translate_errors(path):
-            while True:  # of a large object, or to another place, a request copies a part
-                token, *_ = blob.rewrite(source, token=token, retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-                if token is None:
-                    break
+        gcs_requests.copy_object(path, target)
         self.delete(path)
 
     def delete(self, path: str) -> None:
-        blob = blob_at(path)
-        with suppress(FileNotFoundError), translate_errors(path):
-            blob.delete(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
+        gcs_requests.delete_object(path)
 
     def delete_folder(self, path: str) -> None:
         """Delete all that is below a folder, which cannot be a whole bucket."""
@@ -226,15 +195,9 @@ class GcsStorage:
         with ThreadPoolExecutor(DELETIONS) as pool:
             list(pool.map(self.delete, paths))
 
-    def delete_leftovers(self, folder: str) -> None:
-        """Nothing: what a killed upload sent is no object, and the server forgets it within a week."""
-
-    def link(self, path: str, target: str) -> bool:
-        return False
-
     def join(self, folder: str, name: str) -> str:
         split_path(folder)  # or `gs://` alone would lose its slashes
-        return f"{folder.rstrip('/')}/{name}"
+        return super().join(folder, name)
 
 
 @lru_cache(maxsize=1)
@@ -288,16 +251,9 @@ def _split_folder(path: str) -> tuple[str, str]:
 # Requests
 
 
-def _metadata(path: str) -> "Blob":
-    blob = blob_at(path)
-    with translate_errors(path):
-        blob.reload(retry=retry(path), timeout=gcs_client.TIMEOUT_S)
-    return blob
-
-
 def _list(
     folder: str, fields: str, within: NameRange = ALL_NAMES, with_markers: bool = False, **query: str | int
-) -> Iterator[ListedObject]:
+) -> Iterator[Metadata]:
     """Objects below a folder. Markers are objects whose names end in `/`: consoles make them to show empty folders."""
     bucket, prefix = _split_folder(folder)
     bounds = {"prefix": prefix, "startOffset": within.start, "endOffset": within.end}

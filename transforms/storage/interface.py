@@ -2,7 +2,7 @@
 
 import base64
 import errno
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, Protocol
 
 import google_crc32c
@@ -28,6 +28,7 @@ class StoredFile(msgspec.Struct, frozen=True):
         name: relative to the folder, `/` between its parts.
         version: changes when the file does; `recordmill.schemas.images.NO_FILE` of what cannot be read.
         crc32c: see `Storage.checksum`; empty where knowing it would take reading the file.
+        packed_bytes: size as compressed in an archive; None if it is not compressed there.
     """
 
     name: str
@@ -35,6 +36,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     size_bytes: int
     version: str
     crc32c: str = ""
+    packed_bytes: int | None = None
 
 
 class NameRange(NamedTuple):
@@ -61,8 +63,11 @@ class Upload(Protocol):
         ...
 
 
-class Storage(Hashable, Protocol):
-    """What Recordmill asks of a place that keeps files. Errors are OSErrors; a missing file is a FileNotFoundError."""
+class Storage(Protocol):
+    """Base of places that keep files. Errors are OSErrors; a missing file is a FileNotFoundError."""
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         """All files below `folder`, sub-folders included, in no particular order; of a range that `parts` gave."""
@@ -70,7 +75,7 @@ class Storage(Hashable, Protocol):
 
     def parts(self, folder: str) -> list[NameRange]:
         """What `walk` may list at the same time, each file in one of them; in the order of names."""
-        ...
+        return [ALL_NAMES]
 
     def names(self, folder: str) -> list[str]:
         """Names of the files directly in `folder`, sorted; none where there is no such folder."""
@@ -79,8 +84,9 @@ class Storage(Hashable, Protocol):
     def is_folder(self, path: str) -> bool: ...
 
     def size(self, path: str) -> int | None:
-        """Size in bytes; None where there is no such file."""
-        ...
+        """Size in bytes, as stored; None where there is no such file."""
+        file = self.stat(path)
+        return None if file is None else file.size_bytes
 
     def stat(self, path: str) -> StoredFile | None:
         """Size and version; None where there is no such file."""
@@ -114,11 +120,12 @@ class Storage(Hashable, Protocol):
 
     def release(self, path: str, version: str) -> None:
         """Let go of what `read_ranges` keeps open."""
-        ...
+        return
 
     def checksum(self, path: str) -> tuple[int, str]:
         """Size in bytes, and CRC-32C as Cloud Storage writes it: big-endian, in base64."""
-        ...
+        with self.open(path) as file:
+            return checksum_of(file)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
@@ -150,13 +157,22 @@ class Storage(Hashable, Protocol):
 
     def delete_leftovers(self, folder: str) -> None:
         """Delete what killed uploads left in `folder`; not what another run may be writing."""
-        ...
+        return
 
     def link(self, path: str, target: str) -> bool:
         """Make `path` a link to the file `target` in the same folder; False where this storage has no links."""
-        ...
+        return False
 
-    def join(self, folder: str, name: str) -> str: ...
+    def join(self, folder: str, name: str) -> str:
+        return f"{folder.rstrip('/')}/{name}"
+
+    def protection(self, path: str) -> str:
+        """Return why a file that was written can be neither deleted nor replaced; "" if it can."""
+        return ""
+
+    def regions(self, path: str) -> tuple[str, ...]:
+        """Return the region that holds `path`, its multi-region (`us`), or both its regions; none if unknown."""
+        return ()
 
 
 _CHUNK_BYTES = 1 << 22

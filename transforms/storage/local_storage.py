@@ -23,9 +23,9 @@ from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
     NameRange,
+    Storage,
     StoredFile,
     UnreadableFileError,
-    checksum_of,
     too_large,
 )
 
@@ -132,11 +132,8 @@ def _read_file(descriptor: int, path: str, version: str, most_bytes: int | None)
     return data
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """Local folders. See `Storage` for what each method promises."""
-
-    def parts(self, folder: str) -> list[NameRange]:
-        return [ALL_NAMES]
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         # Folders reached by a link are listed like others, but last, so that real ones keep their names; one that has
@@ -170,10 +167,6 @@ class LocalStorage:
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
-
-    def size(self, path: str) -> int | None:
-        file = self.stat(path)
-        return None if file is None else file.size_bytes
 
     def stat(self, path: str) -> StoredFile | None:
         try:
@@ -228,10 +221,6 @@ class LocalStorage:
 
     def release(self, path: str, version: str) -> None:
         _OPEN.release(path, version)
-
-    def checksum(self, path: str) -> tuple[int, str]:
-        with self.open(path) as file:
-            return checksum_of(file)
 
     def write(self, path: str, data: bytes) -> None:
         # Another run may be done, and delete the folder of its state, while this one writes into it.

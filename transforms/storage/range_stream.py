@@ -1,19 +1,31 @@
-"""Files as seekable streams: one whose every read is a range, which is a request where the file is in a bucket."""
+"""Seekable streams over storages that read ranges, and over content that is decompressed from its start."""
 
 import errno
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
-class SizedStream(io.RawIOBase):
-    """What streams share that can be read from any position, of a file whose size is known.
-
-    Args:
-        path: for messages.
+def read_exactly(read_range: Callable[[int, int], bytes], path: str, start: int, length: int) -> bytes:
+    """Read a range that the file is known to have.
 
     Raises:
-        OSError: a position before the start was asked for.
+        OSError: The file is shorter.
+    """
+    data = read_range(start, length)
+    if len(data) != length:
+        raise OSError(errno.EIO, f"{len(data)} bytes came where there are {length}", path)
+    return data
+
+
+class SizedStream(io.RawIOBase):
+    """Base of seekable streams of a known size.
+
+    Args:
+        path: For messages.
+
+    Raises:
+        OSError: A position before the start is asked for.
     """
 
     def __init__(self, path: str, size_bytes: int):
@@ -44,25 +56,19 @@ class SizedStream(io.RawIOBase):
         self._position = position
 
     def _read_some(self, most: int) -> bytes | memoryview:
-        """What comes next, no more than so many bytes; empty at the end."""
+        """Return the next bytes, at most `most`; none at the end."""
         raise NotImplementedError
 
 
 class RangeStream(SizedStream):
-    """Ranges of a file.
+    """A file, each read of which is a range.
 
     Args:
-        read_range: reads so many bytes from an offset on.
-        most_bytes: the largest range to read at once.
+        read_range: Reads a number of bytes from an offset.
+        most_bytes: The largest range to read.
     """
 
-    def __init__(
-        self,
-        read_range: Callable[[int, int], bytes],
-        path: str,
-        size_bytes: int,
-        most_bytes: int,
-    ):
+    def __init__(self, read_range: Callable[[int, int], bytes], path: str, size_bytes: int, most_bytes: int):
         super().__init__(path, size_bytes)
         self._read_range = read_range
         self._most = most_bytes
@@ -72,12 +78,43 @@ class RangeStream(SizedStream):
 
     def _read_some(self, most: int) -> bytes:
         length = max(0, min(most, self._most, self._size - self._position))
-        data = self._whole_range(self._position, length) if length else b""
+        data = read_exactly(self._read_range, self._path, self._position, length) if length else b""
         self._position += length
         return data
 
-    def _whole_range(self, start: int, length: int) -> bytes:
-        data = self._read_range(start, length)
-        if len(data) != length:
-            raise OSError(errno.EIO, f"{len(data)} bytes came where there are {length}", self._path)
+
+class PieceStream(SizedStream):
+    """Content that is made piece by piece from its start; to go back is to make it again.
+
+    Args:
+        pieces: Starts making it.
+    """
+
+    def __init__(self, pieces: Callable[[], Iterator[bytes]], path: str, size_bytes: int):
+        super().__init__(path, size_bytes)
+        self._start = pieces
+        self._error: Exception | None = None
+        self._rewind()
+
+    def _rewind(self) -> None:
+        self._pieces = self._start()
+        self._piece = memoryview(b"")
+        self._position = 0
+
+    def _go_to(self, position: int) -> None:
+        if position < self._position:
+            self._rewind()
+        while self._position < position and self._read_some(position - self._position):
+            pass
+
+    def _read_some(self, most: int) -> memoryview:
+        if self._error:
+            raise self._error  # again, or the content would seem to end
+        try:
+            self._piece = self._piece or memoryview(next(self._pieces, b""))
+        except Exception as error:
+            self._error = error
+            raise
+        data, self._piece = self._piece[:most], self._piece[most:]
+        self._position += len(data)
         return data

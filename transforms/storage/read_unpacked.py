@@ -1,13 +1,11 @@
 """Files that may be compressed by gzip, read as what they hold."""
 
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.transforms.storage.resolve import storage_for
-from recordmill.transforms.storage.zip_storage import ZipStorage
+from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 GZIP = b"\x1f\x8b"
 _RATIO = 100
@@ -48,12 +46,11 @@ def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[by
 
 def _check_ratio(path: str) -> bool:
     """Whether a file is a member that its archive has compressed; one that says it unpacks to too much is refused."""
-    storage = storage_for(path)
-    member = storage.member(path) if isinstance(storage, ZipStorage) else None
-    if member is None or member.method == zipfile.ZIP_STORED:
+    file = storage_for(path).stat(path) if archive_of(path) else None
+    if file is None or file.packed_bytes is None:
         return False
-    most = max(_ALWAYS, _RATIO * min(member.packed_bytes, member.length))
-    if member.size_bytes > most:
+    most = max(_ALWAYS, _RATIO * file.packed_bytes)
+    if file.size_bytes > most:
         raise _too_large(path, most)
     return True
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -10,7 +9,7 @@ import numpy as np
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before
+from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before, spill_path
 
 _SLICE_ROWS = 1 << 20
 """That are looked at together, at 20 bytes each."""
@@ -37,7 +36,11 @@ class EqualKeys(NamedTuple):
 
 
 class FindEqualKeys(beam.PTransform):
-    """Spill become one EqualKeys. Only the indices of their files are read, 20 bytes a row."""
+    """Convert Spill to one EqualKeys. Only the indices of the files are read, 20 bytes a row."""
+
+    def __init__(self, output: str):
+        super().__init__()
+        self._output = output
 
     def expand(self, spills: PCollection[Spill]) -> PCollection[EqualKeys]:
         return (
@@ -45,7 +48,7 @@ class FindEqualKeys(beam.PTransform):
             | "OnceSpilled" >> beam.Create([_SLICE_ROWS])
             | "Slices" >> beam.FlatMap(slices, AsList(spills)).with_output_types(tuple[int, int])
             | "SpreadSlices" >> beam.Reshuffle()
-            | "Compare" >> beam.Map(_equal_keys, AsList(spills)).with_output_types(EqualKeys)
+            | "Compare" >> beam.Map(_equal_keys, AsList(spills), self._output).with_output_types(EqualKeys)
             | "AddUp" >> beam.CombineGlobally(added)
         )
 
@@ -60,39 +63,34 @@ def slices(rows: int, spills: Sequence[Spill]) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def _equal_keys(slice_: tuple[int, int], spills: list[Spill]) -> EqualKeys:
+def _equal_keys(slice_: tuple[int, int], spills: list[Spill], output: str) -> EqualKeys:
     progress.set_step("comparing keys")
-    return equal_keys(spills, *slice_)
+    return equal_keys(spills, output, *slice_)
 
 
-def equal_keys(spills: Sequence[Spill], first: int, end: int) -> EqualKeys:
+def equal_keys(spills: Sequence[Spill], output: str, first: int, end: int) -> EqualKeys:
     """Keys of several rows, among those whose hashes are in the ranges `first` up to `end`.
 
     Raises:
         EndedElsewhereError, OSError: see `read_index`.
     """
-    spills = [spill for spill in spills if spill.path]  # a dry run writes none
     if not spills:
         return EqualKeys()
+    paths = [spill_path(output, spill.split, spill.name) for spill in spills]
     with ThreadPoolExecutor(_READS) as pool:
-        parts = list(pool.map(partial(read_index, first=first, end=end), spills))
-    of_spill = np.repeat(np.arange(len(spills)), [len(part) for part in parts])
-    orders = np.concatenate([part["order"] for part in parts])
-    places = np.argsort(orders, kind="stable")
-    is_again = np.append(orders[places][1:] == orders[places][:-1], False)  # whether the next has the same key
-    begins = is_again & ~np.append(False, is_again[:-1])
-    starts = np.flatnonzero(begins)
-    if not len(starts):
+        parts = list(pool.map(read_index, paths, [spill.piece(first, end) for spill in spills]))
+    rows, spill_of_row = np.concatenate(parts), np.repeat(np.arange(len(spills)), list(map(len, parts)))
+    orders, key_of_row, numbers = np.unique(rows["order"], return_inverse=True, return_counts=True)
+    equal = np.flatnonzero(numbers > 1)
+    if not len(equal):
         return EqualKeys()
     splits = sorted({spill.split for spill in spills})
-    split = np.array([splits.index(spill.split) for spill in spills])[of_spill][places]
-    is_divided = is_again & (split != np.append(split[1:], -1))
-    divided = len(np.unique(np.cumsum(begins)[is_divided]))
-    lines = np.concatenate([part["line"] for part in parts])
-    run = places[starts[0] : starts[0] + 1 + int(np.argmin(is_again[starts[0] :]))]
-    one, other = sorted((spills[of_spill[place]].source, int(lines[place])) for place in run)[:2]
-    rows = int(is_again.sum()) + len(starts)
-    return EqualKeys(len(starts), rows, divided, (int(orders[run[0]]), one, other))
+    split_of_row = np.array([splits.index(spill.split) for spill in spills])[spill_of_row]
+    splits_of_key = np.bincount(np.unique(key_of_row * len(splits) + split_of_row) // len(splits))
+    of_first = np.flatnonzero(key_of_row == equal[0]).tolist()
+    one, other = sorted((spills[spill_of_row[row]].source, int(rows["line"][row])) for row in of_first)[:2]
+    example = int(orders[equal[0]]), one, other
+    return EqualKeys(len(equal), int(numbers[equal].sum()), int((splits_of_key > 1).sum()), example)
 
 
 def added(found: Iterable[EqualKeys]) -> EqualKeys:

@@ -8,12 +8,11 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.splits import RowSplits
 from recordmill.schemas.tables import Column, ColumnType, RowsFile
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_texts import column_texts
-from recordmill.transforms.table.make_records import RecordMaker
+from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.text.fit_encoder import FitEncoder
 
@@ -41,9 +40,8 @@ class FitTexts(beam.PTransform):
     """
 
     sources: Sequence[EncoderSource]
-    splits: RowSplits
+    recipe: RowsRecipe
     defaults: Mapping[str, str]
-    encoding: str
     chosen: PCollection
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[TextEncoder]:
@@ -53,7 +51,7 @@ class FitTexts(beam.PTransform):
         encoders = [files.pipeline | "Saved" >> create] if saved else []
         if fitted:
             wanted = [RowTexts(each.column, each.fit_split, self.defaults.get(each.column)) for each in fitted]
-            texts = beam.FlatMap(_texts, wanted, self.splits, self.encoding, AsSingleton(self.chosen))
+            texts = beam.FlatMap(_texts, wanted, self.recipe, AsSingleton(self.chosen))
             tags = [str(number) for number in range(len(wanted))]
             found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts.with_outputs(*tags)
             encoders += [
@@ -64,25 +62,24 @@ class FitTexts(beam.PTransform):
 
 
 def _texts(
-    file: RowsFile, wanted: Sequence[RowTexts], splits: RowSplits, encoding: str, chosen: ChosenSchema
+    file: RowsFile, wanted: Sequence[RowTexts], recipe: RowsRecipe, chosen: ChosenSchema
 ) -> Iterator[TaggedOutput]:
     progress.set_step("learning words")
-    for number, texts in row_texts(file, wanted, splits, encoding, chosen):
+    for number, texts in row_texts(file, wanted, recipe, chosen):
         yield TaggedOutput(str(number), texts)
 
 
 def row_texts(
-    file: RowsFile, wanted: Sequence[RowTexts], splits: RowSplits, encoding: str, chosen: ChosenSchema
+    file: RowsFile, wanted: Sequence[RowTexts], recipe: RowsRecipe, chosen: ChosenSchema
 ) -> Iterator[tuple[int, list[str]]]:
     """The texts of columns, a list for many rows, with the number of the column among those that are wanted.
 
     Args:
-        encoding: of CSV files.
         chosen: which says how classes are divided, where they are.
     """
-    divide = RecordMaker(chosen.schema, chosen.labels, splits, 0, borders=chosen.borders).splits_of
+    divide, splits = RowEncoder(chosen, recipe).splits_of, recipe.splits
     columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
-    for batch in read_rows(file, columns, encoding):
+    for batch in read_rows(file, columns, recipe.encoding):
         split_of_row = divide(batch)
         for number, (name, split, default) in enumerate(wanted):
             column = Column(name, name, ColumnType.BYTES, default=default)

@@ -1,46 +1,49 @@
-"""A batch of rows becomes records, each with its split and its place in the order; rows that do not fit are rejects."""
+"""A batch of rows becomes records, each with its split; rows that do not fit are rejects."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from recordmill.schemas.encoders import TextEncoder
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.limits import MAX_RECORD_BYTES
+from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.splits import RowSplits, split_name_fault
-from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
-from recordmill.transforms.folder.read_labels import picture_name
+from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile
+from recordmill.transforms.folder.read_labels import path_below, picture_name
+from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_columns import Fault, convert_column
 from recordmill.transforms.table.convert_texts import convert_texts
 from recordmill.transforms.table.encode_rows import encode_rows
 from recordmill.transforms.table.observe_columns import class_name, observe
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import BadRow, RowBatch, python_values, shown
-from recordmill.transforms.table.spill_file import Records, record_orders
 from recordmill.transforms.text.encode_texts import TextVectorizer
 
 _MOST_SPLITS = 20
 
 
-class BatchRecords(NamedTuple):
-    """What a batch gives.
+class RowsRecipe(NamedTuple):
+    """How rows become records.
 
     Attributes:
-        by_split: records in the rows' order.
-        classes: by split, how many records there are of each class index.
-        bad: the rows that are left out.
-        texts: by split and column, what TextCounts has.
+        output: folder of the data set; empty in a dry run.
+        read: the only columns that are read; all where empty.
+        encoding: of CSV files.
+        image_column: of the paths of pictures; empty if rows name none.
+        images: folders that these are below.
     """
 
-    by_split: dict[str, Records]
-    classes: dict[str, dict[int, int]]
-    bad: list[BadRow]
-    texts: dict[str, dict[str, np.ndarray]] = {}
+    output: str
+    splits: RowSplits
+    seed: int
+    read: tuple[str, ...]
+    encoding: str
+    image_column: str = ""
+    images: tuple[str, ...] = ()
 
 
 class GoodRows(NamedTuple):
@@ -48,67 +51,75 @@ class GoodRows(NamedTuple):
 
     Attributes:
         places: int64 [rows]: in the batch.
+        lines: int64 [rows]: see RowBatch.
         records: of each, a binary array.
+        identities: what each row is known by.
         classes: class index of each; None without classes.
         texts: by column, what TextCounts has of each.
         bad: the others.
     """
 
     places: np.ndarray
+    lines: np.ndarray
     records: pa.Array
+    identities: list[bytes]
     classes: np.ndarray | None
     texts: dict[str, np.ndarray]
     bad: list[BadRow]
 
 
-class RecordMaker:
-    """Makes records of one table.
+class MadeRows(NamedTuple):
+    """Records of a batch, in the order of its rows.
 
-    Args:
-        seed: orders them.
-        encoders: of its texts.
-        borders: see ChosenSchema.
+    Attributes:
+        split: int64 [rows], as their index in the names of splits.
+        names: of pictures, if rows name some.
     """
 
-    def __init__(
-        self,
-        schema: TableSchema,
-        labels: LabelMap,
-        splits: RowSplits,
-        seed: int,
-        encoders: Sequence[TextEncoder] = (),
-        borders: Mapping[int, tuple[int, ...]] = {},
-    ):
-        self._schema = schema
-        classes = [category.name for category in labels.categories]
+    good: GoodRows
+    split: np.ndarray
+    names: list[str]
+
+
+class RowEncoder:
+    """Makes records of one table."""
+
+    def __init__(self, chosen: ChosenSchema, recipe: RowsRecipe):
+        self._schema = chosen.schema
+        classes = [category.name for category in chosen.labels.categories]
         self._indices = {
             column.name: {name: index for index, name in enumerate(column.values or classes)}
-            for column in schema.columns
+            for column in chosen.schema.columns
             if column.values or column.type is ColumnType.CLASS
         }
-        self._splits = splits
-        self._borders = borders
-        self._seed = seed
+        self._recipe = recipe
+        self._splits = recipe.splits
+        self._borders = chosen.borders
         self._texts_of: dict[str, list[Column]] = {}  # what each column of texts becomes
-        for column in schema.columns:
+        for column in chosen.schema.columns:
             if column.type in TEXT_PARTS:
                 self._texts_of.setdefault(column.name, []).append(column)
-        self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in encoders}
+        self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in chosen.encoders}
 
-    def class_positions(self, batch: RowBatch) -> dict[int, np.ndarray]:
-        """By class index: `SplitShares.position` of each row that becomes a record, uint64."""
+    def __call__(self, batch: RowBatch) -> MadeRows:
+        good, names = self.good_rows(batch), []
+        if column := self._recipe.image_column:
+            paths = batch.values(column)
+            names = [picture_name(paths[place], self._recipe.images) for place in good.places.tolist()]
+        return MadeRows(good, self._split_names(batch, good.places, good.identities, good.classes), names)
+
+    def class_units(self, batch: RowBatch) -> dict[int, np.ndarray]:
+        """Units of the rows that become records, by class index: int64 [N, 2], see `class_borders`."""
         good = self.good_rows(batch)
         of_text = bool(self._splits.key)
-        positions = np.array(
-            [self._splits.shares.position(_name(each, of_text)) for each in self.identities(batch, good)], np.uint64
-        )
+        units = np.ones((len(good.identities), 2), np.int64)
+        units[:, 0] = [self._splits.shares.position(_name(each, of_text)) for each in good.identities]
         classes = np.zeros(0, np.int64) if good.classes is None else good.classes
-        return {int(index): positions[classes == index] for index in np.unique(classes)}
+        return {int(index): units[classes == index] for index in np.unique(classes)}
 
-    def good_rows(self, batch: RowBatch, found: Iterable[Fault] = ()) -> GoodRows:
-        """`found` is what is wrong with some rows besides."""
+    def good_rows(self, batch: RowBatch) -> GoodRows:
         rows = len(batch.lines)
-        all_faults = list(found)
+        all_faults = list(_path_faults(batch, self._recipe))
         features, label = [], None
         for column in self._schema.columns:
             if column.type in TEXT_PARTS:
@@ -134,7 +145,9 @@ class RecordMaker:
         records = records.take(pa.array(good)) if faults else records
         bad = [BadRow(int(batch.lines[place]), fault.reason, fault.detail) for place, fault in sorted(faults.items())]
         of_good = {name: of_rows[good] for name, of_rows in counts.items()}
-        return GoodRows(good, records, indices, of_good, batch.bad + bad)
+        key = self._splits.key
+        identities = self._texts(batch, key, good) if key else records.to_pylist()
+        return GoodRows(good, batch.lines[good], records, identities, indices, of_good, batch.bad + bad)
 
     def splits_of(self, batch: RowBatch) -> np.ndarray:
         """Each row's split, as its index in the names of splits; -1 of a row that has none. Of several, rows have
@@ -154,31 +167,6 @@ class RecordMaker:
         found[good] = self._split_names(batch, good, identities, None if classes is None else classes[good])
         return found
 
-    def identities(self, batch: RowBatch, good: GoodRows) -> list[bytes]:
-        """What each row is known by."""
-        key = self._splits.key
-        return self._texts(batch, key, good.places) if key else good.records.to_pylist()
-
-    def __call__(self, batch: RowBatch) -> BatchRecords:
-        good = self.good_rows(batch)
-        splits, records, indices = self._splits, good.records, good.classes
-        identities = self.identities(batch, good)
-        orders, lines = record_orders(self._seed, identities), batch.lines[good.places]
-        names = self.split_names(batch, good, identities)
-        by_split, classes, texts = {}, {}, {}
-        for number, split in enumerate(splits.names):
-            places = np.flatnonzero(names == number) if len(splits.names) > 1 else slice(None)
-            of_split = records if isinstance(places, slice) else records.take(pa.array(places))
-            by_split[split] = Records(orders[places], lines[places], of_split)
-            found = np.bincount(indices[places]) if indices is not None else np.zeros(0, np.int64)
-            classes[split] = {index: int(found[index]) for index in np.flatnonzero(found).tolist()}
-            texts[split] = {name: of_rows[places].sum(axis=0) for name, of_rows in good.texts.items()}
-        return BatchRecords(by_split, classes, good.bad, texts)
-
-    def split_names(self, batch: RowBatch, good: GoodRows, identities: list[bytes]) -> np.ndarray:
-        """Each row's split, as its index in the names of splits."""
-        return self._split_names(batch, good.places, identities, good.classes)
-
     def _split_names(
         self, batch: RowBatch, good: np.ndarray, identities: list[bytes], classes: np.ndarray | None
     ) -> np.ndarray:
@@ -191,15 +179,15 @@ class RecordMaker:
             found = self._texts(batch, splits.column, good)
             return np.array([index[split_name(name.decode())] for name in found], np.int64)
         of = self._texts(batch, splits.group, good) if splits.group else identities
-        by_share = {name: splits.names.index(name) for name in splits.shares.names}
-        is_text, usual = bool(splits.key or splits.group), splits.shares.borders
-        of_class = classes.tolist() if splits.stratified and classes is not None else [-1] * len(of)
-        known: dict[tuple[bytes, int], int] = {}
-        for each in zip(of, of_class, strict=True):
-            if each not in known:
-                position = splits.shares.position(_name(each[0], is_text))
-                known[each] = by_share[splits.shares.split_at(position, self._borders.get(each[1], usual))]
-        return np.array([known[each] for each in zip(of, of_class, strict=True)], np.int64)
+        is_text, shares = bool(splits.key or splits.group), splits.shares
+        position = {each: shares.position(_name(each, is_text)) for each in set(of)}
+        positions = np.array([position[each] for each in of], np.uint64)
+        numbers = np.searchsorted(np.array(shares.borders, np.uint64), positions, side="right")
+        if splits.stratified and classes is not None:
+            for class_index, borders in self._borders.items():
+                rows = classes == class_index
+                numbers[rows] = np.searchsorted(np.array(borders, np.uint64), positions[rows], side="right")
+        return np.array([splits.names.index(name) for name in shares.names])[numbers]
 
     def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
         """A column's values as texts; every row of `good` has one."""
@@ -219,6 +207,18 @@ class RecordMaker:
                 elif column == self._splits.column and split_name(class_name(value)) not in self._splits.names:
                     detail = f"column {column}: {shown(value)} is none of the splits {', '.join(self._splits.names)}"
                     yield Fault(place, Reason.UNKNOWN_CLASS, detail)
+
+
+def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[Fault]:
+    """Rows whose path leads to no picture."""
+    column = recipe.image_column
+    for place, path in enumerate(batch.values(column) if column else ()):
+        if path is None or path == "":
+            yield Fault(place, Reason.MISSING_VALUE, f"column {column} has no value")
+        elif not isinstance(path, str):
+            yield Fault(place, Reason.OTHER_TYPE, f"column {column}: {shown(path)} is no path of a picture")
+        elif fault := name_fault(path_below(path.strip(), recipe.images)):
+            yield Fault(place, Reason.UNSAFE_FILE_NAME, f"column {column}: the path {shown(path)} {fault}")
 
 
 def split_name(value: str) -> str:

@@ -1,137 +1,67 @@
 """Rows of tables that name pictures become image rows, each with the record of its other columns."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow, TableRow
+from recordmill.schemas.annotations import ImageLabels, TableRow
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import Reason, SplitReject
 from recordmill.schemas.splits import name_id
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import pack_parts
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
-from recordmill.transforms.folder.read_labels import path_below, picture_name
+from recordmill.transforms.dataset.facts import FACTS, tagged
 from recordmill.transforms.join.match_blocks import name_buckets
-from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.convert_columns import Fault
-from recordmill.transforms.table.make_records import RecordMaker
-from recordmill.transforms.table.read_rows import read_rows
-from recordmill.transforms.table.row_batch import shown
-from recordmill.transforms.table.spill_rows import OF_FILE, FileCounts, OfFile, RowsRecipe
+from recordmill.transforms.table.make_records import MadeRows, RowsRecipe
+from recordmill.transforms.table.read_records import RowReader
 
 BUCKETS = 64
 """Of names, in which rows meet their files."""
-_ROWS_AT_ONCE = 1000
 
 
 class ReadPictureRows(beam.PTransform):
-    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`.
-
-    Further outputs are `facts` and `of_file` (OfFile).
+    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`; Facts are in the
+    output FACTS.
 
     Args:
         chosen: a PCollection of one ChosenSchema.
-        column: of the paths of pictures.
-        folders: that these are below.
     """
 
-    def __init__(self, chosen: PCollection, recipe: RowsRecipe, column: str, folders: tuple[str, ...]):
+    def __init__(self, chosen: PCollection, recipe: RowsRecipe):
         super().__init__()
         self._chosen = chosen
         self._recipe = recipe
-        self._where = PictureColumn(column, folders)
 
     def expand(self, files: PCollection[RowsFile]):
-        read = beam.FlatMap(_read, AsSingleton(self._chosen), self._recipe, self._where)
-        return (
-            files
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "Read" >> read.with_output_types(tuple[int, bytes]).with_outputs(FACTS, OF_FILE, main="rows")
-        )
+        read = beam.FlatMap(_read, AsSingleton(self._chosen), self._recipe).with_output_types(tuple[int, bytes])
+        return files | "SpreadFiles" >> beam.Reshuffle() | "Read" >> read.with_outputs(FACTS, main="rows")
 
 
-class PictureColumn(NamedTuple):
-    """The column of the paths of pictures, and the folders that these are below."""
-
-    name: str
-    folders: tuple[str, ...]
-
-
-def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, where: PictureColumn) -> Iterator[Any]:
-    progress.set_step("reading rows")
-    facts = FactsBuilder()
-    rows: list[AnnotatedImage] = []
-    for item in picture_rows(file, chosen, recipe, where):
-        if isinstance(item, OfFile):
-            yield TaggedOutput(OF_FILE, item)
-        elif isinstance(item, AnnotatedImage):
-            rows.append(item)
-            if len(rows) == _ROWS_AT_ONCE:
-                yield from _packed(rows, recipe.splits.names)
-                rows = []
-        else:
-            facts.reject(*item)
-    if rows:
-        yield from _packed(rows, recipe.splits.names)
-    yield tagged(facts)
+def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    reader = RowReader(file, chosen, recipe)
+    for made in reader:
+        if made.names:
+            block = picture_block(made, file, chosen, recipe)
+            yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
+    yield tagged(reader.facts)
 
 
-def _packed(rows: list[AnnotatedImage], splits: tuple[str, ...]) -> Iterator[tuple[int, bytes]]:
-    names = [row.image.file_name for row in rows]
-    block = Block(
-        image_id=np.array([row.image.id for row in rows], np.int64),
-        file_name=ragged_texts(names),
-        image_size_px=np.zeros((len(rows), 2), np.int64),
-        split=np.array([splits.index(row.split) for row in rows], np.int64),
-        labels=label_column([row.labels for row in rows]),
-    )
-    return pack_parts(block, name_buckets(names, "path", BUCKETS))
-
-
-def picture_rows(
-    file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, where: PictureColumn
-) -> Iterator[AnnotatedImage | SplitReject | OfFile]:
-    """The rows of a file, each with its split; those without a usable path are rejects; and an OfFile a split."""
-    make = RecordMaker(chosen.schema, chosen.labels, recipe.splits, recipe.seed, chosen.encoders, chosen.borders)
+def picture_block(made: MadeRows, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
+    """The rows of a batch as images."""
+    good, labels = made.good, []
     class_names = [category.name for category in chosen.labels.categories]
-    splits = recipe.splits.names
-    counts = FileCounts(splits)
-    for batch in read_rows(file, recipe.read, recipe.encoding):
-        paths = batch.values(where.name)
-        good = make.good_rows(batch, _path_faults(paths, where))
-        identities = make.identities(batch, good)
-        of_rows = make.split_names(batch, good, identities)
-        for number, split in enumerate(splits):
-            of_split = of_rows == number
-            texts = {column: counted[of_split].sum(axis=0) for column, counted in good.texts.items()}
-            counts.add(split, int(of_split.sum()), {}, texts)
-        counts.add(splits[0], len(good.bad), {}, {})
-        for bad in good.bad:
-            yield SplitReject(splits[0], bad.reject(file.path))
-        classes = [None] * len(identities) if good.classes is None else [class_names[c] for c in good.classes.tolist()]
-        rows = zip(good.places.tolist(), good.records, of_rows.tolist(), identities, classes, strict=True)
-        for place, record, number, identity, class_name in rows:
-            line = int(batch.lines[place])
-            name = picture_name(paths[place], where.folders)
-            row = TableRow(record.as_py(), line, f"{file.path} row {line}: column {where.name}")
-            labels = ImageLabels(class_name=class_name, row=row)
-            yield AnnotatedImage(ImageRow(name_id(identity.decode()), name), splits[number], labels=labels)
-    yield from counts.of(file.path)
-
-
-def _path_faults(paths: list[Any], where: PictureColumn) -> Iterator[Fault]:
-    """Rows whose path leads to no picture."""
-    for place, path in enumerate(paths):
-        if path is None or path == "":
-            yield Fault(place, Reason.MISSING_VALUE, f"column {where.name} has no value")
-        elif not isinstance(path, str):
-            yield Fault(place, Reason.OTHER_TYPE, f"column {where.name}: {shown(path)} is no path of a picture")
-        elif fault := name_fault(path_below(path.strip(), where.folders)):
-            yield Fault(place, Reason.UNSAFE_FILE_NAME, f"column {where.name}: the path {shown(path)} {fault}")
+    of_rows = [None] * len(made.names) if good.classes is None else [class_names[c] for c in good.classes.tolist()]
+    for record, line, class_name in zip(good.records, good.lines.tolist(), of_rows, strict=True):
+        row = TableRow(record.as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
+        labels.append(ImageLabels(class_name=class_name, row=row))
+    return Block(
+        image_id=np.array([name_id(identity.decode()) for identity in good.identities], np.int64),
+        file_name=ragged_texts(made.names),
+        image_size_px=np.zeros((len(labels), 2), np.int64),
+        split=made.split,
+        labels=label_column(labels),
+    )

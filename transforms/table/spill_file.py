@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.schemas.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import EndedElsewhereError
@@ -28,7 +29,8 @@ class Spill(msgspec.Struct, frozen=True):
 
     Attributes:
         source: the file of rows that they were made of.
-        path: empty in a dry run, which writes none.
+        name: of the file, in the folder of the split's state.
+        digest: of the records and their orders.
         rows_before, bytes_before: int64 [RANGES + 1], as bytes: rows, and bytes of records, ahead of each range of
             orders; at the end those of the file.
         largest: bytes of its largest record.
@@ -36,49 +38,43 @@ class Spill(msgspec.Struct, frozen=True):
 
     split: str
     source: str
-    path: str
+    name: str
+    digest: str
     rows_before: bytes
     bytes_before: bytes
     largest: int
 
     @property
-    def rows(self) -> int:
-        return int(np.frombuffer(self.rows_before, np.int64)[-1])
-
-    @property
     def bytes(self) -> int:
         return int(np.frombuffer(self.bytes_before, np.int64)[-1])
 
+    def piece(self, first: int, end: int) -> "SpillPiece":
+        """The records of ranges `first` up to `end`."""
+        rows, data = (np.frombuffer(before, np.int64) for before in (self.rows_before, self.bytes_before))
+        start = int(rows[-1]) * _INDEX.itemsize + int(data[first])
+        return SpillPiece(int(rows[first]), int(rows[end] - rows[first]), start, int(data[end] - data[first]))
 
-class Records(NamedTuple):
-    """Records and their orders.
 
-    Attributes:
-        orders: uint64 [rows].
-        lines: int64 [rows]: where each row is in its file, see RowBatch.
-        records: a binary array.
+class SpillPiece(NamedTuple):
+    """Neighbours in a Spill: the first of them, their number, offset and bytes of their records."""
+
+    first: int
+    rows: int
+    offset: int
+    bytes: int
+
+
+def spill_path(output: str, split: str, name: str) -> str:
+    return storage_for(output).join(output, f"{state_folder(split)}/{name}")
+
+
+def sort_records(records: pa.Table) -> pa.Table:
+    """Records by order; those of one order by their bytes, so that the input's order does not matter.
+
+    Args:
+        records: `order`, uint64; `line`, int64, see RowBatch; and `record`, large_binary.
     """
-
-    orders: np.ndarray
-    lines: np.ndarray
-    records: pa.LargeBinaryArray
-
-    @classmethod
-    def joined(cls, parts: Sequence["Records"]) -> "Records":
-        """Those of one or more parts."""
-        orders, lines = (np.concatenate(arrays) for arrays in zip(*(part[:2] for part in parts), strict=True))
-        return cls(orders, lines, pa.concat_arrays([part.records for part in parts]))
-
-    def sorted(self) -> "Records":
-        """By order; what has one order by its bytes, so that the input's order does not matter."""
-        places = np.argsort(self.orders, kind="stable")
-        orders = self.orders[places]
-        for start in np.flatnonzero(orders[1:] == orders[:-1]).tolist():
-            if start and orders[start - 1] == orders[start]:
-                continue  # within a run that is sorted already
-            end = int(np.searchsorted(orders, orders[start], "right"))
-            places[start:end] = sorted(places[start:end].tolist(), key=lambda place: self.records[place].as_py())
-        return Records(orders, self.lines[places], self.records.take(pa.array(places)))
+    return records.sort_by([("order", "ascending"), ("record", "ascending")]).combine_chunks()
 
 
 def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
@@ -97,44 +93,41 @@ def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64) >> np.uint64(64 - _HASH_BITS)
 
 
-def write_spill(output: str, split: str, source: str, name: str, records: Records) -> Spill:
+def write_spill(output: str, split: str, source: str, name: str, records: pa.Table) -> Spill:
     """Write sorted `records` of the file `source` as the file `name`; nothing where `output` is empty."""
-    lengths = np.diff(_offsets(records.records))
-    borders = (np.arange(RANGES + 1, dtype=np.uint64)) << np.uint64(_RANGE_SHIFT)
-    rows_before = np.searchsorted(records.orders, borders[:-1]).astype(np.int64)
-    rows_before = np.append(rows_before, len(records.orders))
-    bytes_before = np.concatenate([[0], np.cumsum(lengths)])[rows_before].astype(np.int64)
-    path = ""
+    data = records["record"].chunk(0)
+    index = np.zeros(len(data), _INDEX)
+    index["order"], index["line"] = records["order"].to_numpy(), records["line"].to_numpy()
+    index["length"] = pc.binary_length(data).to_numpy()
+    borders = np.arange(RANGES, dtype=np.uint64) << np.uint64(_RANGE_SHIFT)
+    rows_before = np.append(np.searchsorted(index["order"], borders), len(index)).astype(np.int64)
+    bytes_before = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])[rows_before]
+    parts = index.tobytes(), _bytes_of(data)
     if output:
-        storage = storage_for(output)
-        path = storage.join(output, f"{state_folder(split)}/{name}")
-        index = np.zeros(len(lengths), _INDEX)
-        index["order"], index["line"], index["length"] = records.orders, records.lines, lengths
-        upload = storage.create(path)
+        upload = storage_for(output).create(spill_path(output, split, name))
         try:
-            upload.write(index.tobytes())
-            upload.write(_data(records.records))
+            for part in parts:
+                upload.write(part)
             upload.commit()
         finally:
             upload.abandon()
-    return Spill(split, source, path, rows_before.tobytes(), bytes_before.tobytes(), int(lengths.max(initial=0)))
+    digest = hashlib.sha256(parts[0])
+    digest.update(parts[1])
+    before = rows_before.tobytes(), bytes_before.tobytes()
+    return Spill(split, source, name, digest.hexdigest(), *before, int(index["length"].max()))
 
 
 _INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
 
 
-def read_index(spill: Spill, first: int, end: int) -> np.ndarray:
-    """`order`, `line` and `length` of the records of ranges `first` up to `end`.
+def read_index(path: str, piece: SpillPiece) -> np.ndarray:
+    """`order`, `line` and `length` of records of the Spill `path`.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
         OSError: it was cut short.
     """
-    rows_before = np.frombuffer(spill.rows_before, np.int64)
-    start, rows = int(rows_before[first]), int(rows_before[end] - rows_before[first])
-    if not rows:
-        return np.zeros(0, _INDEX)
-    return np.frombuffer(_range(spill, start * _INDEX.itemsize, rows * _INDEX.itemsize), _INDEX)
+    return np.frombuffer(_range(path, piece.first * _INDEX.itemsize, piece.rows * _INDEX.itemsize), _INDEX)
 
 
 def rows_before(spills: Iterable[Spill]) -> np.ndarray:
@@ -142,17 +135,19 @@ def rows_before(spills: Iterable[Spill]) -> np.ndarray:
     return sum((np.frombuffer(spill.rows_before, np.int64) for spill in spills), np.zeros(RANGES + 1, np.int64))
 
 
-def _range(spill: Spill, start: int, size: int) -> bytes:
+def _range(path: str, start: int, size: int) -> bytes:
+    if not size:
+        return b""
     try:
-        data = storage_for(spill.path).read_range(spill.path, start, size)
+        data = storage_for(path).read_range(path, start, size)
     except FileNotFoundError as error:
-        _delete_unowned(os.path.dirname(spill.path))
+        _delete_unowned(os.path.dirname(path))
         raise EndedElsewhereError(
-            f"{spill.path} is gone, with rows that were to be written: another run of this job that is done deletes "
+            f"{path} is gone, with rows that were to be written: another run of this job that is done deletes "
             "it. Run again: what is done is kept"
         ) from error
     if len(data) != size:
-        raise OSError(f"{spill.path} was cut short")
+        raise OSError(f"{path} was cut short")
     return data
 
 
@@ -164,30 +159,23 @@ def _delete_unowned(folder: str) -> None:
         storage.delete_folder(folder)
 
 
-def read_spill(spill: Spill, first: int, end: int) -> Records:
-    """The records of ranges `first` up to `end`.
+def read_piece(path: str, piece: Sequence[int]) -> pa.Table:
+    """Records of the Spill `path`, see `sort_records`; `piece` has what SpillPiece has.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
         OSError: it was cut short.
     """
-    rows_before = np.frombuffer(spill.rows_before, np.int64)
-    bytes_before = np.frombuffer(spill.bytes_before, np.int64)
-    index = read_index(spill, first, end)
-    start = int(rows_before[-1]) * _INDEX.itemsize + int(bytes_before[first])
-    data = _range(spill, start, int(bytes_before[end] - bytes_before[first])) if len(index) else b""
-    ends = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
-    array = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(index), [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(data)]
-    )
-    return Records(index["order"].astype(np.uint64), index["line"].astype(np.int64), array)
+    of = SpillPiece(*piece)
+    index = read_index(path, of)
+    offsets = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_range(path, of.offset, of.bytes))]
+    records = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(index), buffers)
+    return pa.table({"order": index["order"], "line": index["line"], "record": records})
 
 
-def _offsets(array: pa.LargeBinaryArray) -> np.ndarray:
-    return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
-
-
-def _data(array: pa.LargeBinaryArray) -> bytes:
+def _bytes_of(array: pa.LargeBinaryArray) -> bytes:
     """The bytes of all values."""
-    offsets = _offsets(array)
-    return array.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes() if len(array) else b""
+    _, buffer, data = array.buffers()
+    offsets = np.frombuffer(buffer, np.int64, len(array) + 1, array.offset * 8)
+    return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()

@@ -1,7 +1,8 @@
 """The captions of each image become numbers, by an encoder that is fitted on those of one split, or saved."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -15,50 +16,37 @@ from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.text.encode_texts import TextVectorizer
 from recordmill.transforms.text.fit_encoder import FitEncoder
 
-_COUNTS = "counts"
-
-
-class EncodedTexts(NamedTuple):
-    """What steps that encode texts give besides.
-
-    Attributes:
-        encoders: TextEncoder.
-        counts: ((split, column), TextCounts).
-    """
-
-    encoders: PCollection
-    counts: PCollection
-
 
 class EncodedCaptions(NamedTuple):
-    """(BlockKey, packed Block) whose captions are encoded, and what else is known of that."""
+    """(BlockKey, packed Block) whose captions are encoded, one TextEncoder, and Facts with numbers of texts."""
 
     blocks: PCollection
-    texts: EncodedTexts
+    encoder: PCollection
+    facts: PCollection
 
 
+@dataclass(eq=False, repr=False)
 class EncodeCaptions(beam.PTransform):
     """Convert (BlockKey, packed Block) to EncodedCaptions. The captions of an image are one text."""
 
-    def __init__(self, source: EncoderSource, splits: Sequence[str]):
-        super().__init__()
-        self._source = source
-        self._splits = tuple(splits)
+    source: EncoderSource
+    splits: Sequence[str]
 
     def expand(self, blocks: PCollection[tuple[int, bytes]]):
         encoder = self._encoder(blocks)
-        encode = beam.ParDo(_EncodeCaptions(self._source.column, self._splits), AsSingleton(encoder))
-        encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(_COUNTS, main="blocks")
-        return EncodedCaptions(encoded.blocks, EncodedTexts(encoder, encoded[_COUNTS]))
+        encode = beam.ParDo(_EncodeCaptions(self.source.column, self.splits), AsSingleton(encoder))
+        encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(FACTS, main="blocks")
+        return EncodedCaptions(encoded.blocks, encoder, encoded[FACTS])
 
     def _encoder(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[TextEncoder]:
-        source = self._source
+        source = self.source
         if source.saved:
             return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
-        split = self._splits.index(source.fit_split) if source.fit_split in self._splits else -1
+        split = self.splits.index(source.fit_split) if source.fit_split in self.splits else -1
         texts = blocks | "TextsToFit" >> beam.FlatMap(_texts_of, split).with_output_types(list[str])
         return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split, source.known)
 
@@ -108,11 +96,5 @@ class _EncodeCaptions(beam.DoFn):
         return self._vectorizer_of[1]
 
     def finish_bundle(self) -> Iterator[Any]:
-        for split, counts in self._counts.items():
-            counted = (split, self._column), TextCounts(*counts)
-            yield TaggedOutput(_COUNTS, WindowedValue(counted, MIN_TIMESTAMP, (GlobalWindow(),)))
-
-
-def add_text_counts(counts: Iterable[TextCounts]) -> TextCounts:
-    """TextCounts become their sum."""
-    return TextCounts(*map(sum, zip((0, 0, 0, 0), *map(msgspec.structs.astuple, counts), strict=True)))
+        texts = {(split, self._column): TextCounts(*counts) for split, counts in self._counts.items()}
+        yield TaggedOutput(FACTS, WindowedValue(Facts(texts=texts), MIN_TIMESTAMP, (GlobalWindow(),)))

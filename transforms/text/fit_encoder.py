@@ -9,6 +9,7 @@ import math
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from heapq import nsmallest
 from itertools import chain, pairwise
@@ -23,7 +24,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.schemas.encoders import FORMAT, EncoderInfo, Terms, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import VocabularyError
 from recordmill.transforms.runtime import coders  # noqa: F401  for the coder of Terms
-from recordmill.transforms.text.split_terms import AT_ONCE, TermSplitter, never_tokens
+from recordmill.transforms.text.encode_texts import AT_ONCE, TermSplitter, never_tokens
 
 _HELD_TERMS = 200_000
 """Distinct terms that a worker counts before it passes the counts on."""
@@ -34,6 +35,7 @@ _SHOWN = 5
 _FITTED_ON = "train"
 
 
+@dataclass(eq=False, repr=False)
 class FitEncoder(beam.PTransform):
     """Lists of texts become one TextEncoder.
 
@@ -42,25 +44,23 @@ class FitEncoder(beam.PTransform):
         known: what the encoder has to be, where other splits are encoded by it already.
     """
 
-    def __init__(self, settings: TextSettings, column: str, split: str, known: EncoderInfo | None = None):
-        super().__init__()
-        self._settings = settings
-        self._column = column
-        self._split = split
-        self._known = known
+    settings: TextSettings
+    column: str
+    split: str
+    known: EncoderInfo | None = None
 
     def expand(self, texts: PCollection[Sequence[str]]) -> PCollection[TextEncoder]:
         number = texts | "NumberOfTexts" >> beam.Map(len) | "CountTexts" >> beam.CombineGlobally(sum)
         counted = (
             texts
-            | "CountTerms" >> beam.ParDo(_CountTerms(self._settings)).with_output_types(tuple[int, Terms])
+            | "CountTerms" >> beam.ParDo(_CountTerms(self.settings)).with_output_types(tuple[int, Terms])
             | "GroupByShare" >> beam.GroupByKey()  # (share, [Terms])
         )
-        terms = counted | "AddCounts" >> beam.Map(_added, AsSingleton(number), self._settings).with_output_types(Terms)
-        chosen = terms | "ChooseTerms" >> beam.CombineGlobally(ChooseTerms(self._settings.features)).with_output_types(
+        terms = counted | "AddCounts" >> beam.Map(_added, AsSingleton(number), self.settings).with_output_types(Terms)
+        chosen = terms | "ChooseTerms" >> beam.CombineGlobally(ChooseTerms(self.settings.features)).with_output_types(
             Terms
         )
-        make = beam.Map(make_encoder, AsSingleton(number), self._settings, self._column, self._split, self._known)
+        make = beam.Map(make_encoder, AsSingleton(number), self.settings, self.column, self.split, self.known)
         return chosen | "MakeEncoder" >> make.with_output_types(TextEncoder)
 
 

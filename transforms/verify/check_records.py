@@ -10,8 +10,8 @@ from recordmill.schemas.encoders import UNKNOWN_ID, EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.plan_report import Check
-from recordmill.transforms.images.load_images import brief
-from recordmill.transforms.images.open_picture import open_picture
+from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.dataset.record_view import RecordView, attempt
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
 from recordmill.transforms.verify.decoders import OPENERS, Opener, TensorFlowParser, UndecodableError
 
@@ -51,7 +51,8 @@ class RecordChecker:
             return 0, [("schema", str(error))]
         faults = [*self._content_faults(values), *length_faults(values, self._table, self._labels.keypoints)]
         if not faults and "objects.id" in values:
-            faults += [*self._box_faults(values), *self._class_faults(values), *_mask_faults(values)]
+            view = RecordView(values, values["image.size"])
+            faults += [*self._box_faults(view), *self._class_faults(view), *_mask_faults(view)]
         if not faults and "image.class_index" in values:
             faults += self._image_class_faults(values)
         if not faults:
@@ -66,8 +67,8 @@ class RecordChecker:
         if "feature.shape" in values:
             yield from _feature_faults(values, self._table)
 
-    def _box_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
-        columns = _boxes(values)
+    def _box_faults(self, record: RecordView) -> Iterator[RecordFault]:
+        columns = dict(zip(("ymin", "xmin", "ymax", "xmax"), record.boxes_yxyx_frac.T, strict=True))
         if self._boxes_inside:
             for edge, column in columns.items():
                 if not ((column >= 0) & (column <= _ONE)).all():
@@ -76,12 +77,14 @@ class RecordChecker:
             if not (columns[low] <= columns[high]).all():
                 yield "box_order", f"a box has {low} beyond {high}"
 
-    def _class_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
-        ids = [category.id for category in self._labels.categories]
-        indices = values["objects.class_index"].tolist()
-        category_ids = values["objects.category_id"].tolist()
-        labels = values["objects.label"].tolist() if "objects.label" in values else map(self._label.get, category_ids)
-        for index, id_, label in zip(indices, category_ids, labels, strict=True):
+    def _class_faults(self, record: RecordView) -> Iterator[RecordFault]:
+        ids, values, category_ids = (
+            [category.id for category in self._labels.categories],
+            record.values,
+            record.category_ids,
+        )
+        labels = record.listed("objects.label") or map(self._label.get, category_ids)
+        for index, id_, label in zip(record.listed("objects.class_index"), category_ids, labels, strict=True):
             if not 0 <= index < len(ids) or ids[index] != id_:
                 yield "class", f"category id {id_} with class index {index} is not in the manifest"
             elif label != self._label[id_]:
@@ -161,36 +164,18 @@ _ONE = 1 + 1e-6
 """The largest edge that is not outside: a quotient of 32-bit floats may be a little above 1."""
 
 
-def _boxes(values: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Edges as fractions, from whichever form the layout has."""
-    width, height = values["image.size"]
-    if "objects.bbox_yxyx" in values:
-        edges = values["objects.bbox_yxyx"].reshape(-1, 4).T
-    elif "objects.bbox_xywh_px" in values:
-        x, y, box_width, box_height = values["objects.bbox_xywh_px"].reshape(-1, 4).T.astype(np.float64)
-        edges = np.stack([y / height, x / width, (y + box_height) / height, (x + box_width) / width])
-    else:
-        edges = [values[f"objects.{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")]
-    return dict(zip(("ymin", "xmin", "ymax", "xmax"), edges, strict=True))
+_MAPS = ("semantic.png", "panoptic.category_png", "panoptic.instance_png", "panoptic.png")
 
 
-_MASKS = ("objects.mask_png", "semantic.png", "panoptic.category_png", "panoptic.instance_png", "panoptic.png")
-
-
-def _mask_faults(values: dict[str, Any]) -> Iterator[RecordFault]:
-    """Masks are PNGs of the image's size that decode; those of objects hold 0 and 1."""
-    for source in _MASKS:
-        found = values.get(source, ())
-        for data in [found] if isinstance(found, bytes) else found:
-            width, height = values["image.size"]
-            try:
-                with open_picture(data, "png") as image:
-                    size = image.size
-                    pixels = np.asarray(image) if size == (width, height) else np.zeros(0)
-            except Exception as error:  # Pillow raises nearly anything on damaged bytes
-                yield "mask", f"a mask of {source} does not decode ({brief(error)})"
-                continue
-            if size != (width, height):
-                yield "mask", f"a mask of {source} is {size[0]}x{size[1]}, its image {width}x{height}"
-            elif source == "objects.mask_png" and pixels.max(initial=0) > 1:
-                yield "mask", f"a mask of {source} has a pixel of {pixels.max()}, not 0 or 1"
+def _mask_faults(record: RecordView) -> Iterator[RecordFault]:
+    """Masks are of the image's size and decode; those of objects hold 0 and 1."""
+    named = [(record.mask_source, mask) for mask in record.masks()]
+    named += [(source, attempt(record.map, source)) for source in _MAPS if record.values.get(source) is not None]
+    width, height = record.size
+    for source, pixels in named:
+        if isinstance(pixels, UnusableError):
+            yield "mask", f"a mask of {source} does not decode ({pixels})"
+        elif pixels.shape != (height, width):
+            yield "mask", f"a mask of {source} is {pixels.shape[1]}x{pixels.shape[0]}, its image {width}x{height}"
+        elif source == record.mask_source and pixels.max(initial=0) > 1:
+            yield "mask", f"a mask of {source} has a pixel of {pixels.max()}, not 0 or 1"

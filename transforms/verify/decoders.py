@@ -9,7 +9,7 @@ from recordmill.schemas.plan_report import Check
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.images.load_images import inspect_picture
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.records.record_values import RecordParseError, first_line, with_category_ids
+from recordmill.transforms.records.record_values import RecordParseError, first_line
 
 
 class Opened(NamedTuple):
@@ -74,7 +74,7 @@ class TensorFlowParser:
             parsed = tf.io.parse_single_example(record, self._spec)
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow quotes what it cannot read
             raise RecordParseError(first_line(error)) from error
-        return with_category_ids({feature.source: _value(parsed[feature.name]) for feature in self._table.features})
+        return {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
 
 
 def _value(tensor: Any) -> Any:

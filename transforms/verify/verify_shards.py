@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -48,16 +49,15 @@ class ShardToVerify(ManifestShard, frozen=True):
     recomputing: Recomputing | None = None
 
 
+@dataclass(eq=False, repr=False)
 class VerifyShards(beam.PTransform):
     """ShardToVerify become ShardCheck; images are decoded by `threads` threads, by default as many as there are cores
     where the shard is verified."""
 
-    def __init__(self, threads: int | None):
-        super().__init__()
-        self._threads = threads
+    threads: int | None
 
     def expand(self, expected: PCollection[ShardToVerify]) -> PCollection[ShardCheck]:
-        return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> beam.ParDo(_VerifyShard(self._threads))
+        return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> beam.ParDo(_VerifyShard(self.threads))
 
 
 class _VerifyShard(ThreadedDoFn):

@@ -26,7 +26,7 @@ def emptied(server: GcsStandIn, monkeypatch) -> GcsStandIn:
     monkeypatch.setattr(gcs_client, "FIRST_WAIT_S", 0.005)
     monkeypatch.setattr(gcs_client, "LONGEST_WAIT_S", 0.02)
     storage._is_remote_file.cache_clear()
-    monkeypatch.setattr(zip_storage, "_opened", zip_storage._Opened())
+    monkeypatch.setattr(zip_storage, "_listed", {})
     server.reset()
     return server
 

@@ -7,7 +7,7 @@ from tests.gcs_stand_in import GcsStandIn
 
 
 def writes(gcs: GcsStandIn) -> list[str]:
-    return [call.name for call in gcs.calls("upload", "start", "chunk", "delete", "copy")]
+    return [call.name for call in gcs.calls("start", "chunk", "delete", "copy")]
 
 
 def test_a_job_that_is_done_writes_nothing(gcs, converted, recordmill):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.launch.command_line.flags import names, size_bytes, split_shares
+from recordmill.launch.command_line.parser import names, size_bytes, split_shares
 
 
 @pytest.mark.parametrize(

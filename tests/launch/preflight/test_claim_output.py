@@ -49,6 +49,10 @@ def changed(**fields) -> Recipe:
     return msgspec.structs.replace(RECIPE, **fields)
 
 
+def compressed(file: InputFile) -> InputFile:
+    return InputFile(file.kind, f"{file.path}.gz", 1, "z", file.masks)
+
+
 def with_options(**options) -> Recipe:
     return changed(options=RECIPE.options | options)
 
@@ -198,6 +202,7 @@ CLAIMS = [
     (with_file(SHARDS[0].file), [RECIPE], [True], [NEW]),
     (begun(), [RECIPE], BOTH, [UNFINISHED]),
     (begun(), [with_options(seed=1)], [True], [NEW]),
+    (begun(), [changed(inputs=tuple(map(compressed, RECIPE.inputs)))], BOTH, [UNFINISHED]),
     (claimed(RECIPE), [changed(images=("elsewhere",))], [False], [NEW]),  # it wrote no shard
     (claimed(RECIPE), [VAL], [False], [NEW]),
     *((with_file(NOTE, note), [RECIPE], [True], [NEW]) for note in (b"", b"{", b'{"format": 1}', b"\xff")),

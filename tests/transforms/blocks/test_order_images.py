@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms.blocks.image_tasks import block_of_tasks, image_tasks
+from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.order_images import hash_images, image_order, ranges_of
+from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.task_order import image_order as scalar_order
 from tests.oracles.task_order import task_order
 from tests.transforms.blocks.drawn_blocks import IDS, SPLITS, tasks

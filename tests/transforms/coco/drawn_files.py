@@ -17,11 +17,10 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
-from recordmill.transforms.coco.block_columns import LABELS, annotation_block, image_block
 from recordmill.transforms.coco.convert_rows import other_format, row_converter
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import size_of
-from recordmill.transforms.coco.read_coco import with_origin
+from recordmill.transforms.coco.read_coco import LABELS, annotation_block, image_block, with_origin
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys

@@ -5,7 +5,7 @@ from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TFDS
-from recordmill.transforms.coco.choose_features import choose_features
+from recordmill.transforms.coco.describe_files import choose_features
 
 FROM_1 = LabelMap((Category(1, "cat"), Category(3, "dog")))
 FROM_0 = LabelMap((Category(0, "cat"), Category(3, "dog")))

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from recordmill.transforms.coco.cut_json import Cut, NotJsonError, whole_rows, whole_value
+from recordmill.transforms.coco.cut_blocks import Cut, NotJsonError, whole_rows, whole_value
 
 ROWS = [{"id": 1, "x": "}, {"}, {"id": 2, "y": [{}, {}, {}, {}, {"z": '"}'}]}, 3, {"id": 4, "x": "\\\\"}]
 LIST = json.dumps(ROWS).encode()[1:]

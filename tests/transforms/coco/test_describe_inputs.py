@@ -5,7 +5,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
-from recordmill.transforms.coco.describe_inputs import describe_inputs, input_facts
+from recordmill.transforms.coco.describe_files import describe_inputs, input_facts
 
 
 def file(path: str, kind: AnnotationKind, unread=None, optional=None) -> AnnotationFile:

@@ -8,22 +8,22 @@ import numpy as np
 from recordmill.schemas.block import join_blocks
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.coco.block_columns import annotation_block, image_block
-from recordmill.transforms.coco.complete_annotations import complete_annotations
 from recordmill.transforms.coco.convert_rows import row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES
 from recordmill.transforms.coco.describe_file import describe_file, summarize
-from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, NO_ROWS, parts_of
-from recordmill.transforms.coco.merge_categories import merge_categories
-from recordmill.transforms.coco.read_coco import cut_file, read_block, with_origin
+from recordmill.transforms.coco.describe_files import merge_categories
+from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, parts_of
+from recordmill.transforms.coco.merge_annotations import complete_annotations
+from recordmill.transforms.coco.read_coco import annotation_block, cut_file, image_block, read_block, with_origin
 
 
 def read_whole(
     source: AnnotationSource, masks: bool = False, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:
     """What a file says of each image, what is rejected, and its summary."""
-    images, annotations, summaries = [NO_ROWS], [NO_ANNOTATIONS], []
+    images, annotations, summaries = [NO_IMAGES], [NO_ANNOTATIONS], []
     for block in cut_file(source, block_bytes):
         rows = read_block(block, masks)
         summaries.append(summarize(block, rows))

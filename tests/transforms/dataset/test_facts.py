@@ -1,19 +1,33 @@
 import pickle
 
 import apache_beam as beam
+import msgspec
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordmill.schemas.encoders import TextCounts
 from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.recipes import to_list
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.statistics import Statistics
+from recordmill.schemas.shards import SplitSize
+from recordmill.schemas.statistics import (
+    FINDING_EXAMPLES,
+    FINDINGS,
+    GALLERY,
+    HEAT_SIDE,
+    Example,
+    Finding,
+    Histogram,
+    Statistics,
+)
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime import progress
 
+LISTING = to_list("a")
 SPLITS = st.sampled_from(["train", "val"])
 REJECTS = st.builds(
     Rejected,
@@ -57,9 +71,11 @@ def test_merge(found, number, rng):
         place = rng.randrange(number)
         accumulators[place] = combine.add_input(accumulators[place], facts_of(shuffled[part : part + 2]))
     accumulators = pickle.loads(pickle.dumps(accumulators))
-    assert sorted_facts(combine.extract_output(combine.merge_accumulators(accumulators))) == sorted_facts(expected)
+    merged = combine.extract_output(combine.merge_accumulators(accumulators))
+    assert sorted_facts(merged) == sorted_facts(add_facts([expected]))
     kinds = {name: [arguments for method, *arguments in found if method == name] for name, *_ in found}
     assert expected.rejects == count_rejects(kinds.get("reject", []))
+    assert sum(rejects.number for rejects in merged.rejects.values()) == len(kinds.get("reject", []))
     assert expected.unlisted.number == len(kinds.get("add_unlisted", []))
     assert expected.unmatched.number == 2 * len(kinds.get("add_unmatched", []))
     assert sum(expected.counts.values()) == sum(arguments[-1] for arguments in kinds.get("count", []))
@@ -102,18 +118,59 @@ def test_add_facts():
         facts_of([("count", "val", Metric.ROWS_MERGED, 2), rows]),
         facts_of([("warn", "val", "x")]),
     ]
-    parts += [Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)})] * 2
+    parts += [
+        Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)}, texts={("val", "t"): TextCounts(1, 2, 3, 4)})
+    ] * 2
+    parts.append(Facts(listings={"a": LISTING}, plans={"val": SplitSize(1, 2, 3)}))
     expected = Facts(
         {("val", "rows_merged"): 2},
         {("val", "a.json", "captions"): InputRows("a.json", "captions", 4, 6, {"file": {"info": 1}})},
-        warnings=frozenset({("val", "x")}),
+        warnings={("val", "x")},
         classes={("val", 1): 4},
         statistics={"val": Statistics(6)},
+        texts={("val", "t"): TextCounts(2, 4, 6, 8)},
+        listings={"a": LISTING},
+        plans={"val": SplitSize(1, 2, 3)},
     )
     assert add_facts(parts) == expected
     assert add_facts([]) == Facts()
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         found = tuple(p | f"{number}" >> beam.Create([part]) for number, part in enumerate(parts)) | AddFacts()
         nothing = (p | "None" >> beam.Create([]),) | "AddNothing" >> AddFacts()
-        assert_that(found, equal_to([expected]), "Found")
-        assert_that(nothing, equal_to([]), "Nothing")
+        assert_that(found.facts, equal_to([expected]), "Found")
+        assert_that(nothing.facts, equal_to([]), "Nothing")
+
+
+def test_facts_are_at_most_a_megabyte_whatever_they_are_of():
+    """Three splits of 10,000 classes, names of 1,024 characters, and all histograms, examples and reasons full."""
+    splits, example = ("train", "val", "test"), Example(1, 1 << 62, "x" * 60, 9, 1 << 40, 1 << 20)
+    statistics = Statistics(
+        images=1 << 40,
+        histograms={name: Histogram(1 << 50, 0.0, 1e9, dict.fromkeys(range(200), 1 << 30)) for name in "abcdefghijkl"},
+        centres=dict.fromkeys(range(HEAT_SIDE**2), 1 << 30),
+        images_of_class=dict.fromkeys(range(10_000), 1 << 20),
+        examples={why: (example,) * number for why, number in GALLERY.items()},
+        findings={name: Finding(1 << 40, (example,) * FINDING_EXAMPLES) for name in FINDINGS},
+    )
+    builder = FactsBuilder()
+    for split in splits:
+        builder.add_classes(split, dict.fromkeys(range(10_000), 1 << 20))
+        for reason in Reason:
+            for id_ in range(99):
+                builder.reject(split, Rejected("image", id_, reason, "x" * 200))
+    names = [f"{number:04}" + "x" * 1020 for number in range(2000)]
+    builder.add_unlisted(*names)
+    builder.add_unmatched(*names)
+    large = msgspec.structs.replace(builder.build(), statistics=dict.fromkeys(splits, statistics))
+    assert len(pickle.dumps(add_facts([large] * 3))) < 1_000_000
+
+
+def test_lists_of_rejects_are_apart_from_facts():
+    one, other = (Rejected("image", id_, Reason.NO_CLASS, "") for id_ in (1, 2))
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        parts = [p | f"{each.id}" >> beam.Create([facts_of([("reject", "val", each)])]) for each in (one, other)]
+        findings = tuple(parts) | AddFacts()
+        expected = count_rejects([("val", one), ("val", other)])
+        assert_that(findings.lists, equal_to(list(expected.items())), "Lists")
+        kinds = findings.facts | beam.Map(lambda facts: {kind: each.lines() for kind, each in facts.rejects.items()})
+        assert_that(kinds, equal_to([{kind: [] for kind in expected}]), "Facts")

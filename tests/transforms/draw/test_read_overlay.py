@@ -5,6 +5,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TABLE, TFDS
+from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.draw.overlay import Overlay, class_colour
 from recordmill.transforms.draw.read_overlay import OverlayReader
 from recordmill.transforms.masks.bitmaps import run_lengths
@@ -19,7 +20,7 @@ RUNS = run_lengths(MASK)
 
 
 def overlay(values: dict, table: FeatureTable = DETECTION, labels: LabelMap = LABELS) -> Overlay:
-    return OverlayReader(labels, table)(values, SIZE)
+    return OverlayReader(labels, table)(RecordView(values, SIZE))
 
 
 def shapes(values: dict, table: FeatureTable = DETECTION, labels: LabelMap = LABELS) -> tuple:
@@ -55,7 +56,7 @@ def test_a_class_by_index_by_id_by_label_and_by_name():
     ):
         (shape,) = shapes(edges(BOX) | values, table, labels)
         assert (shape.name, shape.colour) == ("dog", class_colour(1))
-        assert OverlayReader(labels, table).classes(edges(BOX) | values) == {"dog"}
+        assert OverlayReader(labels, table).classes(RecordView(edges(BOX) | values)) == {"dog"}
 
 
 def test_shifted_labels_are_none_of_the_ids():
@@ -76,7 +77,7 @@ def test_one_name_has_one_colour():
 
 
 @pytest.mark.parametrize(
-    "values", [{"objects.mask_png": [mask_png(RUNS, *SIZE)]}, {"objects.mask_rle": [mask_rle(RUNS, *SIZE)]}]
+    "values", [{"objects.mask_png": [mask_png(RUNS, *SIZE)]}, {"objects.mask_rle": [mask_rle(RUNS)]}]
 )
 def test_masks(values):
     (shape,) = shapes(edges(BOX) | values)
@@ -89,7 +90,7 @@ def test_masks_without_boxes_are_drawn():
 
 def test_an_empty_mask_is_none():
     empty = np.array([8])
-    for values in ({"objects.mask_png": [mask_png(empty, *SIZE)]}, {"objects.mask_rle": [mask_rle(empty, *SIZE)]}):
+    for values in ({"objects.mask_png": [mask_png(empty, *SIZE)]}, {"objects.mask_rle": [mask_rle(empty)]}):
         assert shapes(edges(BOX) | values)[0].mask is None
 
 
@@ -128,7 +129,7 @@ def test_panoptic_masks_of_the_layout_detection():
         ("sky", 2),
     ]
     assert layer.shapes[0].colour == class_colour(0)  # as the objects of that class
-    assert OverlayReader(LABELS, DETECTION).classes(values) == {"class 5", "cat", "sky"}
+    assert OverlayReader(LABELS, DETECTION).classes(RecordView(values)) == {"class 5", "cat", "sky"}
 
 
 def test_panoptic_pngs_of_the_layout_tfds():
@@ -154,7 +155,10 @@ def test_semantic_masks():
         ("sky", 3),
         ("class 7", 1),
     ]
-    assert OverlayReader(LABELS, DETECTION).classes({"semantic.png": values["semantic.png"]}) == {"sky", "class 7"}
+    assert OverlayReader(LABELS, DETECTION).classes(RecordView({"semantic.png": values["semantic.png"]})) == {
+        "sky",
+        "class 7",
+    }
 
 
 def test_texts():

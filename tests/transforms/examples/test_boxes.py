@@ -56,18 +56,6 @@ def test_clip(bbox, expected):
     assert fit_one(bbox, 100, 50, "clip") == expected
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        ("clip", FittedBox(0.2, 0.75, 0.6, 1.0, True)),
-        ("drop", Reason.BOX_OUTSIDE),
-        ("keep", FittedBox(0.2, 0.75, 0.6, 1.25, False)),
-    ],
-)
-def test_policies(policy, expected):
-    assert fit_one((75, 10, 50, 20), 100, 50, policy) == expected
-
-
 @given(st.lists(boxes()))
 @example([((-0.0, -0.0, 50.0, 50.0), 100, 50)])
 def test_equals_fit_box(rows):

@@ -264,6 +264,20 @@ def test_a_mask_is_the_same_picture_as_png_and_as_run_lengths(segmentation, expe
     assert encoded.counted.get(Metric.MASKS, 0) == int(expected.any())
 
 
+@pytest.mark.parametrize(
+    ("segmentation", "number"),
+    [
+        ({"counts": [5000, 0], "size": [50, 100]}, 1),
+        ({"counts": [5000], "size": [50, 100]}, 0),
+        ([[200, 0, 300, 9]], 0),
+    ],
+)
+def test_run_lengths_of_several_runs_count_as_a_mask_even_without_a_pixel(segmentation, number):
+    encoded = encode(task(masked(1, segmentation)), table=MASKED)
+    assert not pixels(only(encoded)["image/object/mask"][0]).any()
+    assert encoded.counted.get(Metric.MASKS, 0) == number
+
+
 BAD_MASKS = [
     ([[1, 2, 3]], Reason.MALFORMED_SEGMENTATION),
     ({"counts": [4999], "size": [50, 100]}, Reason.MALFORMED_SEGMENTATION),

@@ -25,7 +25,7 @@ def encode(*annotations: Annotation, labels: LabelMap = LABELS, width: int = 40,
     frame_px = np.full((len(annotations), 2), (width, height))
     keypoints = object_columns(annotations).get("keypoints_xyv")
     values = KeypointEncoder(labels).encode(keypoints, classes, frame_px)
-    names = values.pop("objects.keypoint_text").rows()
+    names = values.pop("text").rows()
     found = {source.removeprefix("objects.keypoint_"): column.ravel().tolist() for source, column in values.items()}
     return found | {"text": [name for row in names for name in read_items(row)]}
 
@@ -48,27 +48,6 @@ def test_objects_with_all_keypoints_with_fewer_and_with_none():
         "x": [0.25, 1.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0],
         "y": [0.25, 1.0, 0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0],
     }
-
-
-def test_what_is_not_labelled_is_at_the_origin_whatever_the_json_has_there():
-    found = encode(annotation(PERSON, 10, 5, 0, 40, 20, 1, -3, 7, 0))
-    assert (found["x"], found["y"]) == ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    assert (found["visibility"], found["num"]) == ([0, 1, 0], [1])
-
-
-def test_an_object_of_a_category_with_keypoints_may_have_none_of_them():
-    assert encode(annotation(PERSON)) == {
-        "num": [0],
-        "text": [b"nose", "left été".encode(), b"right ear"],
-        "visibility": [0, 0, 0],
-        "x": [0.0, 0.0, 0.0],
-        "y": [0.0, 0.0, 0.0],
-    }
-
-
-def test_a_keypoint_outside_of_the_image_stays_where_it_is():
-    found = encode(annotation(HAND, -4, 30, 2), labels=LabelMap((HAND,)))
-    assert (found["x"], found["y"]) == ([-0.1], [1.5])
 
 
 @pytest.mark.parametrize("labels", [LabelMap((TREE,)), LabelMap(())])

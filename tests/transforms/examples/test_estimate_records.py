@@ -10,9 +10,9 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.examples.estimate_records import RecordEstimate
 from recordmill.transforms.masks.encode_png import grey_png
+from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.encode_examples import ExampleEncoder
 from tests.oracles.encode_tasks import expected_amount
 
@@ -103,15 +103,6 @@ def test_a_record_of_one_class_is_what_is_expected_within_a_tenth():
     encoder = ExampleEncoder(LABELS, CLASSIFICATION, "keep")
     (record,) = encoder.encode(of_one_class, picture).records
     assert expected_bytes(of_one_class, CLASSIFICATION) == pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.1)
-
-
-def test_without_a_record_nothing_is_expected():
-    assert expected_bytes(task(0), KERAS) == 0
-
-
-def test_an_image_is_counted_once_a_record():
-    assert expected_bytes(task(3, 1000), KERAS) - expected_bytes(task(3, 0), KERAS) == 3000
-    assert expected_bytes(task(3, 1000), PLAIN) - expected_bytes(task(3, 0), PLAIN) == 1000
 
 
 @pytest.mark.parametrize("side", [500, 2000, 6000])

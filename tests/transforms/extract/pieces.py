@@ -5,8 +5,7 @@ from pathlib import Path
 
 from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.transforms.extract.extract_files import WrittenFile
-from recordmill.transforms.extract.extract_lines import ExtractedRecord, RecordAt, record_lines
-from recordmill.transforms.extract.extract_pieces import PieceFile
+from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile
 from recordmill.transforms.extract.extract_rows import EncodedRow, ImageRow, RecordRows
 
 
@@ -27,7 +26,6 @@ def write_piece(folder: Path, shard: str, *records, faults: tuple[Fault, ...] = 
     """Write the piece of a shard of the split val; the shard's name."""
     piece = PieceFile(str(folder), shard)
     for number, rows, files in records:
-        for kind, line in record_lines("val", ExtractedRecord(RecordAt(shard, number), rows, files)):
-            piece.add(kind, line)
+        piece.add(ExtractedRecord(number, rows, files))
     piece.commit(Faults(faults), is_damaged)
     return shard

@@ -1,7 +1,6 @@
 import json
 
 import apache_beam as beam
-import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -19,13 +18,14 @@ from recordmill.transforms.extract.extract_documents import (
     write_document,
     write_documents,
 )
-from recordmill.transforms.extract.extract_rows import CaptionRow, EncodedRow, PanopticRow
+from recordmill.transforms.extract.extract_rows import CaptionRow, PanopticRow
+from recordmill.transforms.extract.split_pieces import Row
 from tests.transforms.extract.pieces import record, row, write_piece
 
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))
 
 
-def test_rows_of_all_shards_are_ordered_by_id(tmp_path):
+def test_rows_are_in_the_order_of_shards_and_records(tmp_path):
     torn = Fault("two", 1, "truncated", "cut")
     shards = [
         write_piece(tmp_path, "two", record(0, 4, "b.jpg", instances=(row(9, 4), row(7, 4))), faults=(torn,)),
@@ -38,10 +38,10 @@ def test_rows_of_all_shards_are_ordered_by_id(tmp_path):
         assert_that(splits, equal_to([expected]))
     assert json.loads((tmp_path / "annotations" / "instances_val.json").read_bytes()) == {
         "images": [
-            {"id": 4, "file_name": "b.jpg", "width": 40, "height": 30},
             {"id": 5, "file_name": "a.jpg", "width": 40, "height": 30},
+            {"id": 4, "file_name": "b.jpg", "width": 40, "height": 30},
         ],
-        "annotations": [{"id": 7}, {"id": 8}, {"id": 9}],
+        "annotations": [{"id": 8}, {"id": 9}, {"id": 7}],
         "categories": [
             {"id": 3, "name": "cat"},
             {"id": 7, "name": "figure", "keypoints": ["head"], "skeleton": [[1, 1]]},
@@ -61,12 +61,12 @@ def test_each_kind_has_a_file_of_its_own(tmp_path):
     assert "categories" not in found["captions"]
 
 
-def test_captions_are_numbered_by_image(tmp_path):
+def test_captions_without_ids_are_numbered(tmp_path):
     shards = [
         write_piece(tmp_path, "b", record(0, 2, "b", captions=(CaptionRow(None, 2, "b"), CaptionRow(None, 2, "a")))),
         write_piece(tmp_path, "a", record(0, 9, "a", captions=(CaptionRow(None, 9, "c"),))),
     ]
-    assert written_captions(tmp_path, shards) == [(1, 2, "b"), (2, 2, "a"), (3, 9, "c")]
+    assert written_captions(tmp_path, shards) == [(1, 9, "c"), (2, 2, "b"), (3, 2, "a")]
 
 
 def test_ids_that_several_annotations_have_are_counted(tmp_path):
@@ -85,7 +85,7 @@ def test_ids_that_several_annotations_have_are_counted(tmp_path):
 def test_captions_keep_their_ids(tmp_path):
     captions = (CaptionRow(5, 2, "b"), CaptionRow(3, 2, "a"), CaptionRow(0, 2, "first"))
     shard = write_piece(tmp_path, "one", record(0, 2, "b.jpg", captions=captions))
-    assert written_captions(tmp_path, [shard]) == [(0, 2, "first"), (3, 2, "a"), (5, 2, "b")]
+    assert written_captions(tmp_path, [shard]) == [(5, 2, "b"), (3, 2, "a"), (0, 2, "first")]
 
 
 def written_captions(folder, shards) -> list[tuple]:
@@ -112,7 +112,7 @@ def test_panoptic_rows_are_those_whose_png_is_kept(tmp_path):
     split = write_documents("val", [write_piece(tmp_path, "one", *records)], str(tmp_path), table, LABELS)
     assert [(fault.record, fault.reason) for fault in split.faults.listed] == [(3, "duplicate_name")]
     found = json.loads((tmp_path / "annotations" / "panoptic_val.json").read_bytes())
-    assert [each["file_name"] for each in found["annotations"]] == ["kept-4.png", "kept.png"]
+    assert [each["file_name"] for each in found["annotations"]] == ["kept.png", "kept-4.png"]
     assert (split.rows, split.images) == (5, 5)
 
 
@@ -151,32 +151,13 @@ def test_images_of_one_class_become_a_table_of_labels(tmp_path):
     assert split == ExtractedSplit("val", 3, 3, 300, (Document("annotations/labels_val.csv", 3),), Faults())
     assert [path.name for path in (tmp_path / "annotations").iterdir()] == ["labels_val.csv"]
     assert (tmp_path / "annotations" / "labels_val.csv").read_bytes() == (
-        b'path,label,split\ncat/a.jpg,cat,val\ncat/b.jpg,cat,val\n"dog/a, b.jpg","dog ""Tom""",val\n'
+        b'path,label,split\n"dog/a, b.jpg","dog ""Tom""",val\ncat/a.jpg,cat,val\ncat/b.jpg,cat,val\n'
     )
-
-
-def test_rows_of_one_id_are_in_the_order_of_shards_and_records(tmp_path):
-    def named(id_: int, image_id: int, text: str) -> EncodedRow:
-        return EncodedRow(id_, image_id, b'"%b"' % text.encode())
-
-    shards = [
-        write_piece(tmp_path, "b", record(0, 4, "a.jpg", "x", instances=(named(1, 4, "b0"),))),
-        write_piece(
-            tmp_path,
-            "a",
-            record(2, 4, "a.jpg", "x", instances=(named(1, 4, "a2"), named(-3, 4, "first"))),
-            record(300, 4, "a.jpg", "x", instances=(named(1, 4, "a300"), named(2, 4, "last"))),
-        ),
-    ]
-    write_documents("val", shards, str(tmp_path), LAYOUTS["keras"], LABELS)
-    data = (tmp_path / "annotations" / "instances_val.json").read_bytes()
-    assert json.loads(data)["annotations"] == ["first", "a2", "a300", "b0", "last"]
-    assert data == msgspec.json.encode(json.loads(data)) + b"\n"
 
 
 def test_a_file_that_cannot_be_made_whole_is_not_there(tmp_path):
     def rows():
-        yield [b"1"]
+        yield Row(1, b"1")
         raise ValueError("damaged")
 
     with pytest.raises(ValueError, match="damaged"):

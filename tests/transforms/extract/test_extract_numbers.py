@@ -3,8 +3,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_px
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.extract.extract_values import box_px, shortest_decimal, shortest_px
 from tests.oracles.boxes import fit_box
 
 sizes = st.integers(1, 8000)
@@ -17,7 +17,7 @@ def test_a_box_with_three_decimals_comes_back_as_it_was(size, data):
     x, width = start / 1000, data.draw(st.integers(1, size * 1000 - start)) / 1000
     edges = np.float32(fit_box((x, x, width, width), size, size, "keep")[:4])
     assume(x + width <= size)  # some sums are beyond the edge by a rounding error
-    assert box_px(tuple(edges), size, size) == (x, x, width, width)
+    assert exact_edges_px(edges, size, size) == (x, x, width, width)
 
 
 @given(places, st.floats(1e-3, 3), sizes, st.sampled_from(["clip", "keep"]))
@@ -27,7 +27,7 @@ def test_a_box_gives_the_same_bits_again(place, length, size, policy):
     assume(not isinstance(fitted, Reason))
     edges = np.float32(fitted[:4])
     assume(edges[1] < edges[3])
-    box = box_px(tuple(edges), size, size)
+    box = exact_edges_px(edges, size, size)
     assert np.float32(fit_box(box, size, size, policy)[:4]).tolist() == edges.tolist()
     if policy == "clip":
         assert fit_box(box, size, size, "drop") is not Reason.BOX_OUTSIDE

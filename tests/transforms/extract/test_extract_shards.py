@@ -15,8 +15,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.extract.extract_lines import Lines, RecordAt, line_of
-from recordmill.transforms.extract.extract_pieces import lines_of_piece, read_piece
+from recordmill.transforms.extract.extract_pieces import read_piece, records_of_piece
 from recordmill.transforms.extract.extract_shards import ExtractShards
 from recordmill.transforms.records.read_shards import ManifestShard
 
@@ -70,8 +69,11 @@ def test_records_become_rows_and_a_file(tmp_path):
     piece, lost = (read_piece(str(tmp_path / "dir"), name) for name in ("one", "two"))
     assert piece.faults.listed == (Fault("one", 2, "file_name", "the file name '../b.png' has .. in it"),)
     assert (lost.faults.listed, lost.is_damaged) == ((Fault("two", None, "missing", "no such file"),), True)
-    rows = [line_of(line)[1:] for line in lines_of_piece(str(tmp_path / "dir"), piece, Lines.INSTANCES)]
-    assert rows == [(RecordAt("one", 0), json_of(7)), (RecordAt("one", 1), json_of(8))]
+    records = records_of_piece(str(tmp_path / "dir"), piece)
+    assert [(each.number, row.json) for each in records for row in each.rows.instances] == [
+        (0, json_of(7)),
+        (1, json_of(8)),
+    ]
     assert [path.relative_to(tmp_path / "dir") for path in (tmp_path / "dir").rglob("*.png")] == [
         Path("images/val/a/b.png")
     ]

@@ -10,16 +10,16 @@ from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
-from recordmill.schemas.rejects import Metric, Reason, Rejected, SplitReject
+from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.splits import name_id
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
-from recordmill.transforms.folder.join_files import join_files
+from recordmill.transforms.folder.read_folder import join_files
 from recordmill.transforms.join.list_images import file_block
 from tests.oracles.join_scalar import JoinSide, match_sides
 from tests.oracles.task_order import task_order
 from tests.transforms.folder.rows import Row, block_of
-from tests.transforms.rejects.kinds import listed
+from tests.transforms.rejects.kinds import SplitReject, listed
 
 SPLITS = ("train", "val")
 SEED = 4

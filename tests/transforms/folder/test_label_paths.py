@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.image_labels import PathLabels
 from recordmill.schemas.images import ImageRef
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.splits import Division, SplitShares, name_id
 from recordmill.transforms.blocks.image_tasks import image_paths
-from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.folder.label_paths import label_paths
 from tests.transforms.folder.rows import Row, rows_in
-from tests.transforms.rejects.kinds import listed
+from tests.transforms.rejects.kinds import SplitReject, listed
 
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 GROUPS = Division(HALVES.shares, "p[0-9]+")
@@ -84,8 +84,7 @@ NAMES = st.lists(
 def test_cut_anywhere(names, data, division):
     cut = data.draw(st.integers(0, len(names)))
     parts = [label(part, FOLDER, division) for part in (names[:cut], names[cut:])]
-    builder = FactsBuilder()
-    for _, facts in parts:
-        builder.merge(facts)
-    assert label(names, FOLDER, division) == ([row for rows, _ in parts for row in rows], builder.build())
+    sum_ = add_facts(facts for _, facts in parts)
+    whole, facts = label(names, FOLDER, division)
+    assert (whole, add_facts([facts])) == ([row for rows, _ in parts for row in rows], sum_)
     assert all(row.split == division.split_of(row.name) for rows, _ in parts for row in rows)

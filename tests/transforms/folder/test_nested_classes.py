@@ -8,7 +8,8 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.folder.nested_classes import WarnOfNestedClasses, nested_classes
+from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.folder.choose_classes import WarnOfNestedClasses, nested_classes
 
 
 def labels(*names: str) -> LabelMap:
@@ -54,4 +55,4 @@ def test_warn_of_nested_classes():
         labelled = p | "Labels" >> beam.Create([PETS])
         warnings = p | "Rows" >> beam.Create(blocks) | WarnOfNestedClasses(labelled, ("train", "val"))
         (text,) = nested_classes([(("cleaned", "Cat"), 2), (("cleaned", "Dog"), 1)], PETS)
-        assert_that(warnings, equal_to([("train", text), ("val", text)]))
+        assert_that(warnings, equal_to([Facts(warnings={("train", text), ("val", text)})]))

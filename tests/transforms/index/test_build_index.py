@@ -5,7 +5,6 @@ import tensorflow as tf
 
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.index.read_index import build_index, check_indexable
-from tests.gcs_stand_in import running
 from tests.transforms.show.records import framed
 
 RECORDS = [b"the first", b"the second " * 50, b"", b"the last"]
@@ -28,13 +27,6 @@ def test_a_file_without_records(tmp_path):
     (tmp_path / "x").touch()
     check_indexable(str(tmp_path / "x"))
     assert lengths(tmp_path / "x") == []
-
-
-def test_in_a_bucket(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        server.put("x", WHOLE)
-        assert lengths("gs://bucket/x") == [len(record) + 16 for record in RECORDS]
 
 
 @pytest.mark.parametrize("records", [3, 4096, 10_000])

@@ -12,7 +12,7 @@ from recordmill.schemas.block import Block, join_blocks, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.names import name_key
-from recordmill.schemas.rejects import Reason, Rejected, SplitReject
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column, object_columns
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
@@ -20,14 +20,14 @@ from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
     MatchedRows,
+    base_name,
     match_rows,
     name_buckets,
     name_keys,
     without_faults,
 )
-from recordmill.transforms.join.match_names import base_name
 from tests.oracles.join_scalar import JoinSide, LoneName, match_ends, match_sides
-from tests.transforms.rejects.kinds import listed
+from tests.transforms.rejects.kinds import SplitReject, listed
 
 ONE = Division(SplitShares((("val", Fraction(1)),)))
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))

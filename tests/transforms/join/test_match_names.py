@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.transforms.join.match_names import base_name, match_names
+from recordmill.transforms.join.match_blocks import base_name, match_names
 
 
 @pytest.mark.parametrize(

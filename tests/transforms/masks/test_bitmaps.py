@@ -5,6 +5,7 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from recordmill.transforms.masks.bitmaps import bitmap, mask_bounds, resized, run_lengths
+from recordmill.transforms.masks.encode_masks import mask_rle
 
 SHAPES = st.tuples(st.integers(1, 20), st.integers(1, 20))
 
@@ -15,14 +16,16 @@ def test_run_lengths_and_back(pixels):
     assert np.array_equal(bitmap(run_lengths(pixels), width, height), pixels)
 
 
-@given(arrays(bool, SHAPES), st.booleans())
-def test_bounds_of_a_mask_are_those_of_its_pixels(pixels, has_empty_runs):
-    rows, columns = np.flatnonzero(pixels.any(axis=1)), np.flatnonzero(pixels.any(axis=0))
-    expected = (rows[0], columns[0], rows[-1] + 1, columns[-1] + 1) if len(rows) else None
-    runs = run_lengths(pixels)
-    if has_empty_runs:  # a run of nothing within one, and another at its end
-        runs = np.concatenate((runs[:1], [0, 0], runs[1:], [0] * (1 + len(runs) % 2)))
-    assert mask_bounds(runs, pixels.shape[0]) == expected
+@given(SHAPES.flatmap(lambda shape: st.lists(arrays(bool, shape), max_size=3)))
+def test_bounds_of_masks_are_those_of_their_pixels(masks):
+    height, width = masks[0].shape if masks else (4, 3)
+    expected = np.full((len(masks), 4), np.nan)
+    for row, pixels in enumerate(masks):
+        rows, columns = np.nonzero(pixels)
+        if len(rows):
+            expected[row] = rows.min(), columns.min(), rows.max() + 1, columns.max() + 1
+    found = mask_bounds([mask_rle(run_lengths(pixels)) for pixels in masks], width, height)
+    np.testing.assert_array_equal(found, expected)
 
 
 @given(arrays(np.uint8, SHAPES), st.integers(1, 40), st.integers(1, 40))

@@ -14,8 +14,8 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.masks.decode_segmentation import decode_segmentation
-from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
+from recordmill.transforms.masks.encode_masks import mask_png
 from tests.conftest import SHARED_DATA
 
 COCO_MINI = SHARED_DATA / "coco_mini" / "annotations"
@@ -30,7 +30,11 @@ SQUARE_COUNTS = coco_mask.encode(np.asfortranarray(SQUARE))["counts"].decode()
 
 
 def decode(value: object, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
-    return decode_segmentation(json.dumps(value).encode(), width, height)
+    return decode_text(json.dumps(value).encode(), width, height)
+
+
+def decode_text(text: bytes, width: int, height: int) -> np.ndarray:
+    return decode_counts(compress_segmentation(text, width, height), width, height)
 
 
 def bitmap_of(runs: np.ndarray, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
@@ -82,7 +86,7 @@ def test_united_polygons_have_no_runs_of_0_but_a_leading_one(boxes):
 
 @pytest.mark.parametrize("text", [b"", b"null", b"[]", b"[[]]", b"[[], []]", b" [ ] "])
 def test_no_mask_is_one_run_of_zeros(text):
-    assert decode_segmentation(text, 4, 3).tolist() == [12]
+    assert decode_text(text, 4, 3).tolist() == [12]
 
 
 NUMBERS = st.integers(-5, 20) | st.floats(-5, 20)
@@ -94,7 +98,8 @@ POLYGONS = st.lists(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=7
 def test_polygons_are_drawn_and_united_as_by_pycocotools(points, width, height):
     polygons = [[number for point in polygon for number in point] for polygon in points]
     expected = coco_mask.decode(coco_mask.merge(coco_mask.frPyObjects(polygons, height, width)))
-    assert decode(polygons, width, height).tolist() == runs_of(expected)
+    found = compress_segmentation(json.dumps(polygons).encode(), width, height)
+    assert found == coco_mask.encode(expected)["counts"]
 
 
 @settings(deadline=None)
@@ -175,7 +180,7 @@ def rle(counts: object, size: object = (3, 4)) -> bytes:
 )
 def test_what_is_malformed_is_told(text, message):
     with pytest.raises(UnusableError, match=message) as caught:
-        decode_segmentation(text, width=4, height=3)
+        compress_segmentation(text, width=4, height=3)
     assert caught.value.reason is Reason.MALFORMED_SEGMENTATION
     assert len(str(caught.value)) < 220
     assert "\n" not in str(caught.value)
@@ -183,14 +188,14 @@ def test_what_is_malformed_is_told(text, message):
 
 def test_of_a_long_text_the_message_shows_the_beginning():
     with pytest.raises(UnusableError) as caught:
-        decode_segmentation(b"[[" + b"1," * 50_000 + b"1]]", 4, 3)
+        compress_segmentation(b"[[" + b"1," * 50_000 + b"1]]", 4, 3)
     assert str(caught.value) == f"a polygon of 50001 numbers: '[[{'1,' * 39}'…"
 
 
 @pytest.mark.parametrize("size", [[4, 3], [3], [-3, -4], [1 << 40, 1 << 40], [7] * 5000])
 def test_another_size_is_told_with_both(size):
     with pytest.raises(UnusableError) as caught:
-        decode_segmentation(rle([12], size), width=4, height=3)
+        compress_segmentation(rle([12], size), width=4, height=3)
     assert caught.value.reason is Reason.MASK_SIZE_MISMATCH
     found = f"run lengths of size {str(size)[:60]} for an image of size [3, 4] (height, width)"
     assert str(caught.value) == found
@@ -223,7 +228,7 @@ NEARLY = st.fixed_dictionaries(
 @example(b"[[0,0,4,3],[1e-320,-0.0,5e7,1]]")
 def test_whatever_it_is_it_becomes_runs_or_a_segmentation_error(text):
     with contextlib.suppress(UnusableError):
-        runs = decode_segmentation(text, width=4, height=3)
+        runs = decode_text(text, width=4, height=3)
         assert runs.dtype == np.int64
         assert runs.min() >= 0
         assert runs.sum() == 12
@@ -252,7 +257,7 @@ def test_whatever_it_is_it_becomes_runs_or_a_segmentation_error(text):
 def test_hostile_input_is_done_with_soon(text, legal):
     began = time.perf_counter()
     try:
-        assert decode_segmentation(text, 640, 480).sum() == 640 * 480
+        assert decode_text(text, 640, 480).sum() == 640 * 480
         assert legal
     except UnusableError:
         assert not legal
@@ -261,8 +266,8 @@ def test_hostile_input_is_done_with_soon(text, legal):
 
 def test_polygons_in_images_beyond_pycocotools_are_told():
     with pytest.raises(UnusableError, match="polygons in an image of 8000x8000 pixels"):
-        decode_segmentation(b"[[0, 0, 9, 0, 9, 9]]", 8000, 8000)
-    assert decode_segmentation(rle([64_000_000], [8000, 8000]), 8000, 8000).tolist() == [64_000_000]
+        compress_segmentation(b"[[0, 0, 9, 0, 9, 9]]", 8000, 8000)
+    assert decode_text(rle([64_000_000], [8000, 8000]), 8000, 8000).tolist() == [64_000_000]
 
 
 @pytest.mark.skipif(not COCO_MINI.exists(), reason="no real data on this machine")
@@ -275,12 +280,9 @@ def test_real_annotations_are_as_pycocotools_draws_them():
     for number, annotation in enumerate(coco.anns.values()):
         width, height = (coco.imgs[annotation["image_id"]][side] for side in ("width", "height"))
         expected = coco.annToMask(annotation)
-        runs = decode(annotation["segmentation"], width, height)
-        png = mask_png(runs, width, height)
+        compressed = compress_segmentation(json.dumps(annotation["segmentation"]).encode(), width, height)
+        png = mask_png(decode_counts(compressed, width, height), width, height)
         np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png))), expected)
-        compressed = mask_rle(runs, width, height)
         assert compressed == coco_mask.encode(np.asfortranarray(expected))["counts"]
-        again = decode({"counts": compressed.decode(), "size": [height, width]}, width, height)
-        assert again.tolist() == runs.tolist()
         if number % 25 == 0 or annotation["iscrowd"]:
             np.testing.assert_array_equal(tf.io.decode_png(png, channels=1).numpy()[:, :, 0], expected)

@@ -55,7 +55,7 @@ def check_png(bitmap: np.ndarray) -> None:
 
 def check_rle(bitmap: np.ndarray) -> None:
     height, width = bitmap.shape
-    counts = mask_rle(runs_of(bitmap), width, height)
+    counts = mask_rle(runs_of(bitmap))
     assert counts == coco_mask.encode(np.asfortranarray(bitmap))["counts"]
     np.testing.assert_array_equal(coco_mask.decode({"counts": counts, "size": [height, width]}), bitmap)
 
@@ -87,13 +87,13 @@ def test_counts_of_long_runs_are_those_of_pycocotools(middle):
     runs = np.array([7, *(run + 1 for run in middle)], np.int64)
     height = int(runs.sum())
     (expected,) = coco_mask.frPyObjects([{"counts": runs.tolist(), "size": [height, 1]}], height, 1)
-    assert mask_rle(runs, 1, height) == expected["counts"]
+    assert mask_rle(runs) == expected["counts"]
 
 
 def test_counts_of_runs_beyond_what_pycocotools_can_write():
     runs = np.array([1 << 24, 1 << 24, 1 << 24, 1 << 25])
     # Four groups of zeros, then 16 (more must follow, or it were a sign), then 0; the last is a difference of 2 ** 24.
-    assert mask_rle(runs, width=80, height=1 << 20) == b"PPPP`0" * 4
+    assert mask_rle(runs) == b"PPPP`0" * 4
 
 
 @settings(deadline=None)
@@ -101,12 +101,4 @@ def test_counts_of_runs_beyond_what_pycocotools_can_write():
 def test_runs_of_length_0_change_nothing(counts):
     runs = np.array(counts, np.int64)
     column = np.repeat(np.arange(len(runs)) % 2, runs).astype(np.uint8)[:, None]
-    height = len(column)
-    np.testing.assert_array_equal(png_pixels(mask_png(runs, 1, height)), column)
-    assert mask_rle(runs, 1, height) == mask_rle(runs_of(column), 1, height)
-
-
-@pytest.mark.parametrize("encode", [mask_png, mask_rle])
-def test_runs_of_another_size_are_refused(encode):
-    with pytest.raises(ValueError, match="runs of 6 pixels for a mask of 4x3"):
-        encode(np.array([2, 3, 1]), 4, 3)
+    assert mask_rle(runs) == mask_rle(runs_of(column))

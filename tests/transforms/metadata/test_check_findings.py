@@ -10,7 +10,7 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
-from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands, check_findings, count_rows
 from recordmill.transforms.metadata.describe_split import Rows
 from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
@@ -32,6 +32,18 @@ def names(*given: str) -> Names:
     return Names(len(given), given, given)
 
 
+def check(asked: Demands, rows: dict[str, Rows], found, images: Names = NO_NAMES, files: Names = NO_NAMES) -> None:
+    """Check kinds of rejects, names of images without a file, and names of files without an image."""
+    check_findings(
+        asked,
+        rows,
+        Facts(
+            rejects=add_facts([Facts(rejects=dict([kind])) for kind in found]).rejects, unmatched=images, unlisted=files
+        ),
+        found,
+    )
+
+
 def test_rows_are_counted_by_split_and_those_that_were_merged_once():
     facts = FactsBuilder()
     facts.add_rows("train", InputRows("a.json", "instances", 5, 9))
@@ -46,14 +58,14 @@ def test_rows_are_counted_by_split_and_those_that_were_merged_once():
 
 
 def test_up_to_the_limit_all_is_well_and_nothing_is_written(tmp_path):
-    check_findings(demands(tmp_path), {"train": Rows(30, 10)}, rejected(3), names("0"), NO_NAMES)
+    check(demands(tmp_path), {"train": Rows(30, 10)}, rejected(3), names("0"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("reason", [Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME])
 def test_without_any_file_nothing_is_written_and_what_was_compared_is_told(tmp_path, reason):
     with pytest.raises(NoImageFoundError) as caught:
-        check_findings(
+        check(
             demands(tmp_path, max_rejects=1),
             {"train": Rows(2, 0)},
             rejected(2, reason),
@@ -68,38 +80,38 @@ def test_without_any_file_nothing_is_written_and_what_was_compared_is_told(tmp_p
 def test_rows_that_name_no_file_do_not_hide_that_no_other_has_one():
     found = [*rejected(9, Reason.MALFORMED_IMAGE), *rejected(1)]
     with pytest.raises(NoImageFoundError):
-        check_findings(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"), NO_NAMES)
+        check(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"))
 
 
 def test_images_that_are_rejected_for_other_reasons_are_not_told_to_be_missing():
     with pytest.raises(TooManyRejectsError):
-        check_findings(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE), NO_NAMES, NO_NAMES)
+        check(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE))
     found = [*rejected(9, Reason.NO_GROUP), *rejected(1)]
     with pytest.raises(TooManyRejectsError, match="no_group 9"):
-        check_findings(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"), NO_NAMES)
+        check(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"))
 
 
 def test_of_images_that_files_alone_name_no_name_is_compared():
     with pytest.raises(TooManyRejectsError) as caught:
-        check_findings(demands(), {"train": Rows(2, 0)}, rejected(2, Reason.UNSAFE_FILE_NAME), NO_NAMES, names("a.txt"))
+        check(demands(), {"train": Rows(2, 0)}, rejected(2, Reason.UNSAFE_FILE_NAME), NO_NAMES, names("a.txt"))
     assert "a.txt" not in str(caught.value)
 
 
 def test_one_file_that_is_found_makes_it_a_matter_of_the_limit():
-    check_findings(demands(max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"), NO_NAMES)
+    check(demands(max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"))
 
 
 def test_rejected_annotations_are_no_images():
     of_rows = rejected(9, Reason.UNKNOWN_CATEGORY, "annotation")
-    check_findings(demands(), {"train": Rows(2, 100)}, of_rows, NO_NAMES, NO_NAMES)
+    check(demands(), {"train": Rows(2, 100)}, of_rows)
     with pytest.raises(TooManyRejectsError, match="9 of 20 annotations"):
-        check_findings(demands(), {"train": Rows(2, 20)}, of_rows, NO_NAMES, NO_NAMES)
+        check(demands(), {"train": Rows(2, 20)}, of_rows)
 
 
 def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
     found = [*rejected(1, split="val"), *rejected(6)]
     with pytest.raises(TooManyRejectsError) as caught:
-        check_findings(
+        check(
             demands(tmp_path, splits=("train", "val")),
             {"train": Rows(9, 0), "val": Rows(1, 0)},
             found,
@@ -125,20 +137,20 @@ def test_a_split_without_images_leaves_nothing_that_another_command_would_be_ref
     note.write_text("{}")
     rows = {"train": Rows(2, 0), "val": Rows(0, 0)}
     with pytest.raises(EmptyDatasetError):
-        check_findings(demands(tmp_path, splits=("train", "val")), rows, [], NO_NAMES, NO_NAMES)
+        check(demands(tmp_path, splits=("train", "val")), rows, [])
     assert not note.exists()
 
 
 def test_names_are_no_matter_where_something_else_is_too_much(tmp_path):
     found = [*rejected(1), *rejected(3, Reason.MALFORMED_IMAGE)]
     with pytest.raises(TooManyRejectsError) as caught:
-        check_findings(demands(tmp_path), {"train": Rows(10, 0)}, found, names("1.jpg"), NO_NAMES)
+        check(demands(tmp_path), {"train": Rows(10, 0)}, found, names("1.jpg"))
     assert "a.json names" not in str(caught.value)
 
 
 def test_where_nothing_is_to_be_written_nothing_is():
     with pytest.raises(TooManyRejectsError) as caught:
-        check_findings(demands(), {"train": Rows(10, 0)}, rejected(3), names("1.jpg"), NO_NAMES)
+        check(demands(), {"train": Rows(10, 0)}, rejected(3), names("1.jpg"))
     assert "rejects.jsonl" not in str(caught.value)
 
 
@@ -149,7 +161,7 @@ def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
     for missing in (("1.jpg", "2.jpg"), ("1.jpg", "3.jpg"), (f"../{tmp_path.name}/1.jpg",)):
         asked = demands(rows=("x/a.json", f"{tmp_path}/a.json"))
         with pytest.raises(NoImageFoundError) as caught:
-            check_findings(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing), NO_NAMES)
+            check(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing))
         told.append(f"give --images {tmp_path}." in str(caught.value))
     assert told == [True, False, False]
 
@@ -163,8 +175,9 @@ def checked(p, number: int, asked: Demands) -> beam.PCollection:
     facts.add_unlisted("t/1.jpg")
     facts.add_unmatched("1.jpg")
     facts.warn("train", "this is odd")
+    facts.warn("val", "this is odd")
     found = p | "Facts" >> beam.Create([msgspec.structs.replace(facts.build(), rejects=dict(rejected(number)))])
-    return found | CheckFindings(asked, p | "Warnings" >> beam.Create([("val", "this is odd")]))
+    return (found,) | AddFacts() | CheckFindings(asked)
 
 
 def test_the_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):

@@ -40,7 +40,7 @@ def of_split(split: str, count: int = 2, **fields) -> Manifest:
 def commit(folder: Path, manifest: Manifest, byte: bytes = b"\0") -> Manifest:
     """Commit splits whose shards have just been finished; all their bytes are `byte`."""
     for split, entry in manifest.splits.items():
-        stage(folder, split, [])
+        stage(folder, entry.recipe, [])
         for shard in entry.shards:
             (folder / f".recordmill-{split}" / shard.file).write_bytes(byte * shard.bytes)
     return commit_splits(str(folder), manifest, statistics_of(manifest))
@@ -152,7 +152,7 @@ def test_encoders_stay_as_long_as_a_split_has_them(tmp_path):
 
     def commit_encoded(split: str, *terms: str) -> None:
         encoders = [TextEncoder(1, "a/b", TextSettings(TextForm.COUNTS), "train", 7, terms)] if terms else []
-        stage(tmp_path, split, [])
+        stage(tmp_path, msgspec.structs.replace(RECIPE, split=split), [])
         manifest = of_split(split, 0, encoders=tuple(each.info for each in encoders))
         commit_splits(str(tmp_path), manifest, statistics_of(manifest), encoders)
 
@@ -287,7 +287,7 @@ def test_a_shard_that_is_gone_or_damaged_is_no_part_of_a_data_set(tmp_path):
 
 def test_a_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     """As of two jobs on a folder of images to which some were added in between."""
-    stage(tmp_path, "train", of_split("train").splits["train"].shards)
+    stage(tmp_path, RECIPE, of_split("train").splits["train"].shards)
     (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002").write_bytes(bytes(12))
     with pytest.raises(JobError, match=r"coco-train\.tfrecord-00001-of-00002 is gone, or not as it was written: does"):
         commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
@@ -296,7 +296,7 @@ def test_a_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
 
 def test_a_list_of_rejects_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     manifest = of_split("train", 0)
-    stage(tmp_path, "train", [])
+    stage(tmp_path, RECIPE, [])
     (tmp_path / ".recordmill-train" / "rejects.jsonl").write_text("of another image")
     (tmp_path / "rejects-train.jsonl").write_text("of yet another")
     with pytest.raises(JobError, match=r"rejects-train\.jsonl is gone, or not as it was written"):

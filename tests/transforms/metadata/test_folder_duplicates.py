@@ -14,7 +14,7 @@ from recordmill.transforms.metadata.check_duplicates import check_complete_dupli
 from recordmill.transforms.metadata.commit_splits import commit_splits
 from recordmill.transforms.metadata.folder_duplicates import (
     duplicates_of,
-    fingerprint_lines,
+    fingerprint_line,
     first_groups,
     read_fingerprints,
 )
@@ -31,6 +31,18 @@ def with_fingerprints(manifest: Manifest, lines: bytes) -> Manifest:
     ((split, entry),) = manifest.splits.items()
     entry = msgspec.structs.replace(entry, fingerprints_sha256=sha256(lines).hexdigest())
     return msgspec.structs.replace(manifest, splits={split: entry})
+
+
+def fingerprint_lines(shards: list[Fingerprints]) -> bytes:
+    return b"".join(map(fingerprint_line, shards))
+
+
+def commit(folder, split: str, lines: bytes = b"") -> Manifest:
+    """Commit a split whose shards have just been finished."""
+    manifest = with_fingerprints(of_split(split), lines) if lines else of_split(split)
+    stage(folder, manifest.splits[split].recipe, manifest.splits[split].shards)
+    (folder / f".recordmill-{split}" / "fingerprints.jsonl").write_bytes(lines)
+    return commit_splits(str(folder), manifest, statistics_of(manifest))
 
 
 def written(folder, **splits: list[Fingerprints]) -> Manifest:
@@ -59,11 +71,10 @@ def test_all_splits_are_compared_and_classes_named(tmp_path):
     assert [group.images[0].file_name for group in first_groups(str(tmp_path), 2)] == ["cat/0.jpg", "cat/1.jpg"]
 
 
-def test_lines_are_in_the_order_of_shards():
-    lines = fingerprint_lines([shard("1", *OTHER), shard("0", *CATS)]).splitlines()
-    assert [json.loads(line)["shard"] for line in lines] == ["0", "1"]
-    assert json.loads(lines[1])["names"] == ["cat/7.jpg"]
-    assert msgspec.json.decode(lines[0], type=Fingerprints).array["labels"].tolist() == [0] * 6
+def test_a_line_is_json():
+    line = fingerprint_line(shard("0", *CATS))
+    assert json.loads(line)["names"] == [f"cat/{number}.jpg" for number in range(6)]
+    assert msgspec.json.decode(line, type=Fingerprints).array["labels"].tolist() == [0] * 6
 
 
 DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
@@ -79,19 +90,13 @@ def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_p
 
 
 def test_a_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_path):
-    commit_both(tmp_path, fingerprint_lines([shard("t", *CATS)]), fingerprint_lines([shard("v", *ALL)]))
+    commit(tmp_path, "train", fingerprint_lines([shard("t", *CATS)]))
+    commit(tmp_path, "val", fingerprint_lines([shard("v", *ALL)]))
     (tmp_path / "fingerprints-val.jsonl").write_bytes(b"")
     with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared.*--overwrite"):
         check_duplicates(str(tmp_path), {"test": [shard("x", *OTHER)]}, CLASSIFICATION, "leakage")
     with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared"):
         check_complete_duplicates(str(tmp_path), ["train", "val"], CLASSIFICATION, "leakage")
-
-
-def commit_both(folder, train: bytes, val: bytes) -> None:
-    for split, lines in (("train", train), ("val", val)):
-        manifest = with_fingerprints(of_split(split), lines)
-        stage(folder, split, manifest.splits[split].shards)
-        commit_splits(str(folder), manifest, statistics_of(manifest), (), {split: lines})
 
 
 def test_a_list_that_is_not_there_or_cut_has_no_group(tmp_path):
@@ -102,10 +107,8 @@ def test_a_list_that_is_not_there_or_cut_has_no_group(tmp_path):
 
 def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
     lines = fingerprint_lines([shard("v", *ALL, *CATS)])
-    for fingerprints in ({"val": lines}, {}):
-        manifest = with_fingerprints(of_split("val"), lines) if fingerprints else of_split("val")
-        stage(tmp_path, "val", manifest.splits["val"].shards)
-        whole = commit_splits(str(tmp_path), manifest, statistics_of(manifest), (), fingerprints)
+    for fingerprints in (lines, b""):
+        whole = commit(tmp_path, "val", fingerprints)
         assert (whole.duplicates is not msgspec.UNSET) == bool(fingerprints)
         for name in ("fingerprints-val.jsonl", "duplicates.jsonl"):
             assert (tmp_path / name).exists() == bool(fingerprints)
@@ -123,10 +126,7 @@ def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
     ],
 )
 def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, is_refused):
-    before = {"train": fingerprint_lines([shard("t", *others)])}
-    manifest = with_fingerprints(of_split("train"), before["train"])
-    stage(tmp_path, "train", manifest.splits["train"].shards)
-    commit_splits(str(tmp_path), manifest, statistics_of(manifest), (), before)
+    commit(tmp_path, "train", fingerprint_lines([shard("t", *others)]))
     listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
     args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)
     if not is_refused:
@@ -141,10 +141,7 @@ def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, i
 
 
 def test_a_split_that_is_replaced_is_not_compared_with_itself(tmp_path):
-    prints = {"val": fingerprint_lines([shard("v", *CATS)])}
-    manifest = with_fingerprints(of_split("val"), prints["val"])
-    stage(tmp_path, "val", manifest.splits["val"].shards)
-    commit_splits(str(tmp_path), manifest, statistics_of(manifest), (), prints)
+    commit(tmp_path, "val", fingerprint_lines([shard("v", *CATS)]))
     check_duplicates(str(tmp_path), {"val": [shard("v", *ALL)]}, CLASSIFICATION, "fail")
     check_duplicates(str(tmp_path), {}, CLASSIFICATION, "fail")
 

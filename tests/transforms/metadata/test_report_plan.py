@@ -11,12 +11,12 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
+from recordmill.schemas.shards import SplitSize
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.metadata.report_plan import CountClasses, class_counts, report_plan
-from recordmill.transforms.shards.split_plan import SplitPlan
-from tests.transforms.rejects.kinds import tally
+from recordmill.transforms.dataset.facts import Facts, add_facts
+from recordmill.transforms.metadata.report_plan import CountClasses, report_plan
+from recordmill.transforms.rejects.bounded_rejects import count_rejects
+from tests.oracles.block_of_tasks import block_of_tasks
 
 SPLITS = "train", "val"
 LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))
@@ -33,24 +33,34 @@ def task(split: str, *category_ids: int, class_name: str | None = None) -> Image
 @pytest.mark.parametrize(
     ("tasks", "counts"),
     [
-        ([task("val", 7, 7, 3), task("val"), task("train", 9), task("val", 7)], {"train": [0, 0, 1], "val": [1, 3, 0]}),
-        ([task("val", class_name="cat"), task("val", class_name="cat")], {"val": [2, 0, 0]}),
+        (
+            [task("val", 7, 7, 3), task("val"), task("train", 9), task("val", 7)],
+            {("train", 2): 1, ("val", 0): 1, ("val", 1): 3},
+        ),
+        ([task("val", class_name="cat"), task("val", class_name="cat")], {("val", 0): 2}),
         ([task("val")], {}),
     ],
 )
 def test_count_classes(tasks, counts):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         blocks = [(0, pack_block(block_of_tasks(part, SPLITS))) for part in (tasks[:1], tasks[1:]) if part]
-        found = p | beam.Create(blocks) | CountClasses(SPLITS) | beam.combiners.ToList()
-        assert_that(found | beam.Map(class_counts, LABELS), equal_to([counts]))
+        found = p | beam.Create(blocks) | CountClasses(SPLITS, p | "Labels" >> beam.Create([LABELS]))
+        added = found | beam.combiners.ToList() | beam.Map(lambda parts: add_facts(parts).classes)
+        assert_that(added, equal_to([counts]))
 
 
 def test_the_report_adds_up_splits():
-    sizing = ShardSizing(shard_bytes=100)
-    plans = {"val": SplitPlan(sizing, 2, 5, 150, 5), "train": SplitPlan(sizing, 3, 7, 250, 7)}
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
     inputs = [InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)]
-    report = report_plan(plans, tally(rejected), inputs, [(("val", 7), 4)], LABELS, LAYOUTS["detection"].with_parts(()))
+    facts = Facts(
+        {("val", "groups"): 2, ("val", "images"): 9},
+        {("val", rows.path, rows.kind): rows for rows in inputs},
+        count_rejects(("val", reject) for reject in rejected),
+        classes={("val", 1): 4},
+        plans={"val": SplitSize(5, 150, 2), "train": SplitSize(7, 250, 3)},
+    )
+    report = report_plan(facts, LABELS, LAYOUTS["detection"].with_parts(()))
+    assert report.groups_by_split == {"val": 2}
     assert (report.images, report.bytes, report.shards) == (12, 400, 5)
     assert report.images_by_split == {"train": 7, "val": 5}
     assert report.rejected == {"image": {"image_missing": 1}, "annotation": {"malformed_box": 1}}
@@ -58,5 +68,5 @@ def test_the_report_adds_up_splits():
     assert (report.num_classes, report.shifted_labels) == (10, 0)
     from_0 = LabelMap((Category(0, "cat"), Category(7, "dog")))
     table = LAYOUTS["detection"].with_parts((Part.CATEGORY_ID,))
-    assert report_plan(plans, tally([]), [], [], from_0, table).shifted_labels == 2
+    assert report_plan(facts, from_0, table).shifted_labels == 2
     assert report.inputs == (inputs[1], inputs[0])

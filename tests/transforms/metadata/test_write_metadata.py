@@ -2,7 +2,6 @@ import csv
 import hashlib
 import json
 import os
-from itertools import chain
 
 import apache_beam as beam
 import msgspec
@@ -12,70 +11,79 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.duplicates import Fingerprints
+from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, JobError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
-from recordmill.schemas.manifest import InputRows, SplitManifest, decode_manifest, encode_json
+from recordmill.schemas.manifest import InputRows, Manifest, SplitManifest, Unlisted, decode_manifest, encode_json
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, index_of
 from recordmill.schemas.statistics import Statistics
 from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
-from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
-from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
+from recordmill.transforms.dataset.compare_names import Names
+from recordmill.transforms.dataset.facts import AddFacts, Facts, add_facts
 from recordmill.transforms.metadata import write_metadata as module
 from recordmill.transforms.metadata.commit_splits import commit_splits
-from recordmill.transforms.metadata.describe_split import describe_split
-from recordmill.transforms.metadata.write_metadata import Findings, Outcome, Target, WriteMetadata, write_metadata
+from recordmill.transforms.metadata.describe_split import SplitShards, describe_split
+from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata, write_metadata
+from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.rejects.write_rejects import RejectList
-from recordmill.transforms.runtime.outputs import Written
+from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.duplicates.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
-from tests.transforms.rejects.kinds import kind_rejects, tally
+from tests.transforms.rejects.kinds import tally
 
 VAL = msgspec.structs.replace(RECIPE, split="val")
 TABLE = DETECTION.with_parts(())
 LABELS = LabelMap((Category(1, "cat"), Category(3, "dog, or puppy")))
 
 
-def outcome(*splits: tuple, labels=LABELS, table=TABLE, fingerprints=()) -> Outcome:
-    """What was found of splits, each as `of_split` gives it."""
-    facts, shards, warnings = zip(*splits, strict=True)
-    return Outcome(labels, table, add_facts(facts), [*chain(*shards)], [*chain(*warnings)], fingerprints=fingerprints)
-
-
-def of_split(split: str, shards=SHARDS, rejected=REJECTED, inputs=INPUTS, counts=COUNTS) -> tuple:
-    """Facts, shards and warnings of a split, as WriteMetadata collects them."""
-    facts = FactsBuilder()
-    for rows in inputs:
-        facts.add_rows(split, rows)
-    found = msgspec.structs.replace(
-        facts.build(),
-        counts={(split, metric): number for metric, number in counts.items()},
-        rejects=dict(kind_rejects((split, reject) for reject in rejected)),
+def facts_of(split: str, rejected=REJECTED, inputs=INPUTS, counts=COUNTS, files=UNLISTED) -> Facts:
+    """What the steps found of a split."""
+    return Facts(
+        {(split, metric): number for metric, number in counts.items()},
+        {(split, rows.path, rows.kind): rows for rows in inputs},
+        count_rejects((split, reject) for reject in rejected),
+        Names(files.files, files.first),
+        warnings={(split, "b"), (split, "a")},
         classes={(split, 0): counts["objects"]},
         statistics={split: Statistics(7)},
-        unlisted=Names(UNLISTED.files, UNLISTED.first),
     )
-    return found, [(split, shard) for shard in shards], [(split, "b"), (split, "a")]
 
 
-def write(folder, recipe=RECIPE, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
+def write_all(
+    folder, recipes, *facts: Facts, max_rejects=0.2, labels=LABELS, table=TABLE, duplicates="report", notes=()
+):
+    """Write splits whose shards have just been finished, and left these notes."""
+    added, lists = add_facts(facts), [kind for each in facts for kind in each.rejects.items()]
+    target = Target(tuple(recipes), str(folder), max_rejects, duplicates)
+    return write_metadata(target, labels, table, added, notes, lists)
+
+
+def write(folder, recipe=RECIPE, shards=SHARDS, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
     """Write one split, whose shards have just been finished."""
-    of = of_split(recipe.split, **found)
-    stage(folder, recipe.split, [shard for _, shard in of[1]])
-    manifest = write_metadata(Target((recipe,), str(folder), max_rejects), outcome(of, labels=labels, table=table))
+    notes = stage(folder, recipe, shards)
+    facts = facts_of(recipe.split, **found)
+    manifest = write_all(folder, [recipe], facts, max_rejects=max_rejects, labels=labels, table=table, notes=notes)
     return manifest.splits[recipe.split]
 
 
-def stage(folder, split: str, shards) -> None:
-    """The files of shards, as the step before leaves them."""
-    state = folder / f".recordmill-{split}"
+def stage(folder, recipe: Recipe, shards, fingerprints: Fingerprints | None = None) -> list[tuple[ShardKey, str]]:
+    """The files of shards, and their notes, as the step before leaves them."""
+    state = folder / f".recordmill-{recipe.split}"
     state.mkdir(parents=True, exist_ok=True)
-    (state / "rejects.jsonl").write_text(split)
-    for shard in shards:
-        (state / shard.file).write_bytes(bytes(shard.bytes))
+    (state / "rejects.jsonl").write_text(recipe.split)
+    finished = FinishedShards(str(folder), recipe.name, recipe.layout)
+    notes = []
+    for info in shards:
+        (state / info.file).write_bytes(bytes(info.bytes))
+        key = ShardKey(recipe.split, index_of(info.file), len(shards))
+        written = finished.note(ShardResult(key, "", {}, info, {}, (), Statistics(), fingerprints=fingerprints))
+        notes.append((key, written.note))
+    return notes
 
 
 def lines(folder, file="rejects-train.jsonl") -> list[dict]:
@@ -106,7 +114,7 @@ def left_by_a_killed_run(name: str) -> str:
 
 
 def test_everything_is_in_its_place(tmp_path):
-    stage(tmp_path, "train", [])
+    stage(tmp_path, RECIPE, [])
     (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
     (tmp_path / left_by_a_killed_run("coco-train.tfrecord-00000-of-00002")).write_text("of this split")
     (tmp_path / left_by_a_killed_run("manifest.json")).write_text("of any file")
@@ -127,7 +135,7 @@ def test_everything_is_in_its_place(tmp_path):
 
 def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch):
     """And before what an unfinished run needs is deleted: whoever is killed at any moment can go on."""
-    stage(tmp_path, "train", [])
+    stage(tmp_path, RECIPE, [])
     (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
     at_the_manifest: list[dict[str, bytes]] = []
     storage_write = LocalStorage.write
@@ -141,7 +149,10 @@ def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeyp
     write(tmp_path)
     finished = contents(tmp_path)
     del finished["manifest.json"]
-    assert at_the_manifest == [finished | {".recordmill-train/recipe.json": b"{}"}]
+    (found,) = at_the_manifest
+    state = {name: found.pop(name) for name in list(found) if name.startswith(".")}
+    assert found == finished
+    assert state.keys() >= {".recordmill-train/recipe.json"}
 
 
 def test_rejects_are_lines_in_a_fixed_order(tmp_path):
@@ -205,26 +216,25 @@ def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_pa
 # Several splits in one job
 
 
+VAL_SHARDS = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
+
+
 def test_splits_of_one_job_are_written_together(tmp_path):
     for split in ("train", "val"):
-        stage(tmp_path, split, [])
         (tmp_path / f"coco-{split}.tfrecord-00006-of-00007").write_text("of an earlier run")
-    val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
-    stage(tmp_path, "train", SHARDS)
-    stage(tmp_path, "val", val_shards)
-    val = of_split("val", val_shards, REJECTED[:3], counts={**COUNTS, "objects": 10})
-    train = msgspec.structs.replace(of_split("train")[0], unlisted=NO_NAMES)  # names of files are of no split
-    manifest = write_metadata(Target((VAL, RECIPE), str(tmp_path), 0.2), outcome(val, (train, *of_split("train")[1:])))
+    notes = [*stage(tmp_path, RECIPE, SHARDS), *stage(tmp_path, VAL, VAL_SHARDS)]
+    train = facts_of("train", files=Unlisted(0, ()))  # names of files are of no split
+    val = facts_of("val", REJECTED[:3], counts={**COUNTS, "objects": 10})
+    manifest = write_all(tmp_path, [VAL, RECIPE], val, train, notes=notes)
     written = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert manifest == msgspec.structs.replace(written, sha256="")
-    files = ("rejects-val.jsonl", "statistics-val.json")
-    digests = [hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() for file in files]
-    counts = {**COUNTS, "objects": 10}
     first = tuple(
         RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (1, 0, 2))
     )
-    val_rejects = RejectList(tally(REJECTED[:3]), digests[0], first)
-    described = describe_split(VAL, val_shards, val_rejects, INPUTS, counts, UNLISTED, digests[1], [10, 0], ["a", "b"])
+    digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
+    statistics = (tmp_path / "statistics-val.json").read_bytes()
+    val_rejects = RejectList(tally(REJECTED[:3]), digest, first)
+    described = describe_split(VAL, add_facts([val]), val_rejects, SplitShards(VAL_SHARDS), [10, 0], statistics)
     assert manifest.splits == {"train": split_of(tmp_path), "val": described}
     assert list(manifest.splits) == ["train", "val"]
     assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
@@ -233,46 +243,57 @@ def test_splits_of_one_job_are_written_together(tmp_path):
 
 
 def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_path):
+    notes = [*stage(tmp_path, RECIPE, SHARDS), *stage(tmp_path, VAL, VAL_SHARDS[:1])]
     with pytest.raises(LostImagesError, match="8 records were made and 2 are in the shards"):
-        write_metadata(
-            Target((RECIPE, VAL), str(tmp_path), 0.2), outcome(of_split("train"), of_split("val", SHARDS[:1]))
-        )
-    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"rejects.jsonl"}
+        write_all(tmp_path, [RECIPE, VAL], facts_of("train"), facts_of("val"), notes=notes)
+    assert not list(tmp_path.glob("*manifest*"))
 
 
-def test_what_is_of_no_split_of_the_job_is_never_dropped(tmp_path):
-    other = Facts(rejects=dict(kind_rejects([("tset", REJECTED[0])])))
+def test_a_note_that_is_gone_or_of_another_run_keeps_a_job_from_the_manifest(tmp_path):
+    notes = stage(tmp_path, RECIPE, SHARDS)
+    (key, _), other = notes
+    note = tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002.json"
+    for harm in (lambda: None, note.unlink):
+        harm()
+        with pytest.raises(JobError, match="is gone, or not as it was written"):
+            write_all(tmp_path, [RECIPE], facts_of("train"), notes=[(key, "0" * 64), other])
+    assert not list(tmp_path.glob("*manifest*"))
+
+
+def test_rejects_of_no_split_of_the_job_are_never_dropped(tmp_path):
+    other = Facts(rejects=count_rejects([("tset", REJECTED[0])]))
     with pytest.raises(KeyError, match="tset"):
-        write_metadata(Target((RECIPE,), str(tmp_path), 0.2), outcome(of_split("train"), (other, [], [])))
+        write_all(tmp_path, [RECIPE], facts_of("train"), other)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_transform_collects_what_the_steps_before_found(tmp_path):
-    stage(tmp_path, "train", SHARDS)
+    notes = stage(tmp_path, RECIPE, SHARDS)
 
     def created(p, label, items):
         return p | label >> beam.Create(items)
 
-    found, shards, warnings = of_split("train", rejected=REJECTED[2:], counts=dict.fromkeys(COUNTS, 1))
+    found = facts_of("train", REJECTED[2:], counts=dict.fromkeys(COUNTS, 1))
     of_shards = Facts(
         {("train", metric): number - 1 for metric, number in COUNTS.items()},
-        rejects=dict(kind_rejects(("train", reject) for reject in REJECTED[:2])),
+        rejects=count_rejects(("train", reject) for reject in REJECTED[:2]),
         classes={("train", 0): 8},
         statistics={"train": Statistics(2)},
     )
+    facts = [of_shards, Facts()]
+    shards = [WrittenShard(key, note, each) for (key, note), each in zip(notes, facts, strict=True)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        written = Written(
-            created(p, "Shards", shards), created(p, "OfShards", [of_shards]), created(p, "Fingerprints", [])
-        )
-        findings = Findings(created(p, "Facts", [found]), created(p, "Warnings", warnings))
+        findings = (created(p, "Facts", [found]),) | "Findings" >> AddFacts()
         labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
-        manifests = written | WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
+        metadata = WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
+        manifests = created(p, "Written", shards) | metadata
         assert_that(
             manifests | beam.Map(lambda manifest: manifest.splits == {"train": split_of(tmp_path, 9)}), equal_to([True])
         )
     found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
     assert found.splits == {"train": split_of(tmp_path, 9)}
     assert found.num_classes == 4  # of the ids 1 and 3
+    assert [line["id"] for line in lines(tmp_path)] == [4, 5, 9, None]
 
 
 @pytest.mark.parametrize(
@@ -281,23 +302,20 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
 def test_a_split_that_another_job_writes_at_the_same_moment_is_compared_too(
     tmp_path, monkeypatch, policy, picture, is_refused
 ):
-    def finish(split: str, shards, picture: int) -> tuple[Target, Outcome]:
-        stage(tmp_path, split, shards)
-        prints = [(split, fingerprints_of(shards[0].file, (f"{split}.jpg", picture, 0, 0)))]
-        target = Target((msgspec.structs.replace(RECIPE, split=split),), str(tmp_path), 0.2, policy)
-        return target, outcome(of_split(split, shards), fingerprints=prints)
+    def finish(recipe: Recipe, shards, picture: int) -> Manifest:
+        of = fingerprints_of(shards[0].file, (f"{recipe.split}.jpg", picture, 0, 0))
+        notes = stage(tmp_path, recipe, shards[:1], of) + stage(tmp_path, recipe, shards[1:])
+        return write_all(tmp_path, [recipe], facts_of(recipe.split), duplicates=policy, notes=notes)
 
     def after_the_other(*args):
         monkeypatch.setattr(module, "commit_splits", commit_splits)
-        val_shards = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
-        write_metadata(*finish("val", val_shards, 1))
+        finish(VAL, VAL_SHARDS, 1)
         return commit_splits(*args)
 
     monkeypatch.setattr(module, "commit_splits", after_the_other)
-    train = finish("train", SHARDS, picture)
     if not is_refused:
-        assert list(write_metadata(*train).splits) == ["train", "val"]
+        assert list(finish(RECIPE, SHARDS, picture).splits) == ["train", "val"]
         return
     with pytest.raises(DuplicatesError, match=r"2 images are 1 picture, .*The splits are complete, and stay"):
-        write_metadata(*train)
+        finish(RECIPE, SHARDS, picture)
     assert (tmp_path / "manifest-train.json").exists()

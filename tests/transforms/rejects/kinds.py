@@ -1,13 +1,21 @@
 """Rejects as steps pass them on."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.rejects import Rejected, RejectTally, SplitReject
+from recordmill.schemas.rejects import Rejected, RejectTally
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects, count_rejects, line_of
 from recordmill.transforms.rejects.write_rejects import tally_rejects
+
+
+class SplitReject(NamedTuple):
+    """A reject and the split that it is missing from."""
+
+    split: str
+    reject: Rejected
 
 
 def kind_rejects(rejected: Iterable[tuple[str, Rejected]]) -> list[tuple[RejectKind, Rejects]]:

@@ -10,10 +10,10 @@ from PIL import Image
 from recordmill.schemas.annotations import Annotation
 from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.layouts import DETECTION, KERAS
-from recordmill.transforms.blocks.image_tasks import block_of_tasks
 from recordmill.transforms.shards import encode_pictures
 from recordmill.transforms.shards.encode_pictures import EncodePictures, batches
 from recordmill.transforms.shards.record_maker import RecordContext
+from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.random_tasks import LABELS
 
 SIZES = st.lists(st.integers(0, 3_000_000), max_size=40)

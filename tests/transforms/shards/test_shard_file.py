@@ -14,7 +14,6 @@ from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
 from recordmill.transforms.storage.interface import crc32c_text
-from tests.transforms.show.records import framed
 
 KEY = ShardKey("train", 1, 3)
 STATE = ".recordmill-train"
@@ -80,16 +79,6 @@ def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed
     assert shard.info == ShardInfo(name, len(records), len(data), crc32c, hashlib.sha256(data).hexdigest(), index)
     if not changed.get("gzip"):
         assert (tmp_path / "out" / STATE / ".index" / f"{name}.idx").read_bytes() == index_of(records)
-
-
-def test_framed_records_are_in_the_index_too(tmp_path):
-    with ShardFile(recipe(tmp_path), KEY) as shard:
-        shard.append(b"one")
-        shard.append_framed(framed(b"two", b"three"), [19, 21])
-    assert shard.examples == 3
-    assert (tmp_path / "out" / STATE / ".index" / f"{shard.info.file}.idx").read_bytes() == index_of(
-        [b"one", b"two", b"three"]
-    )
 
 
 def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp_path):

@@ -1,6 +1,4 @@
 import hashlib
-import io
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,18 +15,14 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
-from recordmill.schemas.shards import ShardInfo, ShardKey
-from recordmill.transforms.images import fetch_images
-from recordmill.transforms.images.fetch_images import FetchMembers
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import Note
-from recordmill.transforms.shards.shard_writer import ShardWriter, ordered_block
+from recordmill.transforms.shards.shard_file import FinishedShards, Note
+from recordmill.transforms.shards.shard_writer import ordered_block, plan_digest, write_shard
 from recordmill.transforms.storage.interface import crc32c_text
-from recordmill.transforms.storage.resolve import storage_for
-from tests.gcs_stand_in import running
 from tests.oracles.encode_tasks import pack_tasks
 from tests.oracles.task_order import image_order
 from tests.transforms.shards.test_shard_file import KEY, index_info, read, recipe
@@ -54,15 +48,21 @@ def three_tasks(tmp_path) -> list[ImageTask]:
     return found
 
 
-def plan_digest(key, tasks, recipe, labels, table) -> str:
+def digest_of(key, tasks, recipe, labels, table) -> str:
     with ThreadPoolExecutor(1) as pool:
         block = ordered_block(pack_tasks(tasks), recipe.seed)
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 1)).plan_digest(key, block)
+        return plan_digest(key, block, recipe, RecordContext(labels, table, pool, 1))
 
 
 def finish(tasks, recipe, labels=LABELS, table=TABLE):
     with ThreadPoolExecutor(2) as pool:
-        return ShardWriter(recipe, RecordContext(labels, table, pool, 2)).finish(KEY, pack_tasks(tasks))
+        return write_shard(KEY, pack_tasks(tasks), recipe, RecordContext(labels, table, pool, 2))
+
+
+def result_of(tasks, recipe, labels=LABELS, table=TABLE) -> ShardResult:
+    """Finish a shard; return what its note says."""
+    finished = FinishedShards(recipe.output, recipe.name, recipe.layout)
+    return finished.result(KEY, finish(tasks, recipe, labels, table).note)
 
 
 def source_ids(path: Path) -> list[int]:
@@ -81,7 +81,7 @@ def crc32c(data: bytes) -> str:
 
 
 def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
-    result = finish(tasks, recipe(tmp_path))
+    result = result_of(tasks, recipe(tmp_path))
     data = (tmp_path / "out" / FILE).read_bytes()
     index = index_info(read(tmp_path / "out" / FILE))
     assert result.info == ShardInfo(NAME, 2, len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
@@ -101,7 +101,7 @@ KERAS_FILE = f".recordmill-train/{KERAS_NAME}"
 
 def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, tasks):
     Path(tasks[2].ref.path).write_bytes(b"no image at all")
-    result = finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
+    result = result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
     data = (tmp_path / "out" / KERAS_FILE).read_bytes()
     (record,) = read(tmp_path / "out" / KERAS_FILE)
     index = index_info([record])
@@ -117,7 +117,7 @@ def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, ta
         ("annotation", 6, Reason.EMPTY_BOX),
         ("image", 2, Reason.IMAGE_UNREADABLE),
     }
-    assert finish(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
+    assert result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
 
 
 def test_a_shard_is_the_same_bytes_in_whatever_order_its_images_come(tmp_path, tasks):
@@ -149,7 +149,7 @@ def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
     size = sum(task.ref.size_bytes for task in tasks[:2])
     for run in (1, 2):
         progress.reset()
-        result = finish(pieces, recipe(tmp_path, layout="keras"), table=KERAS)
+        result = result_of(pieces, recipe(tmp_path, layout="keras"), table=KERAS)
         now = progress.snapshot()
         assert (now.images_done, now.images_skipped, now.bytes_done) == ((2, 0, size), (2, 2, 0))[run - 1]
     assert {(reject.what, reject.id, reject.annotations) for reject in result.rejected} == {
@@ -232,22 +232,12 @@ def test_images_that_may_be_had_again_are_tried_again(tmp_path, tasks, how):
     path = Path(tasks[0].ref.path)
     kept = path.rename(tmp_path / "kept")
     how(path)
-    assert finish(tasks, recipe(tmp_path)).info.examples == 1
+    assert result_of(tasks, recipe(tmp_path)).info.examples == 1
     if path.exists():
         path.rmdir()
     kept.rename(path)
-    assert finish(tasks, recipe(tmp_path)).info.examples == 2
+    assert result_of(tasks, recipe(tmp_path)).info.examples == 2
     assert sorted(source_ids(tmp_path / "out" / FILE)) == [1, 3]
-
-
-def test_a_changed_image_is_written_again(tmp_path, tasks):
-    finish(tasks, recipe(tmp_path))
-    Image.new("RGB", (40, 30), (0, 0, 255)).save(tasks[0].ref.path)
-    version = str(Path(tasks[0].ref.path).stat().st_mtime_ns)
-    newer = msgspec.structs.replace(tasks[0], ref=msgspec.structs.replace(tasks[0].ref, version=version))
-    finish([newer, *tasks[1:]], recipe(tmp_path))
-    records = read(tmp_path / "out" / FILE)
-    assert any(Path(tasks[0].ref.path).read_bytes() in record for record in records)
 
 
 def test_an_output_that_cannot_be_written_stops_the_job(tmp_path, tasks):
@@ -272,6 +262,7 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
             LABELS,
             TABLE,
         ),
+        *((KEY, [with_mask(tasks[0], version), *tasks[1:]], plain, LABELS, TABLE) for version in ("1", "2")),
         (KEY, tasks, plain, LabelMap((Category(1, "dog"),)), TABLE),
         (KEY, tasks, plain, LabelMap(LABELS.categories, (Category(92, "banner"),)), TABLE),
         (KEY, tasks, plain, LABELS, DETECTION.with_parts((Part.CAPTIONS,))),
@@ -288,9 +279,9 @@ def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
             )
         ),
     ]
-    digests = [plan_digest(*plan) for plan in plans]
+    digests = [digest_of(*plan) for plan in plans]
     assert sorted(set(digests)) == sorted(digests)
-    assert plan_digest(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS, TABLE) == digests[0]
+    assert digest_of(KEY, tasks, recipe(tmp_path, output="elsewhere"), LABELS, TABLE) == digests[0]
 
 
 def with_mask(task: ImageTask, version: str) -> ImageTask:
@@ -300,37 +291,5 @@ def with_mask(task: ImageTask, version: str) -> ImageTask:
 
 def test_a_mask_that_has_changed_is_another_plan(tmp_path, tasks):
     made = recipe(tmp_path)
-    digests = {plan_digest(KEY, [with_mask(tasks[0], version)], made, LABELS, TABLE) for version in ("1", "1", "2")}
+    digests = {digest_of(KEY, [with_mask(tasks[0], version)], made, LABELS, TABLE) for version in ("1", "1", "2")}
     assert len(digests) == 2
-
-
-def test_no_bytes_of_an_archive_are_kept_once_a_shard_is_written(tmp_path, tasks, monkeypatch):
-    """In the layout keras an image without objects is not read; with a window a span, each waited for it forever."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for number in range(40):
-            archive.writestr(f"{number:02}.png", Path(tasks[0].ref.path).read_bytes() + bytes(50_000))
-    fetches = []
-
-    class Noted(FetchMembers):
-        def __init__(self, files):
-            super().__init__(files)
-            fetches.append(self)
-
-    monkeypatch.setattr(fetch_images, "FetchMembers", Noted)
-    monkeypatch.setattr(fetch_images, "SPAN_BYTES", 200_000)
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        server.put("kept.zip", data.getvalue())
-        found = storage_for("gs://bucket/kept.zip").walk("gs://bucket/kept.zip")
-        refs = [ImageRef(file.path, file.size_bytes, file.version) for file in found]
-        members = [
-            ImageTask(number, "a.png", 40, 30, ref, "train", (INSIDE,) if number % 4 else ())
-            for number, ref in enumerate(refs)
-        ]
-        server.log.clear()
-        result = finish(members, recipe(tmp_path, layout="keras"), table=KERAS)
-        assert result.info.examples == 30
-        (fetch,) = fetches
-        assert sum(len(span._data) for span in fetch._spans.values()) == 0
-        assert len(server.calls("read")) <= 10

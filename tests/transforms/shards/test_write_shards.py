@@ -20,10 +20,10 @@ def test_the_transform_writes_full_and_empty_shards(tmp_path, tasks):
         labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
         checked = p | "Checked" >> beam.Create([True])
         written = placed | WriteShards(checked, labels, table, made, threads=2)
-        files = written.shards | "Files" >> beam.MapTuple(lambda split, info: (split, info.file, info.examples))
-        facts = written.facts | "Numbers" >> beam.Map(_numbers)
+        keys = written | "Keys" >> beam.Map(lambda shard: (shard.key, len(shard.note)))
+        facts = written | "Numbers" >> beam.Map(lambda shard: _numbers(shard.facts))
         names = [f"coco-train.tfrecord-{index:05}-of-00002.gz" for index in range(2)]
-        assert_that(files, equal_to([("train", names[0], 2), ("train", names[1], 0)]), "Shards")
+        assert_that(keys, equal_to([(full, 64), (empty, 64)]), "Shards")
         rejects = {("train", "image", "image_unreadable"): 1, ("train", "annotation", "empty_box"): 1}
         assert_that(facts, equal_to([(1, rejects, 2), (0, {}, 0)]), "Facts")
     assert sorted(source_ids(tmp_path / "out" / STATE / names[0])) == [1, 3]

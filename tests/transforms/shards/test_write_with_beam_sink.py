@@ -9,9 +9,12 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas import example
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import ShardInfo, ShardKey
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.dataset.facts import FACTS, add_facts
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.write_with_beam_sink import RESULTS, MakeRecords, SinkRecords
+from recordmill.transforms.shards.shard_file import FinishedShards
+from recordmill.transforms.shards.write_with_beam_sink import MakeRecords, WriteWithBeam
 from tests.oracles.encode_tasks import pack_tasks
 from tests.transforms.shards.test_shard_file import KEY, index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
@@ -23,40 +26,51 @@ def test_records_and_counts_are_those_of_the_usual_writer(tmp_path, tasks, monke
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         groups = p | "Groups" >> beam.Create([(KEY, pack_tasks(tasks))])
         sides = [AsSingleton(p | f"Side{side}" >> beam.Create([of])) for side, of in enumerate((LABELS, TABLE, True))]
-        made = groups | beam.ParDo(MakeRecords(recipe(tmp_path), 2), *sides).with_outputs(RESULTS, main="records")
+        made = groups | beam.ParDo(MakeRecords(recipe(tmp_path), 2), *sides).with_outputs(FACTS, main="records")
         records = [(KEY.split, record) for record in read(tmp_path / "out" / FILE)]
         assert_that(made.records, equal_to(records), "Records")
-        for field in ("counted", "class_counts"):
-            each = made[RESULTS] | f"Of {field}" >> beam.FlatMap(lambda result, of=field: getattr(result, of).items())
-            sums = each | f"Add {field}" >> beam.CombinePerKey(sum) | f"Some {field}" >> beam.Filter(lambda of: of[1])
-            assert_that(sums, equal_to([item for item in getattr(usual, field).items() if item[1]]), field)
-        rejected = made[RESULTS] | "Rejected" >> beam.FlatMap(lambda result: result.rejected)
-        assert_that(rejected, equal_to(usual.rejected), "Rejects")
+        facts = made[FACTS] | beam.Map(lambda written: written.facts) | beam.combiners.ToList()
+        added = facts | beam.Map(lambda parts: add_facts(parts))
+        counted = msgspec.structs.replace(add_facts([usual.facts]), statistics={KEY.split: Statistics()})
+        assert_that(added, equal_to([counted]), "Facts")
 
 
 @pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
-def test_sink_records(tmp_path, gzip, ending):
-    records = [(split, bytes([number]) * 99) for number in range(9) for split in ("train", "val")]
+def test_write_with_beam(tmp_path, tasks, gzip, ending):
+    usual = finish(tasks, recipe(tmp_path / "usual"))
+    records = read(tmp_path / "usual" / "out" / FILE)
     progress.reset()
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        sink = SinkRecords(recipe(tmp_path, gzip=gzip), ("train", "val"), 2)
-        sunk = p | beam.Create(records) | sink
-        sunk | beam.Map(lambda item: msgspec.json.encode(item).decode()) | beam.io.WriteToText(str(tmp_path / "infos"))
+        placed = p | beam.Create(
+            [(ShardKey(split, 0, 1), packed) for split in ("train", "val") for packed in pack_tasks(tasks)]
+        )
+        sides = [p | f"Side{side}" >> beam.Create([of]) for side, of in enumerate((True, LABELS, TABLE))]
+        written = placed | WriteWithBeam(*sides, recipe(tmp_path, gzip=gzip), 2, splits=("train", "val"), num_shards=2)
+        noted = written | beam.Filter(lambda shard: shard.note)
+        notes = noted | beam.Map(lambda shard: f"{shard.key.split} {shard.key.index} {shard.note}")
+        notes | beam.io.WriteToText(str(tmp_path / "notes"))
+        facts = written | "Facts" >> beam.Map(lambda shard: shard.facts) | beam.combiners.ToList() | beam.Map(add_facts)
+        numbers = facts | beam.Map(lambda facts: (facts.counts["val", "objects"], facts.statistics["val"].images))
+        assert_that(numbers, equal_to([(usual.facts.counts[KEY.split, "objects"], 2)]))
     assert progress.snapshot().shards_done == 4
-    lines = [line for path in tmp_path.glob("infos*") for line in path.read_text().splitlines()]
-    infos = [msgspec.json.decode(line, type=tuple[str, ShardInfo]) for line in lines]
+    notes = [line.split() for path in tmp_path.glob("notes*") for line in path.read_text().splitlines()]
+    finished = FinishedShards(str(tmp_path / "out"), "coco", "detection")
+    infos = [finished.result(ShardKey(split, int(index), 2), note).info for split, index, note in notes]
     found = []
     for split in ("train", "val"):
         state = tmp_path / "out" / f".recordmill-{split}"
         names = [f"coco-{split}.tfrecord-0000{index}-of-00002{ending}" for index in range(2)]
-        assert {path.name for path in state.iterdir()} - {".index"} == set(names)
+        assert {path.name for path in state.iterdir()} - {
+            ".index",
+            *(f"{name.removesuffix('.gz')}.json" for name in names),
+        } == set(names)
         for name in names:
             data, inside = (state / name).read_bytes(), read(state / name)
             index = msgspec.UNSET if gzip else index_info(inside)
             digests = crc32c(data), hashlib.sha256(data).hexdigest()
-            assert (split, ShardInfo(name, len(inside), len(data), *digests, index)) in infos
+            assert ShardInfo(name, len(inside), len(data), *digests, index) in infos
             if not gzip:
                 assert (state / ".index" / f"{name}.idx").read_bytes() == index_of(inside)
             found += [(split, record) for record in inside]
     assert len(infos) == 4
-    assert sorted(found) == sorted(records)
+    assert sorted(found) == sorted((split, record) for record in records for split in ("train", "val"))

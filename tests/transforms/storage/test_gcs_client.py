@@ -56,15 +56,15 @@ def test_each_server_has_a_client_of_its_own(gcs, monkeypatch):
 
 def test_threads_make_one_client(gcs, monkeypatch):
     made = []
-    make = gcs_client._make_client
+    make = gcs_client._connect
 
     def make_slowly(emulator: str):
         made.append(emulator)
         time.sleep(0.05)
         return make(emulator)
 
-    monkeypatch.setattr(gcs_client, "_CLIENTS", {})
-    monkeypatch.setattr(gcs_client, "_make_client", make_slowly)
+    monkeypatch.setattr(gcs_client, "_CONNECTIONS", {})
+    monkeypatch.setattr(gcs_client, "_connect", make_slowly)
     threads = [threading.Thread(target=STORAGE.names, args=(path_of(""),)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -76,13 +76,13 @@ def test_threads_make_one_client(gcs, monkeypatch):
 
 def test_a_copied_process_has_a_client_of_its_own(gcs, monkeypatch):
     """As after a fork: two processes that write to one connection mix their requests."""
-    monkeypatch.setattr(gcs_client, "_CLIENTS", {})
-    parents = gcs_client.client_of_process()
-    assert gcs_client.client_of_process() is parents
+    monkeypatch.setattr(gcs_client, "_CONNECTIONS", {})
+    parents = gcs_client.connection()
+    assert gcs_client.connection() is parents
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)
-        assert gcs_client.client_of_process() is not parents
-    assert gcs_client.client_of_process() is parents
+        assert gcs_client.connection() is not parents
+    assert gcs_client.connection() is parents
 
 
 # What is tried again
@@ -112,7 +112,7 @@ def test_a_token_that_cannot_be_had_for_the_moment(gcs, monkeypatch):
     def refuse(*arguments):
         raise next(answers)
 
-    monkeypatch.setattr(gcs_client.client_of_process()._credentials, "before_request", refuse)
+    monkeypatch.setattr(gcs_client.connection().http.credentials, "before_request", refuse)
     with pytest.raises(ConfigError, match=r"the credentials are of no use \(account disabled\); run `gcloud auth"):
         STORAGE.read(path_of("a"))
 
@@ -165,7 +165,7 @@ def test_a_server_that_is_not_there(monkeypatch):
 def test_no_permission_names_the_account_where_the_server_does_not(gcs, monkeypatch):
     gcs.faults.append(Fault(Kind.STATUS, status=403, message="Access denied."))
     account = "me@project.iam.gserviceaccount.com"
-    monkeypatch.setattr(gcs_client.client_of_process()._credentials, "service_account_email", account, raising=False)
+    monkeypatch.setattr(gcs_client.connection().http.credentials, "service_account_email", account, raising=False)
     with pytest.raises(PermissionError, match=f"Access denied. \\(as {account}\\)"):
         STORAGE.read(path_of("a"))
 
@@ -178,7 +178,7 @@ def test_credentials_that_are_not_accepted(gcs):
 
 def test_an_error_of_another_kind_keeps_its_words(gcs):
     gcs.faults.append(Fault(Kind.STATUS, status=412, message="retention\npolicy"))
-    with pytest.raises(OSError, match="PreconditionFailed: retention policy") as caught:
+    with pytest.raises(OSError, match="InvalidResponse: retention policy") as caught:
         STORAGE.write(path_of("a"), b"")
     assert caught.value.filename == path_of("a")
 

@@ -34,7 +34,7 @@ class _Token(AnonymousCredentials):
 def test_credentials_that_are_refused_are_fetched_anew_twice_at_the_most(gcs, monkeypatch, refused, is_had):
     gcs.put("a", b"bytes")
     token = _Token()
-    monkeypatch.setattr(gcs_client.client_of_process(), "_credentials", token)
+    monkeypatch.setattr(gcs_client.connection().http, "credentials", token)
     gcs.faults.append(Fault(Kind.STATUS, "read", times=refused, status=401))
     if is_had:
         assert GCS.read(path_of("a")) == b"bytes"

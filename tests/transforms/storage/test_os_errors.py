@@ -34,29 +34,24 @@ def test_what_beam_hands_on_as_text_is_explained_alike(error):
     assert explain_text(f"{type(error).__name__}: {error}") == explain_os_error(error)
 
 
-def test_of_two_files_the_last_is_named():
-    assert explain_os_error(os_error(errno.ENOSPC, "temporary", None, "final")).startswith("final: ")
-
-
-def test_a_storage_s_own_words_are_kept():
-    assert explain_os_error(OSError(errno.EIO, "given up", "gs://b/x")) == "gs://b/x: given up"
-
-
-def test_an_errno_without_a_meaning_keeps_the_system_s_words():
-    assert explain_os_error(os_error(errno.EXDEV, "x")) == f"x: {os.strerror(errno.EXDEV)}"
-
-
-def test_without_an_errno_there_are_the_words_alone():
-    assert explain_os_error(OSError("of a library")) == "of a library"
+@pytest.mark.parametrize(
+    ("error", "start"),
+    [
+        (os_error(errno.ENOSPC, "temporary", None, "final"), "final: "),
+        (OSError(errno.EIO, "given up", "gs://b/x"), "gs://b/x: given up"),
+        (os_error(errno.EXDEV, "x"), f"x: {os.strerror(errno.EXDEV)}"),  # which has no meaning here
+        (OSError("of a library"), "of a library"),
+        (os_error(errno.EIO, 7), "file 7: "),
+    ],
+)
+def test_a_sentence_begins_with_the_file_and_keeps_other_words(error, start):
+    assert explain_os_error(error).startswith(start)
 
 
 def test_a_long_path_is_shortened_in_its_middle():
     shown = explain_os_error(os_error(errno.ENAMETOOLONG, "a" * 5000 + "z")).partition(":")[0]
     assert (shown[0], shown[-1], len(shown)) == ("a", "z", 201)
-
-
-def test_a_number_for_a_file():
-    assert explain_os_error(os_error(errno.EIO, 7)).startswith("file 7: ")
+    assert explain_os_error(os_error(errno.EIO, "a" * 200)).startswith("a" * 200 + ": ")
 
 
 @pytest.mark.parametrize("text", ["KeyError: 'x'", "[Errno x] y", ""])

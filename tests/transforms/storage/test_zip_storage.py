@@ -18,8 +18,9 @@ from recordmill.transforms.storage import zip_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.resolve import storage_for
-from recordmill.transforms.storage.zip_directory import Directory
+from recordmill.transforms.storage.zip_archive import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
+from tests.gcs_stand_in import Fault, Kind
 from tests.transforms.storage.conftest import path_of
 
 MEMBERS = {"val/1.png": b"one", "val/deep/2.png": b"two" * 1000, "val/é ü.png": b""}
@@ -110,8 +111,12 @@ def test_all_members_are_listed_with_their_sizes_and_checksums(tmp_path):
     path = archive(tmp_path / "masks.zip")
     with zipfile.ZipFile(path) as file:
         file_crcs = {info.filename: f"{info.CRC:08x}" for info in file.infolist()}
+        packed = {info.filename: info.compress_size for info in file.infolist()}
     found = list(storage_for(path).walk(path))
-    assert found == [StoredFile(name, f"{path}/{name}", len(data), file_crcs[name]) for name, data in MEMBERS.items()]
+    assert found == [
+        StoredFile(name, f"{path}/{name}", len(data), file_crcs[name], packed_bytes=packed[name])
+        for name, data in MEMBERS.items()
+    ]
     assert all(storage_for(file.path).read(file.path) == MEMBERS[file.name] for file in found)
 
 
@@ -165,15 +170,26 @@ def test_a_member_that_was_replaced_since_it_was_listed_is_another(tmp_path):
     path = archive(tmp_path / "masks.zip", {"a.png": b"old", "b.png": b"kept"})
     listed = {file.name: file for file in storage_for(path).walk(path)}
     archive(tmp_path / "masks.zip", {"a.png": b"new", "b.png": b"kept", "c.png": b""})
-    storage = storage_for(path)
-    start, length = storage.span(listed["a.png"].path)
-    data = storage.read_span(start, length)
-    for read in (storage.read, lambda path, version: storage.unpack(path, data, version)):
-        with pytest.raises(ChangedFileError) as caught:
-            read(listed["a.png"].path, listed["a.png"].version)
-        assert caught.value.filename == listed["a.png"].path
-        assert read(listed["a.png"].path, "") == b"new"
+    storage, name = storage_for(path), listed["a.png"].path
+    with pytest.raises(ChangedFileError) as caught:
+        storage.read(name, listed["a.png"].version)
+    assert caught.value.filename == name
+    assert storage.read(name) == b"new"
     assert storage.read(listed["b.png"].path, listed["b.png"].version) == b"kept"
+
+
+def test_a_member_that_was_damaged_on_its_way_is_read_again(tmp_path, gcs):
+    """Ranges of a bucket come without a checksum."""
+    gcs.put("damaged.zip", Path(archive(tmp_path / "a.zip", {"a.png": CONTENT})).read_bytes())
+    storage, path = storage_for(path_of("damaged.zip")), path_of("damaged.zip/a.png")
+    assert storage.stat(path)  # reads the directory
+    gcs.log.clear()
+    gcs.faults.append(Fault(Kind.CORRUPTED, "read", times=2))
+    assert storage.read(path) == CONTENT
+    assert [call.operation for call in gcs.log] == ["read"] * 3  # and nobody asks whether the archive has changed
+    gcs.faults = [Fault(Kind.CORRUPTED, "read", times=3)]
+    with pytest.raises(UnreadableFileError, match="damaged or encrypted"):
+        storage.read(path)
 
 
 # Damage
@@ -403,35 +419,3 @@ def test_the_directories_of_many_archives_are_not_all_kept(tmp_path):
         path = archive(tmp_path / f"{number}.zip")
         assert storage_for(path).is_folder(f"{path}/val")
     assert kept() - before < 40
-
-
-def test_archives_of_a_bucket_are_forgotten_where_there_are_too_many(gcs, tmp_path, monkeypatch):
-    """Those first that were opened first, and never the last; they are opened anew."""
-    monkeypatch.setattr(zip_storage, "_opened", zip_storage._Opened())
-    paths = [path_of(f"{name}.zip") for name in "abc"]
-    for name in "abc":
-        gcs.put(f"{name}.zip", Path(archive(tmp_path / f"{name}.zip", {f"{name}/{name}.png": b"data"})).read_bytes())
-    storages = [storage_for(path) for path in paths]
-
-    def asked() -> list[bool]:
-        """Whether the bucket is, for a member of each, from the last to the first."""
-        found = []
-        for storage, path, name in reversed(list(zip(storages, paths, "abc", strict=True))):
-            gcs.log.clear()
-            assert storage.stat(f"{path}/{name}.png").size_bytes == 4
-            found.append(bool(gcs.log))
-        return found
-
-    size = storages[0]._open().members.kept_bytes
-    assert 70 <= size <= 110
-    monkeypatch.setattr(zip_storage, "_KEPT_BYTES", 2 * size)
-    for storage, path in zip([*storages, storages[2]], [*paths, paths[2]], strict=True):
-        assert len(list(storage.walk(path))) == 1  # twice of the last, which counts once
-    assert asked() == [False, False, True]
-    monkeypatch.setattr(zip_storage, "_KEPT_BYTES", 1)
-    assert len(list(storages[0].walk(paths[0]))) == 1
-    assert asked() == [True, True, True]
-    assert asked() == [True, True, True]
-    gcs.log.clear()
-    assert storages[0].stat(f"{paths[0]}/a.png") is not None
-    assert gcs.log == []

@@ -16,6 +16,7 @@ from recordmill.transforms.table import convert_texts as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
 from recordmill.transforms.table.convert_texts import convert_texts
 from recordmill.transforms.table.fit_texts import RowTexts, row_texts
+from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.text.encode_texts import TextVectorizer
 
 ENCODER = TextEncoder(1, "title", TextSettings(TextForm.COUNTS), "train", 3, ("cat", "dog"))
@@ -72,11 +73,12 @@ def test_texts_are_those_of_one_split_s_rows(tmp_path):
     table = {"title": ["a", None, "b", "c", "d"], "part": ["train", "Train ", "val", "x", None]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
     splits = RowSplits(SplitShares((("train", 1),), 0), ("train", "val"), column="part")
+    recipe = RowsRecipe("", splits, 0, (), "utf-8")
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
 
     def texts(split: str, default: str | None = None) -> list[str]:
         wanted = [RowTexts("title", split, default), RowTexts("part", "val")]
-        found = list(row_texts(file, wanted, splits, "utf-8", CHOSEN))
+        found = list(row_texts(file, wanted, recipe, CHOSEN))
         assert found[1] == (1, ["val"])
         return found[0][1]
 
@@ -88,10 +90,10 @@ def test_texts_of_a_split_where_classes_are_divided_one_by_one(tmp_path):
     table = {"title": ["a", "b", "c", "d"], "id": [1, 2, 3, 4], "kind": ["y", "x", "y", "z"]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
     halves = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
-    splits = RowSplits(halves, halves.names, key="id", stratified="kind")
+    recipe = RowsRecipe("", RowSplits(halves, halves.names, key="id", stratified="kind"), 0, (), "utf-8")
     schema = TableSchema((*SCHEMA.columns, Column("kind", "kind", ColumnType.CLASS)))
     labels = LabelMap((Category(0, "x"), Category(1, "y")))
     chosen = ChosenSchema(schema, labels, (), borders={0: (0,), 1: (1 << 63,)})
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
     wanted = [RowTexts("title", "train"), RowTexts("title", "val")]
-    assert list(row_texts(file, wanted, splits, "utf-8", chosen)) == [(0, ["a", "c"]), (1, ["b"])]
+    assert list(row_texts(file, wanted, recipe, chosen)) == [(0, ["a", "c"]), (1, ["b"])]

@@ -2,33 +2,64 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from recordmill.schemas.annotations import AnnotatedImage, Category
+from recordmill.schemas.annotations import Category, TableRow
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.rejects import Reason, SplitReject
+from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.splits import RowSplits, SplitShares, name_id
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.transforms.blocks.image_tasks import labels_of
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.read_picture_rows import PictureColumn, picture_rows
-from recordmill.transforms.table.spill_rows import OfFile, RowsRecipe
+from recordmill.transforms.table.make_records import RowsRecipe
+from recordmill.transforms.table.read_picture_rows import picture_block
+from recordmill.transforms.table.read_records import RowReader
+from tests.transforms.rejects.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
 SCHEMA = TableSchema((Column("kind", "kind", ColumnType.CLASS), Column("n", "n", ColumnType.INT64, is_optional=True)))
 CHOSEN = ChosenSchema(SCHEMA, LabelMap((Category(0, "cat"), Category(1, "dog"))), ())
 
 
-def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> list:
+class Image(NamedTuple):
+    id: int
+    name: str
+    split: str
+    class_name: str | None
+    row: TableRow
+
+
+class Found(NamedTuple):
+    images: list[Image]
+    facts: Facts
+
+    @property
+    def rejects(self) -> list[Rejected]:
+        """In the order of rows."""
+        return sorted((reject for _, reject in listed(self.facts)), key=lambda reject: reject.id)
+
+
+def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     divided = RowSplits(HALVES, HALVES.names, **({"key": "path", "images": folders} | splits))
     file = RowsFile(0, str(path), path.stat().st_size, "")
-    return list(picture_rows(file, CHOSEN, RowsRecipe("", divided, 0, (), "utf-8"), PictureColumn("path", folders)))
-
-
-def images(found: list) -> list[AnnotatedImage]:
-    return [item for item in found if isinstance(item, AnnotatedImage)]
+    recipe = RowsRecipe("", divided, 0, (), "utf-8", "path", folders)
+    reader = RowReader(file, CHOSEN, recipe)
+    found = []
+    for made in reader:
+        block = picture_block(made, file, CHOSEN, recipe)
+        block.check()
+        labels = labels_of(block)
+        columns = block.image_id.tolist(), block.file_name.texts(), block.split.tolist(), labels
+        found += [
+            Image(i, name, HALVES.names[n], of.class_name, of.row) for i, name, n, of in zip(*columns, strict=True)
+        ]
+    return Found(found, reader.facts.build())
 
 
 def csv(tmp_path: Path, *lines: str) -> Path:
@@ -39,42 +70,37 @@ def csv(tmp_path: Path, *lines: str) -> Path:
 
 def test_a_row_has_its_class_its_record_and_its_place(tmp_path):
     found = read(path := csv(tmp_path, "x/a.jpg,dog,5"))
-    (image,) = images(found)
-    assert (image.image.file_name, image.image.id) == ("x/a.jpg", name_id("x/a.jpg"))
-    assert image.split == HALVES.split_of("x/a.jpg")
-    assert image.labels.class_name == "dog"
-    assert image.labels.row.place == f"{path} row 1: column path"
-    features = tf.train.Example.FromString(image.labels.row.record).features.feature
+    (image,) = found.images
+    split = HALVES.split_of("x/a.jpg")
+    assert image[:4] == (name_id("x/a.jpg"), "x/a.jpg", split, "dog")
+    assert (image.row.line, image.row.place) == (1, f"{path} row 1: column path")
+    features = tf.train.Example.FromString(image.row.record).features.feature
     assert {name: list(feature.int64_list.value) for name, feature in features.items()} == {"kind": [1], "n": [5]}
-    assert [(of.split, of.rows.images) for of in found if isinstance(of, OfFile)] == [(image.split, 1)]
+    assert found.facts.inputs == {(split, str(path), "rows"): InputRows(str(path), "rows", 1, 0)}
+    assert found.facts.classes == {}, "its picture is not known yet"
 
 
 def test_all_spellings_of_a_path_are_one_picture_in_one_split(tmp_path):
     whole = tmp_path / "pics" / "é" / "a.jpg"
     spellings = ("é/a.jpg", "./é//a.jpg", "e\u0301/a.jpg", " é/a.jpg ", str(whole))
     folders = (str(tmp_path / "pics"),)
-    found = images(read(csv(tmp_path, *(f'"{name}",cat,{n}' for n, name in enumerate(spellings))), folders))
-    assert {(image.image.id, image.image.file_name, image.split) for image in found} == {
-        (name_id("é/a.jpg"), "é/a.jpg", HALVES.split_of("é/a.jpg"))
-    }
+    found = read(csv(tmp_path, *(f'"{name}",cat,{n}' for n, name in enumerate(spellings))), folders).images
+    assert {image[:3] for image in found} == {(name_id("é/a.jpg"), "é/a.jpg", HALVES.split_of("é/a.jpg"))}
     assert len(found) == 5
 
 
 def test_a_key_decides_instead_of_the_picture(tmp_path):
     rows = (f"{n}.jpg,cat,{n % 2}" for n in range(20))
-    found = images(read(csv(tmp_path, *rows), key="n", images=()))
-    assert {(image.image.id, image.split) for image in found} == {
-        (name_id(key), HALVES.split_of(key)) for key in ("0", "1")
-    }
-    assert len({image.image.file_name for image in found}) == 20
+    found = read(csv(tmp_path, *rows), key="n", images=()).images
+    assert {(image.id, image.split) for image in found} == {(name_id(key), HALVES.split_of(key)) for key in ("0", "1")}
+    assert len({image.name for image in found}) == 20
 
 
 def test_rows_without_a_usable_path_are_rejects_with_column_and_value(tmp_path):
     path = csv(tmp_path, "../a.jpg,cat,1", ",cat,2", "/elsewhere/a.jpg,cat,3", "http://x/a.jpg,cat,4", "a.jpg,emu,5")
     found = read(path)
-    rejects = [item for item in found if isinstance(item, SplitReject)]
-    assert [(split, r.what, r.id, r.reason, r.detail) for split, r in rejects] == [
-        ("a", "row", line, reason, f"{path} row {line}: column {detail}")
+    assert [(r.what, r.id, r.reason, r.detail) for r in found.rejects] == [
+        ("row", line, reason, f"{path} row {line}: column {detail}")
         for line, reason, detail in (
             (1, Reason.UNSAFE_FILE_NAME, "path: the path '../a.jpg' has .. in it"),
             (2, Reason.MISSING_VALUE, "path has no value"),
@@ -83,8 +109,8 @@ def test_rows_without_a_usable_path_are_rejects_with_column_and_value(tmp_path):
             (5, Reason.UNKNOWN_CLASS, "kind: no class 'emu'"),
         )
     ]
-    assert images(found) == []
-    assert [of.rows.images for of in found if isinstance(of, OfFile)] == [5]
+    assert found.images == []
+    assert found.facts.inputs == {("a", str(path), "rows"): InputRows(str(path), "rows", 5, 0)}
 
 
 def test_values_that_are_no_paths(tmp_path):
@@ -103,6 +129,6 @@ def test_values_that_are_no_paths(tmp_path):
         "without.csv": [(Reason.MISSING_VALUE, "no value")],
     }
     for name, faults in expected.items():
-        rejects = [item.reject for item in read(tmp_path / name) if isinstance(item, SplitReject)]
+        rejects = read(tmp_path / name).rejects
         assert [reject.reason for reject in rejects] == [reason for reason, _ in faults]
         assert all(detail in reject.detail for reject, (_, detail) in zip(rejects, faults, strict=True))

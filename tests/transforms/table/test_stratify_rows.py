@@ -1,54 +1,39 @@
 from fractions import Fraction
-from itertools import pairwise
 
+import apache_beam as beam
 import numpy as np
-import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.splits import SplitShares
-from recordmill.transforms.folder import stratify
-from recordmill.transforms.table.stratify_rows import all_held, class_borders, merged
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.splits import RowSplits, SplitShares
+from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.transforms.folder.stratify import class_borders
+from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.make_records import RowsRecipe
+from recordmill.transforms.table.stratify_rows import StratifyRows
 
-SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(1, 5)), ("test", Fraction(1, 10))))
-
-
-def positions(count: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 1 << 63, count, np.uint64)
-
-
-@pytest.mark.parametrize("count", [1, 2, 10, 4096, 4097, 200_000])
-def test_borders_are_those_of_all_positions_in_any_order(count):
-    found = positions(count)
-    units = np.stack([found.astype(np.int64), np.ones(count, np.int64)], axis=1)
-    expected = stratify.class_borders("cat", units, SHARES)
-    for parts in ([found], np.array_split(found, 7), np.array_split(np.sort(found), 30)[::-1]):
-        one = merged([], SHARES.borders)
-        for part in parts:
-            one = merged([one, all_held(part, SHARES.borders)], SHARES.borders)
-        at_once = merged([all_held(part, SHARES.borders) for part in parts], SHARES.borders)
-        for each in (one, at_once):
-            borders = class_borders("cat", each, SHARES)
-            splits = [
-                np.searchsorted(expected, found, "right"),
-                np.searchsorted(np.array(borders, np.uint64), found, "right"),
-            ]
-            assert np.array_equal(*splits)
-            assert sum(len(near.held) for near in each.near) <= 2 * max(4096, 20 * count**0.5)
-    sizes = np.bincount(splits[1], minlength=3)
-    assert np.all(np.abs(sizes.cumsum() - count * np.cumsum([0.7, 0.2, 0.1])) < 1)
+SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
+COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", ColumnType.INT64)
+CHOSEN = ChosenSchema(TableSchema(COLUMNS), LabelMap((Category(0, "cat"), Category(1, "dog"), Category(2, "emu"))), ())
 
 
-def test_a_class_of_few_keys_is_divided_as_near_as_they_reach():
-    """Rows of one key are never parted, and positions far from a share are only counted."""
-    found = np.repeat(positions(3), 100_000)
-    one = merged([all_held(part, SHARES.borders) for part in np.array_split(found, 100)], SHARES.borders)
-    one = merged([one], SHARES.borders)
-    borders = class_borders("cat", one, SHARES)
-    assert all(before <= after for before, after in pairwise(borders))
-    assert sum(len(near.held) for near in one.near) < len(found)
-    for position, splits in ((5, [0]), ((1 << 63) - 5, [2])):
-        (few,) = {
-            class_borders(
-                "cat", merged([all_held(np.full(9000, position, np.uint64), SHARES.borders)], SHARES.borders), SHARES
-            )
-        }
-        assert set(np.searchsorted(np.array(few, np.uint64), [position], "right")) == set(splits)
+def test_borders_are_those_of_the_keys_of_good_rows_in_all_files(tmp_path):
+    """Two keys are there twice, one price is bad, and no row is an emu."""
+    rows = [(n % 40, ("cat", "dog")[n % 3 == 0], "x" if n == 7 else n) for n in range(42)]
+    files = []
+    for number in range(2):
+        path = tmp_path / f"{number}.csv"
+        path.write_text("id,kind,price\n" + "".join("{},{},{}\n".format(*row) for row in rows[number::2]))
+        files.append(RowsFile(number, str(path), 1, ""))
+    expected = {}
+    for index, name in enumerate(("cat", "dog")):
+        places = [SHARES.position(str(key)) for key, kind, price in rows if kind == name and price != "x"]
+        expected[index] = class_borders(name, np.array([(place, 1) for place in places]), SHARES)
+    recipe = RowsRecipe("", RowSplits(SHARES, SHARES.names, "id", stratified="kind"), 0, (), "utf-8")
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        stratify = StratifyRows(p | "Chosen" >> beam.Create([CHOSEN]), recipe)
+        found = p | "Files" >> beam.Create(files) | stratify
+        assert_that(found | beam.Map(lambda chosen: chosen.borders), equal_to([expected]))

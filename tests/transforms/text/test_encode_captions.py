@@ -6,9 +6,11 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.annotations import Caption, ImageLabels
 from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.transforms.blocks.image_tasks import block_of_tasks, image_tasks
+from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.text.encode_captions import EncodeCaptions, add_text_counts, caption_text
+from recordmill.transforms.dataset.facts import add_facts
+from recordmill.transforms.text.encode_captions import EncodeCaptions, caption_text
+from tests.oracles.block_of_tasks import block_of_tasks
 
 COUNTS = TextSettings(TextForm.COUNTS)
 
@@ -44,8 +46,8 @@ def test_encode_captions(source):
                 for task in image_tasks(unpack_block(packed), SPLITS)
             ]
         )
-        counts = found.texts.counts | beam.CombinePerKey(add_text_counts)
-        terms = found.texts.encoders | beam.Map(lambda encoder: (encoder.texts, encoder.vocabulary))
+        counts = found.facts | beam.combiners.ToList() | beam.FlatMap(lambda parts: add_facts(parts).texts.items())
+        terms = found.encoder | beam.Map(lambda encoder: (encoder.texts, encoder.vocabulary))
         assert_that(numbers, equal_to(NUMBERS), "numbers")
         assert_that(counts, equal_to(COUNTED), "counts")
         assert_that(terms, equal_to([(2, ("cat", "dog"))]), "terms")

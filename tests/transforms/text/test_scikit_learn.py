@@ -9,9 +9,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
-from recordmill.transforms.text.encode_texts import TextVectorizer
+from recordmill.transforms.text.encode_texts import TermSplitter, TextVectorizer
 from recordmill.transforms.text.fit_encoder import FitEncoder, TermCounter, add_counts, make_encoder
-from recordmill.transforms.text.split_terms import TermSplitter
 from tests.transforms.text.drawn_texts import ODD, captions
 
 TEXTS = [*captions(300), *ODD]

@@ -1,7 +1,7 @@
 import pytest
 
 from recordmill.schemas.encoders import TextForm, TextSettings
-from recordmill.transforms.text.split_terms import TermSplitter, never_tokens
+from recordmill.transforms.text.encode_texts import TermSplitter, never_tokens
 
 
 def split(text: str, **settings) -> list[str]:

@@ -159,7 +159,7 @@ def renamed_and_sealed(folder: Path) -> None:
         (edited("manifest-train.json", '"num_classes": 0', '"num_classes": 9'), ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"parts": []', '"parts": ["captions"]'), ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"sha256": "', '"sha256": "0'), ("manifest-train.json", "edited")),
-        (edited("manifest-train.json", '"format": 4,', '"format": 4, "more": 1,'), ("manifest-train.json", "edited")),
+        (edited("manifest-train.json", '"format": 1,', '"format": 1, "more": 1,'), ("manifest-train.json", "edited")),
         (lambda folder: write_alone(folder, "test", of_split("test")), ("manifest-test.json", "unlisted")),
         (lambda folder: (folder / "manifest-train.json").unlink(), ("manifest-train.json", "missing")),
         (lambda folder: (folder / "rejects-train.jsonl").unlink(), ("rejects-train.jsonl", "missing")),

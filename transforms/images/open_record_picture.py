@@ -1,13 +1,7 @@
 """The picture of a record, decoded to be looked at."""
 
-from collections.abc import Mapping
-from math import prod
-from typing import Any
-
-import numpy as np
 from PIL import Image
 
-from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.load_images import check_pixel_count, known_kind, opened, pixels_decode
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.images.transcode_picture import decode_picture
@@ -40,22 +34,3 @@ def picture_size(data: bytes) -> tuple[str, int, int] | None:
         return None
     with opened(data, kind) as image:
         return str(image.format).lower(), *image.size
-
-
-def picture_of(values: Mapping[str, Any], raw_shape: tuple[int, ...] = ()) -> Image.Image | None:
-    """The picture of a record, of its values by source; None where it holds none.
-
-    Args:
-        raw_shape: height, width and channels of pixels that stand there instead of a file.
-
-    Raises:
-        UnusableError: see `open_record_picture`.
-    """
-    if data := values.get("image.encoded"):
-        return open_record_picture(data)
-    if (pixels := values.get("image.pixels")) and raw_shape:
-        if len(pixels) != prod(raw_shape):
-            detail = f"{len(pixels):,} bytes of pixels, where {' x '.join(map(str, raw_shape))} are {prod(raw_shape):,}"
-            raise UnusableError(Reason.SIZE_MISMATCH, detail)
-        return Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(raw_shape))
-    return None

@@ -1,0 +1,27 @@
+"""ImageTasks as a Block."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from recordmill.schemas.block import Block, ragged_texts, starts_of
+from recordmill.schemas.images import ImageTask
+from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns
+
+
+def block_of_tasks(tasks: Sequence[ImageTask], splits: Sequence[str]) -> Block:
+    """A whole Block of ImageTasks."""
+    index = {split: number for number, split in enumerate(splits)}
+    objects = [annotation for task in tasks for annotation in task.annotations]
+    return Block(
+        image_id=np.array([task.image_id for task in tasks], np.int64),
+        file_name=ragged_texts([task.file_name for task in tasks]),
+        image_size_px=np.array([(task.width or 0, task.height or 0) for task in tasks], np.int64).reshape(-1, 2),
+        split=np.array([index[task.split] for task in tasks], np.int64),
+        file_folder=ragged_texts([file_folder(task.ref.path, task.file_name) for task in tasks]),
+        file_bytes=np.array([task.ref.size_bytes for task in tasks], np.int64),
+        file_version=ragged_texts([task.ref.version for task in tasks]),
+        labels=label_column([task.labels for task in tasks]),
+        first_object_of_image=starts_of(np.array([len(task.annotations) for task in tasks], np.int64)),
+        **object_columns(objects),
+    )

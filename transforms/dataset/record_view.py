@@ -1,0 +1,186 @@
+"""What is in a parsed record of any layout: boxes in every coding, classes, masks, keypoints, maps, picture."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from recordmill.schemas.block import ragged_bytes
+from recordmill.schemas.features import CLASS_OF_ROW
+from recordmill.schemas.image_facts import NO_CLASS, FactColumns
+from recordmill.schemas.layouts import box_coding
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.schemas.statistics import PixelMeasures
+from recordmill.transforms.images.open_record_picture import open_record_picture
+from recordmill.transforms.masks.bitmaps import bitmap
+from recordmill.transforms.masks.decode_segmentation import decode_counts
+
+_INTEGER = re.compile(rb"-?[0-9]{1,19}")
+_RAW_MODES = ("L", "P", "I;16")
+"""Of PNGs whose pixels are numbers."""
+
+
+class RecordView:
+    """A record's values, whatever its layout calls them and however it codes them.
+
+    Args:
+        values: by source (`recordmill.schemas.layouts`), as `RecordParser` gives them; any of them may be missing.
+        size: width and height of the picture in pixels, which boxes in pixels and masks of run lengths refer to.
+    """
+
+    def __init__(self, values: Mapping[str, Any], size: tuple[int, int] = (0, 0)):
+        self.values = values
+        self.size = size
+        self._coding = box_coding(values)
+
+    @cached_property
+    def _boxes(self) -> np.ndarray:
+        """float32 [N, 4] as the layout codes them; where lists differ in length, as far as all of them go."""
+        if self._coding is None:
+            return np.empty((0, 4), np.float32)
+        columns = [np.ravel(self.values[source]) for source in self._coding.sources]
+        if len(columns) == 1:
+            return columns[0][: len(columns[0]) // 4 * 4].reshape(-1, 4)
+        shortest = min(map(len, columns))
+        return np.column_stack([column[:shortest] for column in columns])
+
+    @property
+    def boxes_coded(self) -> np.ndarray:
+        """float32 [N, 4], a copy of the numbers as the layout codes them."""
+        return self._boxes.copy()
+
+    @property
+    def boxes_yxyx_frac(self) -> np.ndarray:
+        """float64 [N, 4]: ymin, xmin, ymax, xmax as fractions of height and width."""
+        boxes = self._boxes.astype(np.float64)
+        return self._coding.fractions(boxes, *self.size) if self._coding else boxes
+
+    def boxes_xywh_px(self) -> Iterator[tuple[float, ...]]:
+        """x, y, width and height of each box in pixels, with the fewest decimals that give the record's floats."""
+        if self._coding:
+            yield from (self._coding.exact_px(box, *self.size) for box in self._boxes)
+
+    @property
+    def category_ids(self) -> list[int]:
+        """Of objects; the labels where records have no others."""
+        return self.listed("objects.category_id") or self.listed("objects.label")
+
+    @property
+    def image_class(self) -> int | None:
+        """Class index of an image, or a row, of one class."""
+        of_row = (source for source in self.values if source.startswith(CLASS_OF_ROW))
+        found = self.listed(next(of_row, "image.class_index"))
+        return found[0] if found else None
+
+    @property
+    def image_id(self) -> int:
+        """
+        Raises:
+            ValueError: the record's is no integer.
+        """
+        if "image.number" in self.values:
+            return self.listed("image.number")[0]
+        if not _INTEGER.fullmatch(self.values["image.id"]):  # int() takes 1_0 for 10
+            raise ValueError(f"the image id {self.values['image.id'][:40]!r} is no integer")
+        return int(self.values["image.id"])
+
+    def listed(self, source: str) -> list[Any]:
+        """The values of a feature; nothing where there is none."""
+        found = self.values.get(source)
+        if found is None:
+            return []
+        return found if isinstance(found, list) else np.atleast_1d(found).tolist()
+
+    @property
+    def mask_source(self) -> str:
+        """The feature that masks of objects are read from; empty without masks."""
+        return next((source for source in ("objects.mask_png", "objects.mask_rle") if source in self.values), "")
+
+    def masks(self) -> Iterator[np.ndarray | UnusableError]:
+        """The pixels of each object's mask, uint8 [height, width], 0 outside; or why they cannot be had."""
+        decode = grey_pixels if self.mask_source == "objects.mask_png" else partial(rle_mask, size=self.size)
+        return (attempt(decode, data) for data in self.values.get(self.mask_source, ()))
+
+    def keypoints(self, objects: int, each: int) -> np.ndarray:
+        """float32 [objects, each, 3]: x and y as fractions, and visibility.
+
+        Raises:
+            ValueError: there are not so many.
+        """
+        x, y = (np.ravel(self.values.get(f"objects.keypoint_{axis}", ())) for axis in "xy")
+        visibility = np.ravel(self.values.get("objects.keypoint_visibility", np.full(len(x), 2)))
+        return np.stack([x, y, visibility], axis=-1).astype(np.float32).reshape(objects, each, 3)
+
+    def map(self, source: str) -> np.ndarray | None:
+        """int [height, width] of a PNG of labels, or of ids as COCO's panoptic PNGs have them; None without one.
+
+        Raises:
+            UnusableError: it does not decode.
+        """
+        png = self.values.get(source)
+        if png is None:
+            return None
+        return segment_ids(png) if source == "panoptic.png" else grey_pixels(png).astype(np.int64)
+
+    def picture(self, raw_shape: tuple[int, ...] = ()) -> Image.Image | None:
+        """The decoded picture; None where the record holds none.
+
+        Args:
+            raw_shape: height, width and channels of pixels that stand there instead of a file.
+
+        Raises:
+            UnusableError: see `open_record_picture`.
+        """
+        if data := self.values.get("image.encoded"):
+            return open_record_picture(data)
+        if (pixels := self.values.get("image.pixels")) and raw_shape:
+            if len(pixels) != prod(raw_shape):
+                wanted = f"{' x '.join(map(str, raw_shape))} are {prod(raw_shape):,}"
+                raise UnusableError(Reason.SIZE_MISMATCH, f"{len(pixels):,} bytes of pixels, where {wanted}")
+            return Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(raw_shape))
+        return None
+
+    def facts(self, measures: PixelMeasures | None = None) -> FactColumns:
+        """What statistics count of an image without objects."""
+        values, data = self.values, self.values.get("image.encoded", b"")
+        digest = values.get("image.sha256", b"").decode() or (hashlib.sha256(data).hexdigest() if data else "")
+        return FactColumns(
+            name=ragged_bytes([values["image.file_name"]]),
+            size_px=np.array([[values.get("image.width", 0), values.get("image.height", 0)]], np.int64),
+            format=[values.get("image.format", b"").decode()],
+            num_bytes=np.array([len(data)], np.int64),
+            sha256=[digest],
+            is_continuation=np.zeros(1, bool),
+            measures=[measures],
+            image_class=np.array([NO_CLASS if self.image_class is None else self.image_class], np.int64),
+        )
+
+
+def grey_pixels(png: bytes) -> np.ndarray:
+    """The numbers of a PNG's pixels: uint8 or uint16 [height, width]."""
+    image = open_record_picture(png)
+    return np.array(image if image.mode in _RAW_MODES else image.convert("L"))
+
+
+def segment_ids(png: bytes) -> np.ndarray:
+    """int32 [height, width] of COCO's panoptic PNG: red + 256 green + 65536 blue."""
+    pixels = np.asarray(open_record_picture(png).convert("RGB")).astype(np.int32)
+    return pixels[..., 0] | pixels[..., 1] << 8 | pixels[..., 2] << 16
+
+
+def rle_mask(counts: bytes, size: tuple[int, int]) -> np.ndarray:
+    """uint8 [height, width] of COCO's compressed counts; `size` is width and height."""
+    return bitmap(decode_counts(counts, *size), *size).view(np.uint8)
+
+
+def attempt(decode: Callable[..., Any], *what: Any) -> Any:
+    """What `decode` returns of `what`, or the UnusableError that it raises."""
+    try:
+        return decode(*what)
+    except UnusableError as fault:
+        return fault
