@@ -13,7 +13,7 @@ from recordmill.schemas.errors import RecordmillError, StepError
 from recordmill.transforms.blocks.pack_block import pack_block
 
 FORESEEN = (RecordmillError, OSError, MemoryError)
-"""What a step raises on purpose, or what the machine makes it raise."""
+"""Exceptions that a step raises on purpose, or that the machine causes: no faults of ours."""
 _SHOWN = 5
 
 Result = TypeVar("Result")
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 def run_step(
     step: str, function: Callable[[list[Block]], Result], blocks: list[Block], sources: Sequence[str] = ()
 ) -> Result:
-    """Return `function(blocks)`. If it raises what no step raises on purpose, run it on ever fewer images.
+    """Return `function(blocks)`. After an exception that is not FORESEEN, run it again on halves of the images.
 
     Args:
         step: what the function does, for the message.
@@ -37,14 +37,19 @@ def run_step(
         return function(blocks)
     except FORESEEN:
         raise
-    except Exception as error:
+    except Exception as error:  # any: whatever is not foreseen is a fault of ours, and ends the job
         ids = np.unique(np.concatenate([block.image_id for block in blocks if block.image_id is not None]))
         images, found = fewest(lambda some: function(_having(blocks, some)), ids, error)
         raise step_error(step, found, _having(blocks, images), sources) from found
 
 
 def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Exception) -> tuple[np.ndarray, Exception]:
-    """Halve the images as long as `run` fails with one half; return what is left, and its exception.
+    """Halve the images as long as `run` fails with one half; return the images that are left, and their exception. A
+    half that ends with a FORESEEN exception does not show the fault.
+
+    Args:
+        images: int64 [N], ids or rows, which `run` takes.
+        error: the exception of `run` with all of them.
 
     >>> fewest(lambda some: [1 // image for image in some.tolist()], np.array([3, 0, 2, 1]), ZeroDivisionError())[0]
     array([0])
@@ -53,7 +58,9 @@ def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Excep
         for half in (images[: len(images) // 2], images[len(images) // 2 :]):
             try:
                 run(half)
-            except Exception as raised:
+            except FORESEEN:
+                continue
+            except Exception as raised:  # any: it is the fault that is looked for
                 images, error = half, raised
                 break
         else:

@@ -1,4 +1,4 @@
-"""Pictures as they are, or transcoded, with their annotations: fetched ahead and checked by threads."""
+"""Make the records of pictures, as they are or transcoded, with annotations; threads fetch and check them ahead."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -157,7 +157,7 @@ def _without_objects(block: Block) -> Block:
 def _ahead(
     work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, of: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
-    """What threads make of batches, in order."""
+    """Yield each batch with what a thread made of it, in order."""
 
     def with_batch(batch: Batch) -> tuple[Batch, Result]:
         return batch, work(batch)
@@ -175,7 +175,7 @@ def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Bat
 
 
 def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Where batches of neighbours start and end, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images,
+    """Yield where batches of neighbours start and end, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images,
     threads would spend a fifth of their time on taking tasks. An image in a bucket is a batch of its own, so that each
     thread has one.
 

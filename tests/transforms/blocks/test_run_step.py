@@ -55,6 +55,18 @@ def test_images_that_fail_only_together():
         run_step("join", failing({0, 8}), [ROWS, FILES])
 
 
+def test_what_is_raised_on_purpose_for_some_images_is_not_the_fault():
+    def step(blocks: list[Block]) -> None:
+        ids = set(join_blocks(blocks).image_id.tolist())
+        if len(ids) < len(IDS) and 0 in ids:
+            raise OSError(28, "full")
+        if 8 in ids:
+            raise BUG
+
+    with pytest.raises(StepError, match="failed with ZeroDivisionError: of ours; image 8; "):
+        run_step("join", step, [ROWS])
+
+
 @pytest.mark.parametrize("error", [CategoryError("two"), OSError(28, "full"), MemoryError()])
 def test_what_is_raised_on_purpose_stays(error):
     with pytest.raises(type(error)) as caught:
